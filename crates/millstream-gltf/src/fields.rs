@@ -101,20 +101,6 @@ impl<'a> Fields<'a> {
             .ok_or_else(|| self.wrong(name, "is missing"))
     }
 
-    /// The error of a value that should be an object.
-    pub(crate) fn not_an_object(&self, name: &str, value: &Value) -> Error {
-        self.mistyped(name, "an object", value)
-    }
-
-    /// Checks that a value, if present, is a number or a list of numbers.
-    pub(crate) fn check_numbers(&self, name: &str) -> Result<()> {
-        match self.value(name) {
-            None | Some(Value::Number(_)) => Ok(()),
-            Some(Value::Array(values)) if values.iter().all(Value::is_number) => Ok(()),
-            Some(other) => Err(self.mistyped(name, "a number or numbers", other)),
-        }
-    }
-
     /// The object of an extension.
     pub(crate) fn extension(&self, name: &str) -> Result<Option<Fields<'a>>> {
         match self.object("extensions")? {
@@ -155,19 +141,5 @@ fields! {
     usize, "an index", |value| usize::try_from(whole(value)?).ok();
     bool, "true or false", Value::as_bool;
     &'a str, "a string", Value::as_str;
-    String, "a string", |value: &Value| value.as_str().map(String::from);
     &'a [Value], "an array", |value: &'a Value| value.as_array().map(Vec::as_slice);
-    Vec<usize>, "an array of indices", |value: &Value| {
-        value.as_array()?.iter().map(<usize as Field>::read).collect()
-    };
-}
-
-impl<const N: usize> Field<'_> for [f32; N] {
-    const WANTED: &'static str = "numbers, as many as the specification says";
-
-    fn read(value: &Value) -> Option<[f32; N]> {
-        let numbers = value.as_array()?.iter();
-        let numbers = numbers.map(|value| value.as_f64().map(|number| number as f32));
-        numbers.collect::<Option<Vec<f32>>>()?.try_into().ok()
-    }
 }

@@ -1,4 +1,5 @@
-//! The JSON of a scene: the properties that loading needs.
+//! The JSON of a scene: the properties that loading needs. Nodes, samplers, animations, factors of
+//! materials and all else are for the program to read from [`Scene::json`](crate::Scene::json).
 //!
 //! Each element is a `Result` of its own: an invalid one is an error with its place in the JSON,
 //! and the valid ones can still be loaded. References between elements are checked here too
@@ -26,12 +27,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::fields::{Fields, invalid};
+use crate::fields::Fields;
 use crate::limits;
 
 pub use elements::{
-    Accessor, Buffer, BufferPlace, Component, Image, ImagePlace, Material, Mesh, Node, Primitive,
-    Sampler, Scene, Shape, Sparse, Texture, TextureUse, View,
+    Accessor, Buffer, BufferPlace, Component, Image, ImagePlace, Material, Mesh, Primitive, Shape,
+    Sparse, Texture, TextureUse, View,
 };
 
 /// A scene's JSON. See the module.
@@ -46,20 +47,12 @@ pub struct Model {
     pub accessors: Vec<Result<Accessor>>,
     /// Images.
     pub images: Vec<Result<Image>>,
-    /// Samplers.
-    pub samplers: Vec<Result<Sampler>>,
-    /// Textures: an image and a sampler.
+    /// Textures: which images they show.
     pub textures: Vec<Result<Texture>>,
     /// Materials: which textures they use.
     pub materials: Vec<Result<Material>>,
     /// Meshes.
     pub meshes: Vec<Result<Mesh>>,
-    /// Nodes.
-    pub nodes: Vec<Result<Node>>,
-    /// Scenes.
-    pub scenes: Vec<Result<Scene>>,
-    /// The scene to show.
-    pub scene: Option<usize>,
     /// Errors of the document itself, which belong to none of the above.
     pub document: Vec<Error>,
 }
@@ -85,30 +78,12 @@ impl Model {
         model.views = elements(&texts, "bufferViews", &mut document, View::read);
         model.accessors = elements(&texts, "accessors", &mut document, Accessor::read);
         model.images = elements(&texts, "images", &mut document, Image::read);
-        model.samplers = elements(&texts, "samplers", &mut document, Sampler::read);
         model.textures = elements(&texts, "textures", &mut document, Texture::read);
         model.materials = elements(&texts, "materials", &mut document, Material::read);
         model.meshes = elements(&texts, "meshes", &mut document, Mesh::read);
-        model.nodes = elements(&texts, "nodes", &mut document, Node::read);
-        model.scenes = elements(&texts, "scenes", &mut document, Scene::read);
         model.document = document;
-        model.read_scene(&texts);
         check::references(&mut model);
         Ok(model)
-    }
-
-    fn read_scene(&mut self, texts: &Texts<'_>) {
-        let Some(text) = texts.get("scene") else {
-            return;
-        };
-        match serde_json::from_str::<usize>(text.get()) {
-            Ok(scene) if scene < self.scenes.len() => self.scene = Some(scene),
-            Ok(scene) => {
-                let cause = format!("scene {scene} does not exist");
-                self.document.push(invalid("scene", cause));
-            }
-            Err(error) => self.document.push(malformed("scene", &error)),
-        }
     }
 
     /// All errors, root causes first.
@@ -127,13 +102,10 @@ impl Model {
             .chain(wrong(&self.views))
             .chain(wrong(&self.accessors))
             .chain(wrong(&self.images))
-            .chain(wrong(&self.samplers))
             .chain(wrong(&self.textures))
             .chain(wrong(&self.materials))
             .chain(wrong(&self.meshes))
             .chain(primitives)
-            .chain(wrong(&self.nodes))
-            .chain(wrong(&self.scenes))
     }
 
     /// Returns for each image whether it is needed: a texture shows it, or none names it. An image

@@ -155,56 +155,9 @@ fn every_mistake_in_the_json_is_named_by_its_place() {
             "meshes[0].primitives[0].extensions.KHR_draco_mesh_compression",
         ),
         (
-            r#""nodes":[{"children":[0]}]"#.to_owned(),
-            Invalid,
-            "nodes[0].children",
-        ),
-        (
-            r#""nodes":[{"children":[1]},{"children":[2]},{"children":[0]}]"#.to_owned(),
-            Invalid,
-            "nodes[0].children",
-        ),
-        (
-            r#""nodes":[{"children":[2]},{"children":[2]},{}]"#.to_owned(),
-            Invalid,
-            "nodes[1].children[0]",
-        ),
-        (
-            r#""nodes":[{"children":[9]}]"#.to_owned(),
-            Invalid,
-            "nodes[0].children[0]",
-        ),
-        (
-            r#""nodes":[{"mesh":0}]"#.to_owned(),
-            Invalid,
-            "nodes[0].mesh",
-        ),
-        (
-            r#""nodes":[{"matrix":[1]}]"#.to_owned(),
-            Invalid,
-            "nodes[0].matrix",
-        ),
-        (
-            r#""scenes":[{"nodes":[0]}]"#.to_owned(),
-            Invalid,
-            "scenes[0].nodes[0]",
-        ),
-        (r#""scene":3"#.to_owned(), Invalid, "scene"),
-        (r#""scene":"hello""#.to_owned(), Invalid, "scene"),
-        (
-            r#""scenes":[{"name":42}]"#.to_owned(),
-            Invalid,
-            "scenes[0].name",
-        ),
-        (
             r#""meshes":[{"primitives":{}}]"#.to_owned(),
             Invalid,
             "meshes[0].primitives",
-        ),
-        (
-            r#""materials":[{"normalTexture":{"scale":"big"}}]"#.to_owned(),
-            Invalid,
-            "materials[0].normalTexture.scale",
         ),
         (
             r#""materials":[{"normalTexture":{"scale":1}}]"#.to_owned(),
@@ -217,34 +170,9 @@ fn every_mistake_in_the_json_is_named_by_its_place() {
             "materials[0].normalTexture.index",
         ),
         (
-            r#""materials":[{"normalTexture":{"index":0,"scale":"big"}}]"#.to_owned(),
-            Invalid,
-            "materials[0].normalTexture.scale",
-        ),
-        (
-            r#""materials":[{"emissiveFactor":["a"]}]"#.to_owned(),
-            Invalid,
-            "materials[0].emissiveFactor",
-        ),
-        (
-            r#""materials":[{"pbrMetallicRoughness":["not an object"]}]"#.to_owned(),
-            Invalid,
-            "materials[0].pbrMetallicRoughness",
-        ),
-        (
             r#""materials":[{"pbrMetallicRoughness":{"baseColorTexture":7}}]"#.to_owned(),
             Invalid,
             "materials[0].pbrMetallicRoughness.baseColorTexture",
-        ),
-        (
-            r#""materials":[{"extensions":{"X":"no object"}}]"#.to_owned(),
-            Invalid,
-            "materials[0].extensions.X",
-        ),
-        (
-            r#""materials":[{"normalTexture":{"index":0,"extensions":{"X":7}}}]"#.to_owned(),
-            Invalid,
-            "materials[0].normalTexture.extensions.X",
         ),
     ];
     for (inside, kind, place) in table {
@@ -451,7 +379,7 @@ fn a_long_name_in_the_json_is_not_repeated_for_each_place_inside() {
         format!(
             r#"{{"asset":{{"version":"2.0"}},"textures":[{{}}],
             "materials":[{{"{long}":{{{uses}"normalTexture":{{"index":0}}}},
-            "emissiveTexture":{{"index":{index},"{long}":7,"scale":"s"}}}}],
+            "emissiveTexture":{{"index":{index},"{long}":7}}}}],
             "meshes":[{{"primitives":[{primitives}{{"attributes":{{}}}}]}}]}}"#
         )
     };
@@ -460,8 +388,7 @@ fn a_long_name_in_the_json_is_not_repeated_for_each_place_inside() {
         let told: usize = model.problems().map(|error| error.to_string().len()).sum();
         assert!(told < 2001 * 500, "{told} bytes of errors");
     }
-    let sound = inside(0).replace(r#","scale":"s""#, "");
-    let model = Model::parse(sound.as_bytes()).expect("a model");
+    let model = Model::parse(inside(0).as_bytes()).expect("a model");
     let textures = &model.materials[0].as_ref().expect("right").textures;
     let slots: Vec<&str> = textures.iter().map(|used| used.slot.as_str()).collect();
     assert_eq!(slots, ["emissiveTexture"]);

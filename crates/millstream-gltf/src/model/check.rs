@@ -16,9 +16,6 @@ pub(super) fn references(model: &mut Model) {
     textures(model);
     materials(model);
     meshes(model);
-    nodes(model);
-    trees(model);
-    scenes(model);
 }
 
 /// Returns the element `index` of an array; an error at `place` if it is missing or invalid.
@@ -217,7 +214,7 @@ fn images(model: &mut Model) {
 
 /// Checks only that images exist: a texture whose image is invalid is itself valid.
 fn textures(model: &mut Model) {
-    let (images, samplers) = (model.images.len(), &model.samplers);
+    let images = model.images.len();
     check_each(&mut model.textures, "textures", |_, texture, place| {
         for &image in texture.image.iter().chain(&texture.passed_over) {
             if image >= images {
@@ -225,7 +222,7 @@ fn textures(model: &mut Model) {
                 return Err(invalid(format!("{place}.source"), cause));
             }
         }
-        exists(samplers, texture.sampler, place, "sampler", "sampler")
+        Ok(())
     });
 }
 
@@ -249,91 +246,9 @@ fn meshes(model: &mut Model) {
                 let place = format!("{place}.attributes.{name}");
                 follow(accessors, *accessor, &place, "accessor")?;
             }
-            for (at, target) in primitive.targets.iter().enumerate() {
-                for (name, accessor) in target {
-                    let place = format!("{place}.targets[{at}].{name}");
-                    follow(accessors, *accessor, &place, "accessor")?;
-                }
-            }
             exists(accessors, primitive.indices, place, "indices", "accessor")?;
             exists(materials, primitive.material, place, "material", "material")
         });
         Ok(())
     });
-}
-
-fn nodes(model: &mut Model) {
-    let (meshes, count) = (&model.meshes, model.nodes.len());
-    check_each(&mut model.nodes, "nodes", |_, node, place| {
-        exists(meshes, node.mesh, place, "mesh", "mesh")?;
-        check_indices(&node.children, count, &format!("{place}.children"))
-    });
-}
-
-/// Checks that nodes form trees: every node has at most one parent, and there is no cycle. A walk
-/// from a root over valid nodes ends within `limits::NODE_DEPTH_MAX` levels.
-fn trees(model: &mut Model) {
-    let count = model.nodes.len();
-    let mut parents: Vec<Option<usize>> = vec![None; count];
-    check_each(&mut model.nodes, "nodes", |index, node, place| {
-        for (at, &child) in node.children.iter().enumerate() {
-            if let Some(other) = parents[child] {
-                let cause = format!("node {child} is already a child of node {other}");
-                return Err(invalid(format!("{place}.children[{at}]"), cause));
-            }
-            parents[child] = Some(index);
-        }
-        Ok(())
-    });
-    // With one parent each, a cycle is found by walking up. Each node is visited once: the walk
-    // stops at a node whose depth is known.
-    let mut depths: Vec<usize> = vec![0; count];
-    let mut wrong = vec![false; count];
-    let mut path = Vec::new();
-    for start in 0..count {
-        let mut at = start;
-        path.clear();
-        let above = loop {
-            if depths[at] > 0 {
-                break depths[at];
-            }
-            path.push(at);
-            // Marks the path: a walk that comes back to it has found a cycle.
-            depths[at] = usize::MAX;
-            match parents[at] {
-                Some(parent) => at = parent,
-                None => break 0,
-            }
-        };
-        for (steps, &node) in path.iter().rev().enumerate() {
-            let depth = above.saturating_add(steps + 1);
-            wrong[node] = depth > limits::NODE_DEPTH_MAX;
-            depths[node] = depth;
-        }
-    }
-    check_each(&mut model.nodes, "nodes", |index, _, place| {
-        if wrong[index] {
-            let cause = "the node is its own descendant, or too deep in the tree";
-            return Err(invalid(format!("{place}.children"), cause));
-        }
-        Ok(())
-    });
-}
-
-fn scenes(model: &mut Model) {
-    let count = model.nodes.len();
-    check_each(&mut model.scenes, "scenes", |_, scene, place| {
-        check_indices(&scene.nodes, count, &format!("{place}.nodes"))
-    });
-}
-
-/// Checks that nodes exist, valid or not.
-fn check_indices(nodes: &[usize], count: usize, place: &str) -> Result<()> {
-    match nodes.iter().position(|&node| node >= count) {
-        None => Ok(()),
-        Some(at) => {
-            let cause = format!("node {} does not exist: there are {count}", nodes[at]);
-            Err(invalid(format!("{place}[{at}]"), cause))
-        }
-    }
 }

@@ -327,8 +327,6 @@ pub enum ImagePlace {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Image {
-    /// Its name, if it has one.
-    pub name: Option<String>,
     /// Where its bytes are.
     pub place: ImagePlace,
 }
@@ -346,36 +344,7 @@ impl Image {
                 return Err(fields.wrong("uri", "and bufferView exclude each other"));
             }
         };
-        let name = fields.get("name")?;
-        Ok(Image { name, place })
-    }
-}
-
-/// How a texture is sampled: the numbers of the specification (those of OpenGL).
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Sampler {
-    /// Filter when enlarged.
-    pub mag_filter: Option<u64>,
-    /// Filter when reduced.
-    pub min_filter: Option<u64>,
-    /// Across the left and right edge.
-    pub wrap_s: u64,
-    /// Across the upper and lower edge.
-    pub wrap_t: u64,
-}
-
-/// `GL_REPEAT`.
-const WRAP_DEFAULT: u64 = 10497;
-
-impl Sampler {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Sampler> {
-        Ok(Sampler {
-            mag_filter: fields.get("magFilter")?,
-            min_filter: fields.get("minFilter")?,
-            wrap_s: fields.get("wrapS")?.unwrap_or(WRAP_DEFAULT),
-            wrap_t: fields.get("wrapT")?.unwrap_or(WRAP_DEFAULT),
-        })
+        Ok(Image { place })
     }
 }
 
@@ -387,8 +356,6 @@ pub struct Texture {
     pub image: Option<usize>,
     /// Images that it also names, for readers that lack an extension.
     pub passed_over: Vec<usize>,
-    /// The sampler.
-    pub sampler: Option<usize>,
 }
 
 impl Texture {
@@ -406,7 +373,6 @@ impl Texture {
         Ok(Texture {
             image: images.next(),
             passed_over: images.collect(),
-            sampler: fields.get("sampler")?,
         })
     }
 }
@@ -420,16 +386,12 @@ pub struct TextureUse {
     pub slot: String,
     /// The texture.
     pub texture: usize,
-    /// The set of texture coordinates.
-    pub coordinates: u64,
 }
 
 /// A material. Its factors are in the JSON text.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Material {
-    /// Its name, if it has one.
-    pub name: Option<String>,
     /// Its textures, those of extensions too.
     pub textures: Vec<TextureUse>,
 }
@@ -438,8 +400,7 @@ impl Material {
     pub(super) fn read(fields: &Fields<'_>) -> Result<Material> {
         let mut textures = Vec::new();
         find_textures(fields, "", &mut textures)?;
-        let name = fields.get("name")?;
-        Ok(Material { name, textures })
+        Ok(Material { textures })
     }
 }
 
@@ -447,59 +408,28 @@ impl Material {
 /// its parser.)
 fn find_textures(fields: &Fields<'_>, slot: &str, textures: &mut Vec<TextureUse>) -> Result<()> {
     for (name, value) in fields.entries() {
-        if name == "extras" {
+        let is_texture = name.ends_with("Texture");
+        if name == "extras" || !is_texture && !value.is_object() {
             continue;
         }
-        let object = match value {
-            Value::Object(_) => Fields::new(value, fields.at(name))?,
-            _ if is_object(name, slot) => return Err(fields.not_an_object(name, value)),
-            _ if name.ends_with("Factor") => {
-                fields.check_numbers(name)?;
-                continue;
-            }
-            _ => continue,
-        };
         // A slot has the names of all objects around it, so many may repeat a long one.
         if slot.len() + name.len() > limits::PLACE_BYTES_MAX {
             continue;
         }
+        let object = Fields::new(value, fields.at(name))?;
         let slot = match slot {
             "" => name.clone(),
             slot => format!("{slot}.{name}"),
         };
         // What an extension calls a texture may be something else, if it has no index.
-        let is_use = |slot: &str| !slot.contains("extensions") || object.value("index").is_some();
-        if name.ends_with("Texture") && is_use(&slot) {
-            textures.push(read_use(&object, slot)?);
+        if is_texture && (!slot.contains("extensions") || object.value("index").is_some()) {
+            let texture = object.required("index")?;
+            textures.push(TextureUse { slot, texture });
         } else {
             find_textures(&object, &slot, textures)?;
         }
     }
     Ok(())
-}
-
-/// Whether a member of a material must be an object.
-fn is_object(name: &str, slot: &str) -> bool {
-    let of_extensions = slot == "extensions" || slot.ends_with(".extensions");
-    of_extensions
-        || name.ends_with("Texture")
-        || ["pbrMetallicRoughness", "extensions"].contains(&name)
-}
-
-fn read_use(object: &Fields<'_>, slot: String) -> Result<TextureUse> {
-    for name in ["scale", "strength"] {
-        object.check_numbers(name)?;
-    }
-    if let Some(extensions) = object.object("extensions")? {
-        for (name, _) in extensions.entries() {
-            extensions.object(name)?;
-        }
-    }
-    Ok(TextureUse {
-        texture: object.required("index")?,
-        coordinates: object.get("texCoord")?.unwrap_or(0),
-        slot,
-    })
 }
 
 /// A part of a mesh with one material.
@@ -514,8 +444,6 @@ pub struct Primitive {
     pub material: Option<usize>,
     /// 4 for triangles; the numbers of the specification.
     pub mode: u64,
-    /// Morph targets: accessors by attribute.
-    pub targets: Vec<Vec<(String, usize)>>,
 }
 
 impl Primitive {
@@ -530,22 +458,11 @@ impl Primitive {
         if mode > 6 {
             return Err(fields.wrong("mode", format!("{mode} is not a mode")));
         }
-        let mut targets = Vec::new();
-        for (at, target) in fields
-            .get::<&[Value]>("targets")?
-            .unwrap_or_default()
-            .iter()
-            .enumerate()
-        {
-            let target = Fields::new(target, fields.at(&format!("targets[{at}]")))?;
-            targets.push(target.named_indices()?);
-        }
         Ok(Primitive {
             attributes: attributes.named_indices()?,
             indices: fields.get("indices")?,
             material: fields.get("material")?,
             mode,
-            targets,
         })
     }
 }
@@ -554,8 +471,6 @@ impl Primitive {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Mesh {
-    /// Its name, if it has one.
-    pub name: Option<String>,
     /// Its parts.
     pub primitives: Vec<Result<Primitive>>,
 }
@@ -572,61 +487,7 @@ impl Mesh {
             Primitive::read(&Fields::new(value, place)?)
         };
         Ok(Mesh {
-            name: fields.get("name")?,
             primitives: primitives.map(read).collect(),
-        })
-    }
-}
-
-/// A node.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Node {
-    /// Its name, if it has one.
-    pub name: Option<String>,
-    /// Its mesh.
-    pub mesh: Option<usize>,
-    /// Its children.
-    pub children: Vec<usize>,
-    /// Its transform as a matrix, if it is given as one: four columns.
-    pub matrix: Option<[f32; 16]>,
-    /// Otherwise: where it is.
-    pub translation: [f32; 3],
-    /// How it is turned: a quaternion, the real part last.
-    pub rotation: [f32; 4],
-    /// How large it is.
-    pub scale: [f32; 3],
-}
-
-impl Node {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Node> {
-        Ok(Node {
-            name: fields.get("name")?,
-            mesh: fields.get("mesh")?,
-            children: fields.get("children")?.unwrap_or_default(),
-            matrix: fields.get("matrix")?,
-            translation: fields.get("translation")?.unwrap_or([0.0; 3]),
-            rotation: fields.get("rotation")?.unwrap_or([0.0, 0.0, 0.0, 1.0]),
-            scale: fields.get("scale")?.unwrap_or([1.0; 3]),
-        })
-    }
-}
-
-/// A scene.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Scene {
-    /// Its name, if it has one.
-    pub name: Option<String>,
-    /// Its root nodes.
-    pub nodes: Vec<usize>,
-}
-
-impl Scene {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Scene> {
-        Ok(Scene {
-            name: fields.get("name")?,
-            nodes: fields.get("nodes")?.unwrap_or_default(),
         })
     }
 }
