@@ -121,7 +121,7 @@ impl SceneCook {
         };
         let colors = colors(&model);
         let mut orders = Vec::new();
-        for fetch in plan::plan(&model, &file, true).fetches {
+        for fetch in plan::plan(&model, &file).fetches {
             let (Origin::Entry { name, range: None }, Purpose::Images(images)) =
                 (fetch.origin, fetch.purpose)
             else {

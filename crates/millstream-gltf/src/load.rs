@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use millstream::{Batch, Group, Priority, Queue, QueueOptions, Storage};
+use millstream::{Batch, Buffer, Group, Priority, Queue, QueueOptions, Storage, Ticket};
 use millstream_source::{Folder, Located, Source};
 
 use crate::device::SceneDevice;
@@ -35,7 +35,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::scene::{Scene, State};
 use budget::Budget;
 use item::Item;
-use start::Head;
 
 /// How scenes are loaded.
 #[derive(Debug, Clone)]
@@ -43,19 +42,16 @@ use start::Head;
 pub struct LoaderOptions {
     /// Priority of JSON and buffers.
     pub geometry: Priority,
-    /// Priority of the small levels of images that have levels.
+    /// Priority of the small levels of images that have levels. Other images and levels have
+    /// [`Priority::Low`].
     pub small_levels: Priority,
-    /// Priority of all other images and levels.
-    pub images: Priority,
-    /// Memory limit of one scene, in bytes, with what decoders need for a time. Of images in a
-    /// package that have levels, as many small levels are loaded as fit; other images fail once the
-    /// limit is reached. `None`, the default: what
+    /// Memory limit of one scene, in bytes, with what decoders need for a time. Once it is reached,
+    /// images in a package that have levels are left with their small ones, and others fail.
+    /// `None`, the default: what
     /// [`scene_memory`](crate::limits::scene_memory) says for the stored bytes of the scene's
     /// files: its package, or the scene and all that it names. Then the model of its JSON counts,
     /// too.
     pub memory_max: Option<u64>,
-    /// Whether to load images.
-    pub load_images: bool,
     /// The device in whose memory buffers and images land ([`device`](crate::device)). Their bytes
     /// count towards `memory_max` as others do. Images land as a whole: those that exceed the limit
     /// fail. `None`, the default: they land in memory.
@@ -67,9 +63,7 @@ impl Default for LoaderOptions {
         LoaderOptions {
             geometry: Priority::High,
             small_levels: Priority::High,
-            images: Priority::Low,
             memory_max: None,
-            load_images: true,
             device: None,
         }
     }
@@ -154,7 +148,6 @@ impl Loader {
             items: Vec::new(),
             running: Vec::new(),
             waiting: Vec::new(),
-            in_order: true,
             outstanding: HashMap::new(),
             names: HashSet::new(),
             holders: HashSet::new(),
@@ -182,12 +175,6 @@ pub struct Progress {
     pub requests: u64,
     /// Entries or files that they read.
     pub files: u64,
-    /// Items requested: the JSON, ranges of buffers, images or parts of them.
-    pub wanted: u64,
-    /// Items that succeeded or failed.
-    pub ended: u64,
-    /// Items that failed.
-    pub failed: u64,
     /// Bytes of memory that have landed.
     pub raw_bytes: u64,
 }
@@ -228,7 +215,7 @@ pub enum EventKind {
 
 enum Stage {
     /// Waits for the JSON.
-    Head(Head),
+    Head(Ticket<Buffer>),
     /// Waits for everything else.
     Body,
     /// Complete.
@@ -251,9 +238,8 @@ pub struct Load {
     items: Vec<Item>,
     /// Items with a request in flight.
     running: Vec<usize>,
-    /// Items without a request; if `in_order`, the next one is last.
+    /// Items without a request; the next one is last.
     waiting: Vec<usize>,
-    in_order: bool,
     /// Reads in flight or waiting, for each buffer.
     outstanding: HashMap<usize, u32>,
     /// Other entries than the scene's own that are read.
@@ -371,28 +357,7 @@ impl Load {
     /// levels of an image included.
     pub fn cancel(&mut self) {
         self.canceled = true;
-        let waiting = std::mem::take(&mut self.waiting);
-        self.cancel_waiting(waiting);
-        self.loader.queue.cancel_group(&self.group);
-    }
-
-    /// Cancels what has not landed of an image (and of images with the same bytes). Small levels
-    /// that have landed stay, as an image of fewer levels.
-    pub fn cancel_image(&mut self, image: usize) {
-        let items = &self.items;
-        let (canceled, waiting): (Vec<usize>, Vec<usize>) = std::mem::take(&mut self.waiting)
-            .into_iter()
-            .partition(|&index| items[index].shows(image));
-        self.waiting = waiting;
-        self.cancel_waiting(canceled);
-        for item in self.items.iter_mut().filter(|item| item.shows(image)) {
-            item.cancel();
-        }
-    }
-
-    /// Fails items without a request as canceled.
-    fn cancel_waiting(&mut self, waiting: Vec<usize>) {
-        for index in waiting {
+        for index in std::mem::take(&mut self.waiting) {
             let item = &self.items[index];
             // The image's other half may have failed it already.
             if !item.is_over() {
@@ -400,14 +365,7 @@ impl Load {
                 self.fail_item(index, error);
             }
         }
-    }
-
-    /// Changes the priority of an image's requests that were not served yet.
-    pub fn set_image_priority(&mut self, image: usize, priority: Priority) {
-        for item in self.items.iter_mut().filter(|item| item.shows(image)) {
-            item.set_priority(priority);
-        }
-        self.in_order = false;
+        self.loader.queue.cancel_group(&self.group);
     }
 
     /// Counts the file that holds an entry towards the memory limit.

@@ -151,7 +151,7 @@ impl SceneFile<'_> {
 }
 
 /// Plans the second batch.
-pub(crate) fn plan(model: &Model, file: &SceneFile<'_>, images: bool) -> Plan {
+pub(crate) fn plan(model: &Model, file: &SceneFile<'_>) -> Plan {
     let mut plan = Plan::default();
     let stretches = stretches(model);
     for ((index, buffer), ranges) in model.buffers.iter().enumerate().zip(stretches) {
@@ -179,9 +179,7 @@ pub(crate) fn plan(model: &Model, file: &SceneFile<'_>, images: bool) -> Plan {
             }
         }
     }
-    if images {
-        plan_images(model, file, &mut plan);
-    }
+    plan_images(model, file, &mut plan);
     plan
 }
 
@@ -296,7 +294,7 @@ mod tests {
             name: &name,
             binary,
         };
-        plan(&model, &file, true)
+        plan(&model, &file)
     }
 
     #[test]

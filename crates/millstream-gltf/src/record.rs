@@ -23,11 +23,7 @@ use crate::model::Model;
 use crate::plan::{self, Fetch, Origin, Purpose, SceneFile};
 
 /// The fetches that the record of a scene predicts, and the bytes of its head.
-pub(crate) fn promised(
-    name: &Arc<[u8]>,
-    record: &[u8],
-    images: bool,
-) -> Option<(Vec<Fetch>, Option<u64>)> {
+pub(crate) fn promised(name: &Arc<[u8]>, record: &[u8]) -> Option<(Vec<Fetch>, Option<u64>)> {
     let record = Metadata::decode(record).ok()?;
     if record.kind != Kind::SCENE {
         return None;
@@ -37,7 +33,7 @@ pub(crate) fn promised(
             buffer: 0,
             start: 0,
         }),
-        Role::IMAGE if images => Some(Purpose::Images(Vec::new())),
+        Role::IMAGE => Some(Purpose::Images(Vec::new())),
         _ => None,
     };
     let mut head_bytes = None;
@@ -105,7 +101,7 @@ pub(crate) fn describe_scene(name: &[u8], head: &[u8], file_bytes: u64) -> Optio
         binary,
     };
     let mut known = HashSet::new();
-    for fetch in plan::plan(&model, &file, true).fetches {
+    for fetch in plan::plan(&model, &file).fetches {
         let (role, index) = match &fetch.purpose {
             Purpose::Buffer { buffer, .. } => (Role::BUFFER, *buffer),
             Purpose::Images(images) => (Role::IMAGE, *images.first()?),

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use millstream::{Buffer, Decode, Read, Ticket};
+use millstream::{Buffer, Decode, Priority, Read, Ticket};
 use millstream_source::Located;
 
 use super::item::{Content, Flight, Item, Landed, Task};
@@ -33,11 +33,9 @@ impl Load {
         place: String,
     ) -> Result<()> {
         let located = self.look_up(&origin, &place)?;
-        let options = &self.loader.options;
-        let priority = if geometry {
-            options.geometry
-        } else {
-            options.images
+        let priority = match geometry {
+            true => self.loader.options.geometry,
+            false => Priority::Low,
         };
         let file = match &origin {
             Origin::Entry { name, .. } => String::from_utf8_lossy(name).into_owned(),
@@ -75,7 +73,6 @@ impl Load {
             supplied: Arc::default(),
             failed: false,
             dropped: false,
-            canceled: false,
             task: Task::Waiting,
         };
         match layout {
@@ -95,7 +92,7 @@ impl Load {
         self.push(Item {
             content: Content::SmallLevels(layout),
             priority: self.loader.options.small_levels,
-            stored_bytes: small_bytes(&layout) as u64,
+            stored_bytes: layout.prefix_bytes(small_level(&layout)) as u64,
             partner: Some(index + 1),
             ..whole.copy()
         });
@@ -110,8 +107,16 @@ impl Load {
     fn push(&mut self, item: Item) {
         self.waiting.push(self.items.len());
         self.items.push(item);
-        self.in_order = false;
-        self.progress.wanted += 1;
+    }
+
+    /// Puts waiting items in order, the next one last: by priority, and the largest first, whose
+    /// decode takes longest. Large levels come after other images, as they can be left out.
+    pub(super) fn sort_waiting(&mut self) {
+        let items = &self.items;
+        self.waiting.sort_by_key(|&index| {
+            let item = &items[index];
+            (item.priority, !item.is_large(), item.stored_bytes)
+        });
     }
 
     /// Finds an entry.
@@ -158,15 +163,6 @@ impl Load {
 
     /// Submits requests for waiting items, up to the limit of requests in flight.
     pub(super) fn issue(&mut self) {
-        if !self.in_order {
-            // The next item last: by priority, then the largest first, whose decode takes longest.
-            let items = &self.items;
-            self.waiting.retain(|&index| !items[index].is_over());
-            let key = |&index: &usize| (items[index].priority, items[index].stored_bytes);
-            self.waiting.sort_by_key(key);
-            self.plan_levels();
-            self.in_order = true;
-        }
         while self.running.len() < limits::REQUESTS_MAX {
             let Some(index) = self.waiting.pop() else {
                 break;
@@ -180,42 +176,6 @@ impl Load {
         }
         self.batch.submit();
         self.note_drawable();
-    }
-
-    /// Leaves out the largest levels if memory does not suffice for all.
-    fn plan_levels(&mut self) {
-        let large = |item: &Item| match item.content {
-            Content::LargeLevels(layout) => Some(layout),
-            _ => None,
-        };
-        let items = &self.items;
-        let waiting = self
-            .waiting
-            .iter()
-            .filter_map(|&index| large(&items[index]));
-        let layouts: Vec<Layout> = waiting.collect();
-        if layouts.is_empty() {
-            return;
-        }
-        let others = self
-            .waiting
-            .iter()
-            .filter(|&&index| large(&items[index]).is_none());
-        let reserved: u64 = others.map(|&index| items[index].stored_bytes).sum();
-        let mut left = self.budget.left();
-        if self.budget.grows() && self.scene.is_none() {
-            // An eighth for the model of the JSON, whose length is not known yet.
-            left -= left / 8;
-        }
-        let left = left.saturating_sub(reserved);
-        let side = side_within(&layouts, left);
-        for &index in &self.waiting {
-            let item = &mut self.items[index];
-            if let Content::LargeLevels(layout) = item.content {
-                let bytes = large_bytes(&layout, side);
-                item.stored_bytes = bytes;
-            }
-        }
     }
 
     /// Makes the request of an item.
@@ -234,8 +194,7 @@ impl Load {
                 return self.request_memory(index, &bytes, range);
             }
         };
-        if len == 0 && matches!(item.content, Content::LargeLevels(_)) {
-            // The memory limit does not allow them.
+        if item.is_large() && len > self.budget.left() {
             self.end_item(index);
             self.settle_halves(index);
             return Ok(());
@@ -324,7 +283,7 @@ impl Load {
         request: Read<T>,
     ) -> Result<Ticket<T>> {
         let item = &self.items[index];
-        if self.canceled || item.canceled {
+        if self.canceled {
             let place = &item.place[..];
             return Err(Error::new(ErrorKind::Canceled, place, "was canceled"));
         }
@@ -656,7 +615,6 @@ impl Load {
         self.give_back_all(index);
         self.end_item(index);
         self.items[index].failed = true;
-        self.progress.failed += 1;
         self.note(index, 0, true);
         let Some(purpose) = self.items[index].purpose.clone() else {
             return;
@@ -682,15 +640,11 @@ impl Load {
         } else {
             self.give_back_all(index);
             self.end_item(index);
-            self.in_order = false;
         }
     }
 
     pub(super) fn end_item(&mut self, index: usize) {
-        if !self.items[index].is_over() {
-            self.items[index].task = Task::Ended;
-            self.progress.ended += 1;
-        }
+        self.items[index].task = Task::Ended;
     }
 
     fn note(&mut self, index: usize, bytes: u64, failed: bool) {
@@ -764,36 +718,16 @@ fn find_promised(wanted: &Origin, promised: &HashMap<Origin, usize>) -> Option<u
 
 /// Whether an image is worth two requests.
 fn has_halves(layout: &Layout) -> bool {
-    layout.level_within(limits::SMALL_LEVEL_SIDE) > layout.first_level()
+    small_level(layout) > layout.first_level()
 }
 
-/// Bytes of an image's small half.
-fn small_bytes(layout: &Layout) -> usize {
-    layout.prefix_bytes(layout.level_within(limits::SMALL_LEVEL_SIDE))
+/// The largest level of an image's small half.
+fn small_level(layout: &Layout) -> u32 {
+    layout.level_within(limits::SMALL_LEVEL_SIDE)
 }
 
 /// Where an image's large half begins: with its first level.
 fn large_start(layout: &Layout) -> usize {
-    small_bytes(layout).next_multiple_of(LEVEL_ALIGNMENT)
-}
-
-/// Bytes of an image's large half without the levels whose sides are beyond `side`.
-fn large_bytes(layout: &Layout, side: u32) -> u64 {
-    let level = layout.level_within(side).max(layout.first_level());
-    layout
-        .prefix_bytes(level)
-        .saturating_sub(large_start(layout)) as u64
-}
-
-/// The largest side with which the large levels of all images fit into `bytes`.
-fn side_within(layouts: &[Layout], bytes: u64) -> u32 {
-    let mut side = limits::IMAGE_SIDE_MAX;
-    while side > limits::SMALL_LEVEL_SIDE {
-        let large = layouts.iter().map(|layout| large_bytes(layout, side));
-        if large.sum::<u64>() <= bytes {
-            break;
-        }
-        side /= 2;
-    }
-    side
+    let small = layout.prefix_bytes(small_level(layout));
+    small.next_multiple_of(LEVEL_ALIGNMENT)
 }

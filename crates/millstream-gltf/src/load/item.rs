@@ -61,13 +61,6 @@ impl Flight {
             Flight::Device(ticket, _) => ticket.cancel(),
         };
     }
-
-    fn reprioritize(&self, priority: Priority) {
-        match self {
-            Flight::Host(ticket) => ticket.reprioritize(priority, None),
-            Flight::Device(ticket, _) => ticket.reprioritize(priority, None),
-        };
-    }
 }
 
 /// The state of an item.
@@ -106,8 +99,6 @@ pub(super) struct Item {
     pub(super) failed: bool,
     /// Not needed any more: its request's completion completes it, whatever the outcome.
     pub(super) dropped: bool,
-    /// Canceled while a request was in flight: if that one succeeds, none follows it.
-    pub(super) canceled: bool,
     pub(super) task: Task,
 }
 
@@ -123,10 +114,6 @@ impl Item {
             task: Task::Waiting,
             ..*self
         }
-    }
-
-    pub(super) fn shows(&self, image: usize) -> bool {
-        matches!(&self.purpose, Some(Purpose::Images(images)) if images.contains(&image))
     }
 
     /// Whether it is the large half of an image whose small half is the item before it.
@@ -176,17 +163,9 @@ impl Item {
         }
     }
 
-    pub(super) fn cancel(&mut self) {
-        self.canceled = true;
+    pub(super) fn cancel(&self) {
         if let Task::Running(flight) = &self.task {
             flight.cancel();
-        }
-    }
-
-    pub(super) fn set_priority(&mut self, priority: Priority) {
-        self.priority = priority;
-        if let Task::Running(flight) = &self.task {
-            flight.reprioritize(priority);
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use millstream::{Buffer, Outcome, Ticket};
+use millstream::{Buffer, Outcome};
 
 use super::{Event, EventKind, Load, Stage};
 use crate::error::{Error, ErrorKind, Result};
@@ -17,11 +17,6 @@ use crate::limits;
 use crate::model::{BufferPlace, Model};
 use crate::plan::{self, Fetch, Origin, Plan, Purpose, SameBytes, SceneFile};
 use crate::scene::{Bytes, Scene, State};
-
-/// The request for the first bytes of the scene's file.
-pub(super) struct Head {
-    ticket: Ticket<Buffer>,
-}
 
 impl Load {
     pub(super) fn shown(&self) -> String {
@@ -48,6 +43,7 @@ impl Load {
         }
         self.progress.files += 1;
         self.progress.batches += 1;
+        self.sort_waiting();
         self.issue();
         Ok(())
     }
@@ -58,7 +54,7 @@ impl Load {
         #[cfg(feature = "pak")]
         if !self.plain {
             let record = self.source.metadata(&self.located).ok()??;
-            return crate::record::promised(&self.name, record, self.loader.options.load_images);
+            return crate::record::promised(&self.name, record);
         }
         None
     }
@@ -84,24 +80,22 @@ impl Load {
         let added = self.batch.add(request);
         let ticket = added.map_err(|error| Error::of_request("", &shown, &error))?;
         self.progress.requests += 1;
-        self.progress.wanted += 1;
-        self.stage = Stage::Head(Head { ticket });
+        self.stage = Stage::Head(ticket);
         Ok(())
     }
 
     /// Polls the head; ready once the stage has changed.
     pub(super) fn poll_head(&mut self, waker: &Waker) -> Poll<()> {
         loop {
-            let Stage::Head(head) = &mut self.stage else {
+            let Stage::Head(ticket) = &mut self.stage else {
                 return Poll::Ready(());
             };
             let mut context = Context::from_waker(waker);
-            let Poll::Ready(outcome) = head.ticket.poll_outcome(&mut context) else {
+            let Poll::Ready(outcome) = ticket.poll_outcome(&mut context) else {
                 return Poll::Pending;
             };
             self.stage = Stage::Done;
             if let Err(error) = self.head_landed(outcome) {
-                self.progress.failed += 1;
                 self.loader.queue.cancel_group(&self.group);
                 self.scene = Some(Err(error.in_file(&self.shown())));
             }
@@ -109,7 +103,6 @@ impl Load {
     }
 
     fn head_landed(&mut self, outcome: Outcome<Buffer>) -> Result<()> {
-        self.progress.ended += 1;
         let shown = self.shown();
         let head = outcome.into_result();
         let head = head.map_err(|error| Error::of_request("", &shown, &error))?;
@@ -174,7 +167,7 @@ impl Load {
             name: &self.name,
             binary,
         };
-        let plan = plan::plan(&model, &file, self.loader.options.load_images);
+        let plan = plan::plan(&model, &file);
         let buffer_state = |buffer: &Result<crate::model::Buffer>| match buffer {
             Err(_) => State::Unwanted,
             Ok(buffer) if buffer.place == BufferPlace::Nowhere => State::Unwanted,
@@ -190,6 +183,7 @@ impl Load {
         }));
         self.stage = Stage::Body;
         self.take_up(plan, &head);
+        self.sort_waiting();
         self.issue();
     }
 
