@@ -1,18 +1,15 @@
 //! Records of images for packages: size, format and the place of each mip, from the header fields
 //! alone. Nothing is decoded.
 
-use ktx2::LevelIndex;
 use millstream_pak::limits::MIP_LEVELS_MAX;
 use millstream_pak::metadata::{Container, Image, Kind, Metadata, Mip};
 use millstream_pak::{Describe, Head};
 
-use crate::image::vulkan::{Texels, of_vulkan};
-use crate::image::{dds, jpeg, png};
+use crate::image::{Layout, dds, jpeg, ktx, png};
 
-/// Bytes of a name's front that are looked at; the header of a KTX2 file is the longest.
+/// Bytes of a name's front that are looked at; the header of a KTX2 file, of at most
+/// [`MIP_LEVELS_MAX`] levels, is the longest.
 const HEAD_BYTES: usize = 4096;
-
-const _: () = assert!(HEAD_BYTES >= ktx2::Header::LENGTH + MIP_LEVELS_MAX * LevelIndex::LENGTH);
 
 /// Segments of 64 KiB with profiles and previews may come before the size of a JPEG.
 const JPEG_HEAD_BYTES: usize = 512 << 10;
@@ -56,15 +53,8 @@ fn describe_png(bytes: &[u8]) -> Option<Metadata> {
     let sides = 1..=i32::MAX.unsigned_abs();
     let fits = sides.contains(&header.width) && sides.contains(&header.height);
     let channels = u8::try_from(header.channels()?).ok()?;
-    fits.then(|| {
-        picture(
-            header.width,
-            header.height,
-            channels,
-            header.depth,
-            Container::PNG,
-        )
-    })
+    let (width, height) = (header.width, header.height);
+    fits.then(|| picture(width, height, channels, header.depth, Container::PNG))
 }
 
 /// The fields of the first start-of-frame segment (ITU-T T.81, B.2.2).
@@ -98,118 +88,92 @@ fn image(image: Image) -> Metadata {
 
 fn describe_dds(head: &Head<'_>) -> Option<Metadata> {
     let header = dds::Header::read(head.bytes).ok()?;
-    if header.width == 0 || header.height == 0 || header.layers > u32::from(u16::MAX) {
+    if header.width == 0 || header.height == 0 {
         return None;
     }
-    let mut record = image(Image {
+    let mut shape = Image {
         width: header.width,
         height: header.height,
         depth: header.depth,
         layers: header.layers,
-        format: header.texels.map_or(0, |texels| texels.vulkan),
-        channels: header.texels.map_or(0, |texels| texels.channels),
-        bits: header.texels.map_or(0, |texels| texels.bits),
         container: Container::DDS,
-        maxval: 0,
-    });
-    // A file that is too short for its mips has none.
-    let found = header
-        .texels
-        .and_then(|texels| dds_mips(texels, &header, head.raw_bytes));
-    record.mips = found.unwrap_or_default();
+        ..Image::default()
+    };
+    if let Some(pixels) = header.pixels {
+        shape.format = match (pixels.swapped, pixels.srgb) {
+            // VK_FORMAT_B8G8R8A8_UNORM and its sRGB variant.
+            (true, false) => 44,
+            (true, true) => 50,
+            (false, srgb) => pixels.format.vulkan(srgb),
+        };
+        (shape.channels, shape.bits) = pixels.format.channels();
+        shape.channels -= u8::from(pixels.opaque);
+    }
+    let mut record = image(shape);
+    // A file that is too short for its mips has none, nor has one of several layers.
+    if let Ok(layout) = header.layout()
+        && header.level_start(&layout, layout.levels()) as u64 <= head.raw_bytes
+    {
+        let levels = 0..layout.levels();
+        let mip = |level| mip(&layout, level, header.level_start(&layout, level) as u64);
+        record.mips = levels.map(mip).collect();
+    }
     Some(record)
 }
 
-/// Layer by layer, and in each its levels, the largest first.
-fn dds_mips(format: Texels, header: &dds::Header, end: u64) -> Option<Vec<Mip>> {
-    let layers = header.layers;
-    let levels = header.levels.min(MIP_LEVELS_MAX as u32);
-    let mut at = header.start as u64;
-    let mut mips = Vec::new();
-    // As many as a record has room for.
-    if u64::from(layers) * u64::from(levels) > 1024 {
-        return None;
+/// A level of an image, which begins at `offset`.
+pub(crate) fn mip(layout: &Layout, level: u32, offset: u64) -> Mip {
+    Mip {
+        level: u16::try_from(level).expect("17 at most"),
+        layer: 0,
+        row_bytes: u32::try_from(layout.rows(level).0).expect("2^18 at most"),
+        offset,
+        bytes: layout.level_bytes(level) as u64,
     }
-    for layer in 0..layers {
-        for level in 0..levels {
-            let (row_bytes, rows) = rows(format, (header.width, header.height), level);
-            let row_bytes = u32::try_from(row_bytes).ok()?;
-            let slice = u64::from(row_bytes).checked_mul(rows)?;
-            let bytes = slice.checked_mul(u64::from(halved(header.depth, level)))?;
-            if at.checked_add(bytes)? > end {
-                return None;
-            }
-            mips.push(Mip {
-                level: level as u16,
-                layer: layer as u16,
-                row_bytes,
-                offset: at,
-                bytes,
-            });
-            at += bytes;
-        }
-    }
-    Some(mips)
-}
-
-/// A side of a level.
-fn halved(full: u32, level: u32) -> u32 {
-    full.checked_shr(level).unwrap_or(0).max(1)
-}
-
-/// Bytes of a row of blocks of a level, and the number of rows.
-fn rows(format: Texels, (width, height): (u32, u32), level: u32) -> (u64, u64) {
-    let blocks = |side| u64::from(halved(side, level).div_ceil(format.side));
-    (blocks(width) * u64::from(format.bytes), blocks(height))
 }
 
 /// The level index says where each level lies, all its layers and faces together (Khronos Texture
 /// File Format 2.0, section 3).
 fn describe_ktx2(head: &Head<'_>) -> Option<Metadata> {
-    let (header, index) = head.bytes.split_first_chunk()?;
-    let header = ktx2::Header::from_bytes(header).ok()?;
-    let levels = header.level_count.max(1) as usize;
-    let layers = header.layer_count.max(1).checked_mul(header.face_count)?;
-    if levels > MIP_LEVELS_MAX {
+    let header = ktx::header(head.bytes).ok()?;
+    let levels = header.level_count.max(1);
+    if levels as usize > MIP_LEVELS_MAX {
         return None;
     }
-    let mut shape = Image {
+    let mut record = image(Image {
         width: header.pixel_width,
         height: header.pixel_height.max(1),
         depth: header.pixel_depth.max(1),
-        layers,
+        layers: header.layer_count.max(1).checked_mul(header.face_count)?,
         format: header.format.map_or(0, |format| format.value()),
         container: Container::KTX2,
         ..Image::default()
-    };
-    let (index, _) = index.as_chunks();
-    let mut mips = Vec::new();
-    for (level, place) in (0..).zip(index.get(..levels)?) {
-        let place = LevelIndex::from_bytes(place);
-        if place.byte_offset.checked_add(place.byte_length)? > head.raw_bytes {
+    });
+    let shape = record.image.as_mut()?;
+    // Rows are known only of a single image that is not supercompressed.
+    let mut layout = None;
+    if let Some((format, _)) = header.format.and_then(ktx::format)
+        && header.supercompression_scheme.is_none()
+        && (shape.layers, shape.depth) == (1, 1)
+    {
+        (shape.channels, shape.bits) = format.channels();
+        layout = Layout::new(format, shape.width, shape.height, levels);
+    }
+    for level in 0..levels {
+        let (offset, bytes) = ktx::place(head.bytes, level)?;
+        if offset.checked_add(bytes)? > head.raw_bytes {
             return None;
         }
-        mips.push(Mip {
-            level,
-            layer: 0,
-            row_bytes: 0,
-            offset: place.byte_offset,
-            bytes: place.byte_length,
-        });
+        let known = layout.map(|layout| mip(&layout, level, offset));
+        record
+            .mips
+            .push(known.filter(|mip| mip.bytes == bytes).unwrap_or(Mip {
+                level: level as u16,
+                layer: 0,
+                row_bytes: 0,
+                offset,
+                bytes,
+            }));
     }
-    let supercompressed = header.supercompression_scheme.is_some();
-    // Rows are known only of a single image that is not supercompressed.
-    if let (Some(format), false, 1) = (of_vulkan(shape.format), supercompressed, layers) {
-        (shape.channels, shape.bits) = (format.channels, format.bits);
-        for mip in &mut mips {
-            let sides = (shape.width, shape.height);
-            let (row, count) = rows(format, sides, u32::from(mip.level));
-            if row.checked_mul(count) == Some(mip.bytes) {
-                mip.row_bytes = u32::try_from(row).unwrap_or(0);
-            }
-        }
-    }
-    let mut record = image(shape);
-    record.mips = mips;
     Some(record)
 }

@@ -32,8 +32,7 @@
 pub(crate) mod codec;
 pub(crate) mod dds;
 pub(crate) mod jpeg;
-mod kept;
-mod ktx;
+pub(crate) mod ktx;
 mod levels;
 pub(crate) mod png;
 mod row;
@@ -105,7 +104,7 @@ impl Format {
     }
 
     /// Pixels of a block's side, and bytes of a block.
-    pub(crate) fn block(self) -> (u32, usize) {
+    fn block(self) -> (u32, usize) {
         match self {
             Format::Rgba8 => (1, 4),
             Format::Bc1 | Format::Bc4 => (4, 8),
@@ -113,10 +112,16 @@ impl Format {
         }
     }
 
-    /// Bytes of a level.
-    fn level_bytes(self, width: u32, height: u32) -> usize {
-        let (side, bytes) = self.block();
-        width.div_ceil(side) as usize * height.div_ceil(side) as usize * bytes
+    /// Channels, and bits of each; 0 for blocks.
+    #[cfg(feature = "pak")]
+    pub(crate) fn channels(self) -> (u8, u8) {
+        match self {
+            Format::Rgba8 => (4, 8),
+            Format::Bc4 => (1, 0),
+            Format::Bc5 => (2, 0),
+            Format::Bc6h => (3, 0),
+            _ => (4, 0),
+        }
     }
 }
 
@@ -261,9 +266,21 @@ impl Layout {
             return None;
         }
         let end = self.prefix_bytes(level);
+        Some(end - self.level_bytes(level)..end)
+    }
+
+    /// Bytes of a level, present or not.
+    pub(crate) fn level_bytes(&self, level: u32) -> usize {
+        let (row_bytes, rows) = self.rows(level);
+        row_bytes * rows
+    }
+
+    /// Bytes of a row of blocks of a level, and the number of rows.
+    pub(crate) fn rows(&self, level: u32) -> (usize, usize) {
         let (width, height) = self.size(level);
-        let len = self.format.level_bytes(width, height);
-        Some(end - len..end)
+        let (side, bytes) = self.format.block();
+        let blocks = |pixels: u32| pixels.div_ceil(side) as usize;
+        (blocks(width) * bytes, blocks(height))
     }
 
     /// Bytes of the image with the levels from `level` down to the smallest, with the header.
@@ -271,8 +288,7 @@ impl Layout {
     pub fn prefix_bytes(&self, level: u32) -> usize {
         let mut end = HEADER_BYTES;
         for level in (level..self.levels).rev() {
-            let (width, height) = self.size(level);
-            end = end.next_multiple_of(LEVEL_ALIGNMENT) + self.format.level_bytes(width, height);
+            end = end.next_multiple_of(LEVEL_ALIGNMENT) + self.level_bytes(level);
         }
         end
     }
@@ -424,8 +440,7 @@ mod tests {
                 for level in (0..levels).rev() {
                     let range = layout.level(level).expect("present");
                     assert!(range.start >= end && range.start.is_multiple_of(LEVEL_ALIGNMENT));
-                    let (width, height) = layout.size(level);
-                    assert_eq!(range.len(), format.level_bytes(width, height));
+                    assert_eq!(range.len(), layout.level_bytes(level));
                     assert_eq!(layout.prefix_bytes(level), range.end);
                     end = range.end;
                 }

@@ -69,10 +69,6 @@ pub const IMAGE_SIDE_MAX: u32 = 1 << 16;
 /// Levels of an image: from 2¹⁶ down to 1.
 pub const IMAGE_LEVELS_MAX: u32 = 17;
 
-/// Stored bytes of an image, joined from the pieces of a PNG or unpacked from a KTX2 file, that a
-/// worker keeps for its next one.
-pub const SCRATCH_KEPT_BYTES: usize = 32 << 20;
-
 /// Raw bytes that one stored byte of deflate can make, at the very most (RFC 1951: 258 bytes from
 /// two bits): a PNG that declares more is refused before memory is taken for it.
 pub const DEFLATE_RATIO_MAX: u64 = 1032;

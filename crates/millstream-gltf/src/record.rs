@@ -13,11 +13,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use millstream_pak::metadata::{Container, Dependency, Image, Kind, Metadata, Mip, Part, Role};
+use millstream_pak::metadata::{Container, Dependency, Image, Kind, Metadata, Part, Role};
 use millstream_pak::{Describe, Head};
 
+use crate::describe::mip;
 use crate::glb;
-use crate::image::{self, Format, HEADER_BYTES, Layout};
+use crate::image::{self, HEADER_BYTES, Layout};
 use crate::limits;
 use crate::model::Model;
 use crate::plan::{self, Fetch, Origin, Purpose, SceneFile};
@@ -146,7 +147,6 @@ fn fits(mut record: Metadata) -> Option<Metadata> {
 pub(crate) fn describe_image(layout: &Layout) -> Metadata {
     let mut record = Metadata::new(Kind::IMAGE);
     let (width, height) = layout.size(0);
-    let (side, block_bytes) = layout.format().block();
     record.image = Some(Image {
         width,
         height,
@@ -154,24 +154,13 @@ pub(crate) fn describe_image(layout: &Layout) -> Metadata {
         layers: 1,
         format: layout.format().vulkan(layout.is_srgb()),
         channels: 4,
-        bits: if layout.format() == Format::Rgba8 {
-            8
-        } else {
-            0
-        },
+        bits: layout.format().channels().1,
         container: Container::OTHER,
         maxval: 0,
     });
     for level in (layout.first_level()..layout.levels()).rev() {
-        let range = layout.level(level).expect("present");
-        let (width, _) = layout.size(level);
-        record.mips.push(Mip {
-            level: u16::try_from(level).expect("17 at most"),
-            layer: 0,
-            row_bytes: width.div_ceil(side) * u32::try_from(block_bytes).expect("16 at most"),
-            offset: range.start as u64,
-            bytes: range.len() as u64,
-        });
+        let start = layout.level(level).expect("present").start;
+        record.mips.push(mip(layout, level, start as u64));
     }
     let mut header = [0; HEADER_BYTES];
     layout.write_header(&mut header);

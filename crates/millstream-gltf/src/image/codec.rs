@@ -6,9 +6,9 @@
 //! header, so that memory is allocated once at its final size, and an image bomb is refused before
 //! any is.
 //!
-//! PNGs of 8 bits without interlacing are inflated by libdeflate and unfiltered here, in 0.6 of the
-//! time that the `png` crate takes for noisy textures and 0.5 for screenshots (example
-//! `image_speed`). `png` decodes the others. Over 40 JPEGs, `zune-jpeg` decodes 80, `jpeg-decoder`
+//! Plain PNGs of 8 bits are inflated by libdeflate and unfiltered here, in 0.77 of the time that the
+//! `png` crate takes for noisy textures and 0.5 for screenshots (example `image_speed`). `png`
+//! decodes the others. Over 40 JPEGs, `zune-jpeg` decodes 80, `jpeg-decoder`
 //! 57 million pixels per second.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -74,7 +74,7 @@ impl Codec for ImageCodec {
 enum Kind {
     /// Cooked: in the layout of [`Image`](super::Image).
     Ready,
-    Png(png::Way),
+    Png,
     Jpeg(jpeg::Way),
     Webp,
     Ktx,
@@ -114,8 +114,7 @@ fn plan_kind(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
     let (kind, layout) = if stored.starts_with(&MAGIC) {
         (Kind::Ready, Layout::parse(stored)?)
     } else if stored.starts_with(&png::MAGIC) {
-        let (way, layout) = png::plan(stored)?;
-        (Kind::Png(way), layout)
+        (Kind::Png, png::layout(stored)?)
     } else if stored.starts_with(&[0xff, 0xd8, 0xff]) {
         let (way, layout) = jpeg::plan(stored)?;
         (Kind::Jpeg(way), layout)
@@ -133,7 +132,7 @@ fn plan_kind(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
         return Err("the image has more pixels than the limit allows");
     }
     let work = match kind {
-        Kind::Png(way) => way.work_bytes(width, height),
+        Kind::Png => png::work_bytes(width, height),
         Kind::Jpeg(way) => way.work_bytes(width, height),
         Kind::Webp => webp::work_bytes(stored, width, height)?,
         Kind::Ready | Kind::Ktx | Kind::Dds => 0,
@@ -174,7 +173,7 @@ pub fn decode(stored: &[u8], raw: &mut [u8], limits: ImageLimits) -> Result<usiz
     // Behind the image, what others than PNG need is counted, and not touched.
     let whole = plan.layout.bytes();
     contained(|| match plan.kind {
-        Kind::Png(way) => png::decode(stored, way, &plan.layout, &mut raw[HEADER_BYTES..]),
+        Kind::Png => png::decode(stored, &plan.layout, &mut raw[HEADER_BYTES..]),
         Kind::Jpeg(way) => jpeg::decode(stored, way, &mut raw[HEADER_BYTES..whole]),
         Kind::Webp => webp::decode(stored, &mut raw[HEADER_BYTES..whole]),
         Kind::Ktx => ktx::decode(stored, &plan.layout, raw),

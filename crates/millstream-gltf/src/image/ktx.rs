@@ -4,33 +4,41 @@
 //! Two-dimensional images in formats that graphics cards sample as they are; plain, zstd or zlib.
 //! Basis Universal needs a transcoder and is refused with that reason.
 
-use ktx2::{Format as KtxFormat, Header, LevelIndex, SupercompressionScheme};
-use millstream_codec::{CodecId, decode_block};
+use ktx2::{Format as KtxFormat, LevelIndex, SupercompressionScheme};
+use millstream_codec::{CodecId, Scratch, decode_block};
 
-use super::kept::with_kept;
 use super::{Format, Layout, levels};
+
+pub(crate) use ktx2::Header;
 
 pub(super) const MAGIC: [u8; 12] = *b"\xabKTX 20\xbb\r\n\x1a\n";
 
 const DAMAGED: &str = "the KTX2's header or level index is damaged";
 
-fn header(stored: &[u8]) -> Result<Header, &'static str> {
+pub(crate) fn header(stored: &[u8]) -> Result<Header, &'static str> {
     let head = stored.first_chunk();
     let header = head.and_then(|head| Header::from_bytes(head).ok());
     header.ok_or(DAMAGED)
 }
 
+/// Where a level lies in a file that begins with `head`: offset and bytes.
+pub(crate) fn place(head: &[u8], level: u32) -> Option<(u64, u64)> {
+    let at = Header::LENGTH + level as usize * LevelIndex::LENGTH;
+    let place = LevelIndex::from_bytes(head.get(at..)?.first_chunk()?);
+    Some((place.byte_offset, place.byte_length))
+}
+
 /// The stored bytes of a level.
-fn stored_level(stored: &[u8], level: u32) -> Option<&[u8]> {
-    let place = Header::LENGTH + level as usize * LevelIndex::LENGTH;
-    let place = LevelIndex::from_bytes(stored.get(place..)?.first_chunk()?);
-    let start = usize::try_from(place.byte_offset).ok()?;
-    let len = usize::try_from(place.byte_length).ok()?;
-    stored.get(start..start.checked_add(len)?)
+fn stored_level(stored: &[u8], level: u32) -> Result<&[u8], &'static str> {
+    let range = place(stored, level).and_then(|(offset, bytes)| {
+        let start = usize::try_from(offset).ok()?;
+        stored.get(start..start.checked_add(usize::try_from(bytes).ok()?)?)
+    });
+    range.ok_or(DAMAGED)
 }
 
 /// The format, and whether it is sRGB-encoded.
-fn format(format: KtxFormat) -> Option<(Format, bool)> {
+pub(crate) fn format(format: KtxFormat) -> Option<(Format, bool)> {
     match format {
         KtxFormat::BC1_RGB_UNORM_BLOCK => Some((Format::Bc1, false)),
         KtxFormat::BC1_RGB_SRGB_BLOCK => Some((Format::Bc1, true)),
@@ -51,36 +59,27 @@ pub(super) fn layout(stored: &[u8]) -> Result<Layout, &'static str> {
         return Err("the KTX2 is not a single two-dimensional image");
     }
     // A height of 0 is an image of one dimension; a level count of 0 asks the loader for mips.
-    let height = header.pixel_height.max(1);
-    let layout = Layout::new(
-        format,
-        header.pixel_width,
-        height,
-        header.level_count.max(1),
-    );
+    let (width, height) = (header.pixel_width, header.pixel_height.max(1));
+    let layout = Layout::new(format, width, height, header.level_count.max(1));
     let layout = layout.ok_or("the KTX2's size or number of levels is invalid")?;
-    if (0..layout.levels()).any(|level| stored_level(stored, level).is_none()) {
-        return Err(DAMAGED);
+    for level in 0..layout.levels() {
+        stored_level(stored, level)?;
     }
     Ok(layout.with_srgb(srgb))
 }
 
 pub(super) fn decode(stored: &[u8], layout: &Layout, raw: &mut [u8]) -> Result<(), &'static str> {
-    let find = |level| stored_level(stored, level).ok_or(DAMAGED);
     let codec = match header(stored)?.supercompression_scheme {
-        None => {
-            return levels::fill(layout, raw, |level, out| levels::copy(find(level)?, out));
-        }
+        None => CodecId::STORED,
         Some(SupercompressionScheme::Zstandard) => CodecId::ZSTD,
         Some(SupercompressionScheme::ZLIB) => CodecId::ZLIB,
         Some(_) => return Err("the KTX2's supercompression is unknown"),
     };
-    with_kept(|scratch, _| {
-        levels::fill(layout, raw, |level, out| {
-            match decode_block(codec, scratch, find(level)?, out) {
-                Ok(written) if written == out.len() => Ok(()),
-                _ => Err("a level of the KTX2 is damaged"),
-            }
-        })
+    let mut scratch = Scratch::default();
+    levels::fill(layout, raw, |level, out| {
+        match decode_block(codec, &mut scratch, stored_level(stored, level)?, out) {
+            Ok(written) if written == out.len() => Ok(()),
+            _ => Err("a level of the KTX2 is damaged"),
+        }
     })
 }

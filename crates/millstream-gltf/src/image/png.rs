@@ -1,49 +1,29 @@
 //! PNG (W3C PNG specification, third edition).
 //!
-//! Images of 8 bits a channel that are not interlaced, as nearly all textures are, take the fast
-//! path: the whole deflate stream is decoded at once into the *end* of the destination, and rows
-//! are then unfiltered and widened to RGBA towards its beginning. A row of the destination has four
-//! bytes a pixel and a filtered row at most as many and one more, so with one spare byte for each
-//! row, and a spare row, the writer never reaches what is still to be read: no second image is ever
-//! in memory. All other images go through the `png` crate.
+//! Images of 8 bits a channel without interlacing, palette or transparent color, as nearly all
+//! textures are, take the fast path: the whole deflate stream is decoded at once into the *end* of
+//! the destination, and rows are then unfiltered and widened to RGBA towards its beginning. A row of
+//! the destination has four bytes a pixel and a filtered row at most as many and one more, so with
+//! one spare byte for each row, and a spare row, the writer never reaches what is still to be read:
+//! no second image is ever in memory. All other images go through the `png` crate.
 //!
 //! A row is widened to four channels *before* it is unfiltered: one loop serves all color types,
-//! and the row above is always the row above in the destination. Palettes and color keys are
-//! applied to the whole image at the end, because filters of the next row need the values before.
+//! and the row above is always the row above in the destination.
 //!
-//! The zlib stream's Adler-32 is checked; the CRCs of chunks, which guard the same bytes, are not.
+//! On the fast path the zlib stream's Adler-32 is checked; the CRCs of chunks, which guard the same
+//! bytes, are not.
 
 use std::io::Cursor;
 
-use millstream_codec::{CodecId, decode_block};
+use millstream_codec::{CodecId, Scratch, decode_block};
 
-use super::kept::with_kept;
 use super::{Layout, NO_MEMORY, row};
 use crate::limits;
 
 pub(super) const MAGIC: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 
-/// How a PNG is decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// Here; with so many bytes a pixel.
-    Fast { channels: usize },
-    /// By the `png` crate.
-    Library,
-}
-
-impl Way {
-    /// Work space that is needed behind the pixels.
-    pub(super) fn work_bytes(self, width: u32, height: u32) -> usize {
-        match self {
-            Way::Fast { .. } => row_space(width, height),
-            Way::Library => 0,
-        }
-    }
-}
-
-/// A filter for each row, and a row.
-pub(crate) fn row_space(width: u32, height: u32) -> usize {
+/// Work space that is needed behind the pixels: a filter for each row, and a row.
+pub(crate) fn work_bytes(width: u32, height: u32) -> usize {
     height as usize + width as usize * 4
 }
 
@@ -93,7 +73,7 @@ impl Header {
     }
 }
 
-pub(super) fn plan(stored: &[u8]) -> Result<(Way, Layout), &'static str> {
+pub(super) fn layout(stored: &[u8]) -> Result<Layout, &'static str> {
     let header = header(stored)?;
     let layout = Layout::plain(header.width, header.height)?;
     let channels = header.channels().ok_or("the PNG's color type is unknown")?;
@@ -102,84 +82,58 @@ pub(super) fn plan(stored: &[u8]) -> Result<(Way, Layout), &'static str> {
     if raw / limits::DEFLATE_RATIO_MAX > stored.len() as u64 {
         return Err("the PNG declares more pixels than its bytes can hold");
     }
-    let way = match (header.depth, header.interlaced) {
-        (8, false) => Way::Fast { channels },
-        _ => Way::Library,
-    };
-    Ok((way, layout))
+    Ok(layout)
 }
 
 /// `pixels` are those of the layout, and the work space behind them.
 pub(super) fn decode(
     stored: &[u8],
-    way: Way,
     layout: &Layout,
     pixels: &mut [u8],
 ) -> Result<(), &'static str> {
-    match way {
-        Way::Fast { channels } => fast(stored, channels, layout, pixels),
-        Way::Library => library(stored, pixels),
+    let header = header(stored)?;
+    let channels = header.channels().unwrap_or(0);
+    let is_plain = (header.depth, header.interlaced) == (8, false) && header.color != COLOR_PALETTE;
+    match if is_plain { pieces(stored)? } else { None } {
+        Some(pieces) => fast(&pieces, channels, layout, pixels),
+        None => library(stored, &mut pixels[..layout.level_bytes(0)]),
     }
 }
 
-/// The parts of a PNG that matter here.
-#[derive(Default)]
-struct Parts<'a> {
-    palette: &'a [u8],
-    transparency: &'a [u8],
-    /// The pieces of the zlib stream.
-    data: Vec<&'a [u8]>,
-}
-
-fn parts(stored: &[u8]) -> Result<Parts<'_>, &'static str> {
-    let mut parts = Parts::default();
+/// The pieces of the zlib stream; `None` if the image has a transparent color.
+fn pieces(stored: &[u8]) -> Result<Option<Vec<&[u8]>>, &'static str> {
+    let mut pieces = Vec::new();
     let mut rest = &stored[MAGIC.len()..];
     while let Some((head, after)) = rest.split_first_chunk::<8>() {
         let len = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
         // The four bytes of CRC behind it are not checked, but must be there.
         let end = len.checked_add(4).and_then(|end| after.get(end..));
-        let Some(behind) = end else {
-            return Err("a chunk of the PNG is longer than the file");
-        };
-        let body = &after[..len];
+        rest = end.ok_or("a chunk of the PNG is longer than the file")?;
         match &head[4..] {
-            b"PLTE" => parts.palette = body,
-            b"tRNS" => parts.transparency = body,
-            b"IDAT" => parts.data.push(body),
-            b"IEND" => return Ok(parts),
+            b"tRNS" => return Ok(None),
+            b"IDAT" => pieces.push(&after[..len]),
+            b"IEND" => return Ok(Some(pieces)),
             _ => {}
         }
-        rest = behind;
     }
     // Only the IEND chunk may be missing, and only as a whole.
-    if rest.is_empty() {
-        Ok(parts)
-    } else {
-        Err("the PNG is truncated between its chunks")
+    match rest {
+        [] => Ok(Some(pieces)),
+        _ => Err("the PNG is truncated between its chunks"),
     }
 }
 
 fn fast(
-    stored: &[u8],
+    pieces: &[&[u8]],
     channels: usize,
     layout: &Layout,
     pixels: &mut [u8],
 ) -> Result<(), &'static str> {
-    let header = header(stored)?;
-    let parts = parts(stored)?;
     let (width, height) = layout.size(0);
     let (width, height) = (width as usize, height as usize);
-    let filtered_row = 1 + width * channels;
-    let work = pixels.len() - filtered_row * height;
-    inflate(&parts.data, &mut pixels[work..])?;
-    unfilter(channels, [width, height], work, pixels)?;
-    let out_row = width * 4;
-    let pixels = &mut pixels[..out_row * height];
-    match header.color {
-        COLOR_PALETTE => apply_palette(&parts, pixels),
-        COLOR_GREY | COLOR_RGB => apply_key(&parts, header.color, pixels),
-        _ => Ok(()),
-    }
+    let work = pixels.len() - (1 + width * channels) * height;
+    inflate(pieces, &mut pixels[work..])?;
+    unfilter(channels, [width, height], work, pixels)
 }
 
 /// Unfilters the rows that begin at `work` to the beginning of `pixels`.
@@ -206,66 +160,24 @@ fn unfilter(
 }
 
 /// Decodes the zlib stream, which must fill `filtered`.
-fn inflate(data: &[&[u8]], filtered: &mut [u8]) -> Result<(), &'static str> {
-    let written = with_kept(|scratch, joined| {
-        let stream = match data {
-            [one] => one,
-            pieces => {
-                let bytes = pieces.iter().map(|piece| piece.len()).sum();
-                joined.try_reserve(bytes).map_err(|_| NO_MEMORY)?;
-                for piece in pieces {
-                    joined.extend_from_slice(piece);
-                }
-                &joined[..]
+fn inflate(pieces: &[&[u8]], filtered: &mut [u8]) -> Result<(), &'static str> {
+    let mut joined = Vec::new();
+    let stream = match pieces {
+        [one] => one,
+        pieces => {
+            let bytes = pieces.iter().map(|piece| piece.len()).sum();
+            joined.try_reserve_exact(bytes).map_err(|_| NO_MEMORY)?;
+            for piece in pieces {
+                joined.extend_from_slice(piece);
             }
-        };
-        Ok(decode_block(CodecId::ZLIB, scratch, stream, filtered))
-    })?;
-    match written {
+            &joined[..]
+        }
+    };
+    match decode_block(CodecId::ZLIB, &mut Scratch::default(), stream, filtered) {
         Ok(written) if written == filtered.len() => Ok(()),
         Ok(_) => Err("the PNG's data ends before its last row"),
         Err(_) => Err("the PNG's data is damaged, or is not as long as its header says"),
     }
-}
-
-/// Replaces palette indices, which stand in the red channel, by colors.
-fn apply_palette(parts: &Parts<'_>, pixels: &mut [u8]) -> Result<(), &'static str> {
-    let colors = parts.palette.len() / 3;
-    if colors == 0 || colors > 256 || !parts.palette.len().is_multiple_of(3) {
-        return Err("the PNG's palette is missing or damaged");
-    }
-    let mut table = [[0u8; 4]; 256];
-    for (index, color) in parts.palette.chunks_exact(3).enumerate() {
-        let alpha = parts.transparency.get(index).copied().unwrap_or(0xff);
-        table[index] = [color[0], color[1], color[2], alpha];
-    }
-    let mut largest = 0;
-    for pixel in pixels.chunks_exact_mut(4) {
-        let index = pixel[0];
-        largest = largest.max(index);
-        pixel.copy_from_slice(&table[usize::from(index)]);
-    }
-    if usize::from(largest) >= colors {
-        return Err("a pixel of the PNG is not in its palette");
-    }
-    Ok(())
-}
-
-/// Makes pixels of the color that `tRNS` names transparent.
-fn apply_key(parts: &Parts<'_>, color: u8, pixels: &mut [u8]) -> Result<(), &'static str> {
-    // Two bytes a channel; at 8 bits the lower ones count.
-    let key = match (color, parts.transparency) {
-        (_, []) => return Ok(()),
-        (COLOR_GREY, [_, grey]) => [*grey, *grey, *grey, 0xff],
-        (COLOR_RGB, [_, red, _, green, _, blue]) => [*red, *green, *blue, 0xff],
-        _ => return Err("the PNG's transparency is damaged"),
-    };
-    for pixel in pixels.chunks_exact_mut(4) {
-        if *pixel == key {
-            pixel[3] = 0;
-        }
-    }
-    Ok(())
 }
 
 fn library(stored: &[u8], pixels: &mut [u8]) -> Result<(), &'static str> {

@@ -72,7 +72,7 @@ impl Load {
             return;
         };
         let (width, height) = layout.size(layout.first_level());
-        let kept = extra.min(png::row_space(width, height));
+        let kept = extra.min(png::work_bytes(width, height));
         let start = buffer.as_ptr().addr() - buffer.base().addr();
         buffer.set_view(start, layout.bytes());
         let freed = self.items[index].supplied.take_some((extra - kept) as u64);
