@@ -1,9 +1,9 @@
 //! Accessors of a loaded scene: typed elements straight in the loaded buffers.
 //!
 //! Where the layout allows it (no gaps, no sparse elements, aligned), [`Elements::as_slice`] is a
-//! view without a copy; else [`Elements::to_vec`] copies. For any stored type (bytes and
-//! shorts of `KHR_mesh_quantization`, normalized or not), [`Elements::to_f32`] gives floats, and
-//! [`Elements::to_indices`] gives indices.
+//! view without a copy. For any stored type (bytes and shorts of `KHR_mesh_quantization`, normalized
+//! or not), [`Elements::to_f32`] gives floats, [`Elements::to_indices`] indices, and
+//! [`Elements::packed`] bytes.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -116,25 +116,6 @@ impl<'a> Elements<'a> {
         <[T]>::ref_from_bytes(&self.bytes?[..self.count() * self.stride]).ok()
     }
 
-    /// The elements, copied.
-    ///
-    /// # Errors
-    /// They are of another type, or sparse indices are wrong.
-    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        if !self.is_of::<T>() || cfg!(target_endian = "big") {
-            let (shape, component) = (self.accessor.shape, self.accessor.component);
-            return Err(invalid(
-                "",
-                format!("the elements are {shape:?} of {component:?}"),
-            ));
-        }
-        let packed = self.packed()?;
-        let elements = packed.chunks_exact(size_of::<T>());
-        Ok(elements
-            .filter_map(|bytes| T::read_from_bytes(bytes).ok())
-            .collect())
-    }
-
     /// The elements as arrays of `N` floats. Integers become what they stand for: normalized ones
     /// fractions, others their value. Matrices have their numbers column by column.
     ///
@@ -171,8 +152,7 @@ impl<'a> Elements<'a> {
         Ok(out)
     }
 
-    /// The largest of elements that are indices, found without memory for those that are not
-    /// stored.
+    /// The largest of elements that are indices.
     ///
     /// # Errors
     /// As [`Elements::to_indices`].
@@ -185,17 +165,7 @@ impl<'a> Elements<'a> {
         }
         self.check_index_type()?;
         let mut largest = None;
-        let mut show = |element: &[u8]| largest = largest.max(Some(unsigned_number(element)));
-        match (self.bytes, self.sparse) {
-            (None, sparse) => {
-                show(&[0]);
-                if let Some(sparse) = sparse {
-                    let len = self.element_bytes();
-                    each_sparse(sparse, len, self.count(), |_, value| show(value))?;
-                }
-            }
-            _ => self.each(show)?,
-        }
+        self.each(|element| largest = largest.max(Some(unsigned_number(element))))?;
         Ok(largest)
     }
 
@@ -214,60 +184,48 @@ impl<'a> Elements<'a> {
     /// # Errors
     /// Wrong sparse indices.
     pub fn packed(&self) -> Result<Vec<u8>> {
-        let len = self.element_bytes();
-        let mut packed = match self.bytes {
-            None => vec![0; self.count() * len],
-            Some(bytes) => {
-                let mut packed = Vec::with_capacity(self.count() * len);
-                for element in bytes.chunks(self.stride).take(self.count()) {
-                    packed.extend_from_slice(&element[..len]);
-                }
-                packed
-            }
-        };
-        if let Some(sparse) = self.sparse {
-            each_sparse(sparse, len, self.count(), |index, value| {
-                packed[index * len..][..len].copy_from_slice(value);
-            })?;
-        }
+        let mut packed = Vec::with_capacity(self.count() * self.element_bytes());
+        self.each(|element| packed.extend_from_slice(element))?;
         Ok(packed)
     }
 
-    /// Calls `show` with the bytes of each element.
+    /// Calls `show` with the bytes of each element, sparse ones in their places; takes no memory for
+    /// those that are not stored.
     fn each(&self, mut show: impl FnMut(&[u8])) -> Result<()> {
         let len = self.element_bytes();
-        match (self.bytes, self.sparse) {
-            (Some(bytes), None) => {
-                let elements = bytes.chunks(self.stride).take(self.count());
-                elements.for_each(|element| show(&element[..len]));
+        let mut sparse = self.sparse.iter().flat_map(|it| it.elements(len));
+        let mut next = sparse.next();
+        for index in 0..self.count() {
+            let stored = match self.bytes {
+                Some(bytes) => &bytes[index * self.stride..][..len],
+                None => &[0; ELEMENT_BYTES_MAX][..len],
+            };
+            match next {
+                Some((at, value)) if at == index => {
+                    show(value);
+                    next = sparse.next();
+                }
+                _ => show(stored),
             }
-            _ => self.packed()?.chunks_exact(len).for_each(show),
         }
-        Ok(())
+        next.map_or(Ok(()), |(index, _)| {
+            let cause = format!("sparse index {index} exceeds the accessor or is out of order");
+            Err(invalid("", cause))
+        })
     }
 }
 
-/// Calls `show` with the index and the bytes of each sparse element of `count` elements of `len`
-/// bytes.
-fn each_sparse(
-    sparse: SparseBytes<'_>,
-    len: usize,
-    count: usize,
-    mut show: impl FnMut(usize, &[u8]),
-) -> Result<()> {
-    let index_bytes = usize::try_from(sparse.component.bytes()).expect("4 at most");
-    let indices = sparse.indices.chunks_exact(index_bytes);
-    let mut next = 0;
-    for (index, value) in indices.zip(sparse.values.chunks_exact(len)) {
-        let index = unsigned_number(index) as usize;
-        if !(next..count).contains(&index) {
-            let cause = format!("sparse index {index} exceeds the accessor or is out of order");
-            return Err(invalid("", cause));
-        }
-        show(index, value);
-        next = index + 1;
+/// A matrix of 4 x 4 floats.
+const ELEMENT_BYTES_MAX: usize = 64;
+
+impl<'a> SparseBytes<'a> {
+    /// Index and bytes of each, of `len` bytes.
+    fn elements(&self, len: usize) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
+        let index_bytes = usize::try_from(self.component.bytes()).expect("4 at most");
+        let indices = self.indices.chunks_exact(index_bytes);
+        let indices = indices.map(|index| unsigned_number(index) as usize);
+        indices.zip(self.values.chunks_exact(len))
     }
-    Ok(())
 }
 
 fn unsigned_number(bytes: &[u8]) -> u32 {
@@ -302,69 +260,54 @@ mod tests {
     fn accessor(json: &str) -> Accessor {
         let json = format!(
             r#"{{"asset":{{"version":"2.0"}},"buffers":[{{"byteLength":4096}}],
-            "bufferViews":[{{"buffer":0,"byteLength":4096}}],"accessors":[{json}]}}"#
+            "bufferViews":[{{"buffer":0,"byteLength":4096}}],
+            "accessors":[{{"count":2,"bufferView":0,{json}}}]}}"#
         );
-        let model = Model::parse(json.as_bytes()).expect("right");
-        model
-            .accessors
-            .into_iter()
-            .next()
-            .expect("one")
-            .expect("right")
+        let mut model = Model::parse(json.as_bytes()).expect("right");
+        model.accessors.remove(0).expect("right")
     }
 
     #[test]
     fn tight_elements_are_seen_in_place() {
-        let accessor = accessor(r#"{"bufferView":0,"componentType":5126,"count":2,"type":"VEC3"}"#);
+        let accessor = accessor(r#""componentType":5126,"type":"VEC3""#);
         let values: Vec<[f32; 3]> = vec![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
         let elements = Elements::new(&accessor, Some(values.as_bytes()), 12, None);
         let slice = elements.as_slice::<[f32; 3]>().expect("tight");
         assert_eq!((slice, slice.as_ptr()), (&values[..], values.as_ptr()));
-        assert_eq!(elements.to_vec::<[f32; 3]>().expect("right"), values);
-        assert!(elements.as_slice::<[f32; 4]>().is_none() && elements.to_vec::<u8>().is_err());
-        assert!(elements.to_f32::<2>().is_err());
+        assert!(elements.as_slice::<[f32; 4]>().is_none() && elements.to_f32::<2>().is_err());
     }
 
     #[test]
-    fn quantised_and_strided_numbers_become_floats() {
-        let accessor = accessor(
-            r#"{"bufferView":0,"componentType":5120,"count":2,"type":"VEC2","normalized":true}"#,
-        );
+    fn quantised_strided_and_padded_numbers_become_floats() {
+        let quantised = accessor(r#""componentType":5120,"type":"VEC2","normalized":true"#);
         let bytes = [127, 0x80, 9, 9, 0, 0xff];
-        let elements = Elements::new(&accessor, Some(&bytes), 4, None);
+        let elements = Elements::new(&quantised, Some(&bytes), 4, None);
         let floats = elements.to_f32::<2>().expect("right");
         assert_eq!(floats, [[1.0, -1.0], [0.0, -1.0 / 127.0]]);
         assert!(elements.as_slice::<[i8; 2]>().is_none(), "there are gaps");
-    }
-
-    #[test]
-    fn columns_of_matrices_are_padded() {
-        let accessor = accessor(r#"{"bufferView":0,"componentType":5121,"count":1,"type":"MAT3"}"#);
-        assert_eq!(accessor.element_bytes(), 12);
-        let bytes: Vec<u8> = (0..12).collect();
-        let elements = Elements::new(&accessor, Some(&bytes), 12, None);
-        let floats = elements.to_f32::<9>().expect("right");
-        assert_eq!(floats, [[0.0, 1.0, 2.0, 4.0, 5.0, 6.0, 8.0, 9.0, 10.0]]);
+        // Columns begin at multiples of four bytes.
+        let matrix = accessor(r#""componentType":5121,"type":"MAT3""#);
+        let bytes: Vec<u8> = (0..24).collect();
+        let floats = Elements::new(&matrix, Some(&bytes), 12, None).to_f32::<9>();
+        let expected = [0.0, 1.0, 2.0, 4.0, 5.0, 6.0, 8.0, 9.0, 10.0];
+        assert_eq!(floats.expect("right")[0], expected);
     }
 
     #[test]
     fn sparse_elements_replace_and_wrong_indices_are_errors() {
-        let accessor = accessor(r#"{"componentType":5123,"count":4,"type":"SCALAR"}"#);
+        let accessor = accessor(r#""componentType":5123,"type":"SCALAR","count":4"#);
         let sparse = |indices| SparseBytes {
             indices,
             component: Component::U8,
             values: &[7, 0, 8, 1],
         };
         let elements = |indices| Elements::new(&accessor, None, 2, Some(sparse(indices)));
-        assert_eq!(
-            elements(&[1, 3]).to_indices().expect("right"),
-            [0, 7, 0, 264]
-        );
-        assert_eq!(elements(&[1, 3]).largest_index().expect("right"), Some(264));
-        assert!(elements(&[1, 3]).as_slice::<u16>().is_none());
+        let sound = elements(&[1, 3]);
+        assert_eq!(sound.to_indices().expect("right"), [0, 7, 0, 264]);
+        assert_eq!(sound.largest_index().expect("right"), Some(264));
+        assert!(sound.as_slice::<u16>().is_none());
         for wrong in [&[1, 4], &[3, 1], &[1, 1]] {
             assert!(elements(wrong).to_indices().is_err(), "{wrong:?}");
-            assert!(elements(wrong).largest_index().is_err(), "{wrong:?}");
         }
     }
 }

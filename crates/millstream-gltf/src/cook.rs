@@ -246,11 +246,7 @@ impl SceneCook {
             Target::Bc3 if opaque => Format::Bc1,
             Target::Bc3 => Format::Bc3,
         };
-        let quality = match self.target {
-            Target::Bc7Fine if opaque => blocks::Quality::FineOpaque,
-            Target::Bc7Fine => blocks::Quality::Fine,
-            _ => blocks::Quality::Fast,
-        };
+        let bc7 = blocks::settings(self.target == Target::Bc7Fine, opaque);
         let target = Layout::new(format, width, height, levels);
         let target = target
             .ok_or("the image is too large")?
@@ -268,7 +264,7 @@ impl SceneCook {
             }
             let range = target.level(level).expect("it has all levels");
             let size = (width, height);
-            blocks::encode(format, quality, pixels, size, &mut out[range]).ok_or(NO_MEMORY)?;
+            blocks::encode(format, bc7, pixels, size, &mut out[range]).ok_or(NO_MEMORY)?;
         }
         Ok(out)
     }

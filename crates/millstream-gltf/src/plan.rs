@@ -252,7 +252,7 @@ fn stretches(model: &Model) -> Vec<Vec<Range<u64>>> {
     for ((buffer, ranges), holds_image) in model.buffers.iter().zip(&mut ranges).zip(holds_image) {
         let len = buffer.as_ref().map_or(0, |buffer| buffer.len);
         if holds_image {
-            *ranges = joined(std::mem::take(ranges));
+            *ranges = joined(std::mem::take(ranges), limits::GAP_BYTES_MAX);
         } else if !ranges.is_empty() {
             ranges.clear();
             ranges.push(0..len);
@@ -261,13 +261,13 @@ fn stretches(model: &Model) -> Vec<Vec<Range<u64>>> {
     ranges
 }
 
-/// Ranges in order, those with small gaps between them as one.
-fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+/// Ranges in order, those with gaps of at most so many bytes between them as one.
+pub(crate) fn joined(mut ranges: Vec<Range<u64>>, gap_max: u64) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| (range.start, range.end));
     let mut joined: Vec<Range<u64>> = Vec::new();
     for range in ranges {
         match joined.last_mut() {
-            Some(last) if range.start <= last.end.saturating_add(limits::GAP_BYTES_MAX) => {
+            Some(last) if range.start <= last.end.saturating_add(gap_max) => {
                 last.end = last.end.max(range.end);
             }
             _ => joined.push(range),
@@ -280,16 +280,13 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 mod tests {
     use super::*;
 
+    const GLB: &[u8] = b"dir/scene.glb";
+
     fn planned(json: &str, binary: Option<Range<u64>>) -> Plan {
+        let json = format!(r#"{{"asset":{{"version":"2.0"}},{json}}}"#);
         let model = Model::parse(json.as_bytes()).expect("JSON");
-        assert_eq!(
-            model
-                .problems()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>(),
-            [""; 0]
-        );
-        let name: Arc<[u8]> = Arc::from(&b"dir/scene.glb"[..]);
+        assert!(model.problems().next().is_none());
+        let name: Arc<[u8]> = Arc::from(GLB);
         let file = SceneFile {
             name: &name,
             binary,
@@ -297,77 +294,62 @@ mod tests {
         plan(&model, &file)
     }
 
+    /// Small gaps do not split a buffer, images do; ranges begin at multiples of 4.
     #[test]
-    fn images_split_a_buffer_and_small_gaps_do_not() {
-        let plan = planned(
-            r#"{"asset":{"version":"2.0"},"buffers":[{"byteLength":1000000}],"bufferViews":[
-            {"buffer":0,"byteLength":100},{"buffer":0,"byteOffset":200,"byteLength":100},
-            {"buffer":0,"byteOffset":300,"byteLength":500000},
-            {"buffer":0,"byteOffset":600000,"byteLength":10}],
-            "images":[{"bufferView":2},{"bufferView":2}]}"#,
-            Some(1000..1_001_000),
-        );
-        let entry = |range| Origin::range(Arc::from(&b"dir/scene.glb"[..]), range);
-        let origins: Vec<Origin> = plan
-            .fetches
-            .iter()
-            .map(|fetch| fetch.origin.clone())
-            .collect();
-        let ranges = [1000..1300, 601_000..601_010, 1300..501_300];
-        assert_eq!(origins, ranges.map(entry));
-        assert_eq!(plan.fetches[2].purpose, Purpose::Images(vec![0, 1]));
-    }
-
-    #[test]
-    fn ranges_between_images_begin_at_multiples_of_4() {
-        let plan = planned(
-            r#"{"asset":{"version":"2.0"},"buffers":[{"byteLength":200000}],"bufferViews":[
-            {"buffer":0,"byteLength":50001},{"buffer":0,"byteOffset":50002,"byteLength":6},
-            {"buffer":0,"byteOffset":190003,"byteLength":1}],
-            "images":[{"bufferView":0}]}"#,
-            Some(1000..201_000),
-        );
-        let starts = plan.fetches.iter().filter_map(|fetch| match fetch.purpose {
-            Purpose::Buffer { start, .. } => Some((start, fetch.origin.clone())),
-            Purpose::Images(_) => None,
-        });
-        let entry = |range| Origin::range(Arc::from(&b"dir/scene.glb"[..]), range);
-        let expected = [(50_000, 51_000..51_008), (190_000, 191_000..191_004)];
-        let expected = expected.map(|(start, range)| (start, entry(range)));
-        assert_eq!(starts.collect::<Vec<_>>(), expected);
+    fn buffers_and_images_of_a_glb_are_ranges_of_it() {
+        let tables: [(&str, &[(u64, Range<u64>)], Range<u64>); 2] = [
+            (
+                r#""bufferViews":[{"buffer":0,"byteLength":100},
+                {"buffer":0,"byteOffset":200,"byteLength":100},
+                {"buffer":0,"byteOffset":300,"byteLength":500000},
+                {"buffer":0,"byteOffset":600000,"byteLength":10}],
+                "images":[{"bufferView":2},{"bufferView":2}]"#,
+                &[(0, 1000..1300), (600_000, 601_000..601_010)],
+                1300..501_300,
+            ),
+            (
+                r#""bufferViews":[{"buffer":0,"byteLength":50001},
+                {"buffer":0,"byteOffset":50002,"byteLength":6},
+                {"buffer":0,"byteOffset":190003,"byteLength":1}],
+                "images":[{"bufferView":0},{"bufferView":0}]"#,
+                &[(50_000, 51_000..51_008), (190_000, 191_000..191_004)],
+                1000..51_001,
+            ),
+        ];
+        for (json, buffers, image) in tables {
+            let json = format!(r#""buffers":[{{"byteLength":1000000}}],{json}"#);
+            let found = planned(&json, Some(1000..1_001_000)).fetches.into_iter();
+            let found = found.map(|fetch| (fetch.origin, fetch.purpose));
+            let origin = |range: &Range<u64>| Origin::range(Arc::from(GLB), range.clone());
+            let buffers = buffers.iter().map(|(start, range)| {
+                let (buffer, start) = (0, *start);
+                (origin(range), Purpose::Buffer { buffer, start })
+            });
+            let images = (origin(&image), Purpose::Images(vec![0, 1]));
+            assert!(found.eq(buffers.chain([images])), "{json}");
+        }
     }
 
     #[test]
     fn names_are_beside_the_scene_and_unused_buffers_are_left() {
         let plan = planned(
-            r#"{"asset":{"version":"2.0"},"buffers":[{"byteLength":9,"uri":"a.bin"},
-            {"byteLength":9,"uri":"b.bin"}],"bufferViews":[{"buffer":1,"byteLength":9}],
-            "images":[{"uri":"t/x.png"},{"uri":"data:,abc"}]}"#,
+            r#""buffers":[{"byteLength":9,"uri":"a.bin"},{"byteLength":9,"uri":"b.bin"}],
+            "bufferViews":[{"buffer":1,"byteLength":9}],
+            "images":[{"uri":"t/x.png"},{"uri":"data:,abc"}]"#,
             None,
         );
-        let mut origins: Vec<Origin> = plan
-            .fetches
-            .iter()
-            .map(|fetch| fetch.origin.clone())
-            .collect();
-        let memory = origins.pop().expect("three");
+        let origins: Vec<Origin> = plan.fetches.into_iter().map(|fetch| fetch.origin).collect();
         assert_eq!(
-            origins,
-            [
-                Origin::range(Arc::from(&b"dir/b.bin"[..]), 0..9),
-                Origin::whole(Arc::from(&b"dir/t/x.png"[..])),
-            ]
+            origins[0],
+            Origin::range(Arc::from(&b"dir/b.bin"[..]), 0..9)
         );
-        let Origin::Memory { bytes, .. } = memory else {
-            panic!("{memory:?}")
-        };
-        assert_eq!(bytes.as_slice(), b"abc");
+        assert_eq!(origins[1], Origin::whole(Arc::from(&b"dir/t/x.png"[..])));
+        assert!(matches!(&origins[2], Origin::Memory { bytes, .. } if bytes.as_slice() == b"abc"));
     }
 
     #[test]
     fn a_buffer_longer_than_the_chunk_is_an_error() {
-        let json = r#"{"asset":{"version":"2.0"},"buffers":[{"byteLength":9}],
-            "bufferViews":[{"buffer":0,"byteLength":9}]}"#;
+        let json = r#""buffers":[{"byteLength":9}],"bufferViews":[{"buffer":0,"byteLength":9}]"#;
         for binary in [None, Some(20..28)] {
             let plan = planned(json, binary);
             assert!(plan.fetches.is_empty());

@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fields::whole;
 use crate::glb;
 use crate::model::{Buffer, BufferPlace, ImagePlace, Model};
+use crate::plan::joined;
 
 /// A GLB taken apart.
 pub(super) struct Parts<'a> {
@@ -129,47 +130,41 @@ impl<'a> Parts<'a> {
         write(&serde_json::to_vec(&json).ok()?, &binary)
     }
 
-    /// The binary chunk with the views that stay moved together.
+    /// The binary chunk with the views that stay moved together; those that overlap as one.
     fn move_views(&self, dropped: &HashSet<usize>, json: &mut Value) -> Option<Vec<u8>> {
-        let views = || self.model.views.iter().enumerate();
-        let mut order: Vec<(u64, u64, usize)> = views()
-            .filter_map(|(index, view)| {
-                let view = view.as_ref().ok()?;
-                let stays = view.buffer == 0 && !dropped.contains(&index);
-                stays.then_some((view.offset, view.offset + view.len, index))
-            })
-            .collect();
-        order.sort_unstable();
-        let mut binary = Vec::new();
-        // Views may overlap: what overlaps moves together.
-        let (mut copied_to, mut from, mut to) = (0u64, 0u64, 0u64);
-        let mut offsets: Vec<(usize, u64, Option<u64>)> = Vec::new();
-        for (start, end, index) in order {
-            if binary.is_empty() || start > copied_to {
-                // The place within 16 bytes stays: whatever was aligned still is.
-                let at = binary.len().next_multiple_of(16) + usize::try_from(start % 16).ok()?;
-                binary.resize(at, 0);
-                (copied_to, from, to) = (start, start, at as u64);
-            }
-            if end > copied_to {
-                let range = usize::try_from(copied_to).ok()?..usize::try_from(end).ok()?;
-                binary.extend_from_slice(self.binary.get(range)?);
-                copied_to = end;
-            }
-            offsets.push((index, start - from + to, None));
+        let views = self.model.views.iter().enumerate();
+        let views = views.filter_map(|(index, view)| {
+            let view = view.as_ref().ok().filter(|view| view.buffer == 0)?;
+            // The place within 16 bytes stays: whatever was aligned still is.
+            let range = view.offset & !15..view.offset + view.len;
+            (!dropped.contains(&index)).then_some((index, view.offset, range))
+        });
+        let views: Vec<_> = views.collect();
+        let ranges = joined(views.iter().map(|(.., range)| range.clone()).collect(), 0);
+        let (mut binary, mut starts) = (Vec::new(), Vec::new());
+        for range in &ranges {
+            binary.resize(binary.len().next_multiple_of(16), 0);
+            starts.push(binary.len() as u64);
+            let range = usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?;
+            binary.extend_from_slice(self.binary.get(range)?);
+        }
+        binary.resize(binary.len().max(4), 0);
+        let mut set = |index: usize, name: &str, value: u64| {
+            let view = json.get_mut("bufferViews")?.get_mut(index)?;
+            view.as_object_mut()?.insert(name.into(), json!(value))
+        };
+        for (index, offset, range) in views {
+            let nth = ranges.partition_point(|it| it.start <= range.start) - 1;
+            set(
+                index,
+                "byteOffset",
+                starts[nth] + offset - ranges[nth].start,
+            );
         }
         // Views are referred to by index, so a dropped one stays, with a length of one byte.
-        offsets.extend(dropped.iter().map(|&index| (index, 0, Some(1))));
-        binary.resize(binary.len().max(4), 0);
-        for (index, offset, len) in offsets {
-            let view = json
-                .get_mut("bufferViews")?
-                .get_mut(index)?
-                .as_object_mut()?;
-            view.insert(String::from("byteOffset"), json!(offset));
-            if let Some(len) = len {
-                view.insert(String::from("byteLength"), json!(len));
-            }
+        for &index in dropped {
+            set(index, "byteOffset", 0);
+            set(index, "byteLength", 1);
         }
         Some(binary)
     }
