@@ -51,6 +51,7 @@ use crate::limits;
 pub use codec::{CODEC, ImageLimits, decode, decode_vec, decoded_bytes, register};
 
 pub(crate) const NO_MEMORY: &str = "there is no memory to decode the image";
+pub(crate) const TRUNCATED: &str = "the image's bytes are truncated";
 
 /// First bytes of an image.
 pub const MAGIC: [u8; 4] = *b"MSIM";
@@ -308,14 +309,6 @@ impl Layout {
         };
         (0..self.levels).find(fits).unwrap_or(self.levels - 1)
     }
-
-    /// The image with the levels from `level` on only.
-    fn starting_at(self, level: u32) -> Layout {
-        Layout {
-            first_level: level.clamp(self.first_level, self.levels - 1),
-            ..self
-        }
-    }
 }
 
 /// An image in memory. Cheap to clone; clones share the memory.
@@ -343,9 +336,12 @@ impl Image {
         let layout = Layout::parse(&bytes)?;
         let whole = |&level: &u32| layout.prefix_bytes(level) <= bytes.len();
         let first = (layout.first_level..layout.levels).find(whole);
-        let first = first.ok_or("the image's bytes are truncated")?;
+        let first = first.ok_or(TRUNCATED)?;
         Ok(Image {
-            layout: layout.starting_at(first),
+            layout: Layout {
+                first_level: first,
+                ..layout
+            },
             place: Place::Host(Arc::new(bytes), None),
         })
     }
@@ -365,22 +361,18 @@ impl Image {
         }
     }
 
-    /// The image with the levels that a prefix lacked: `bytes` are those from `start` on.
-    pub(crate) fn with_larger(&self, start: usize, bytes: Buffer) -> Result<Image, &'static str> {
+    /// The whole image, of which `bytes` are the levels that a prefix lacked.
+    pub(crate) fn with_larger(&self, bytes: Buffer) -> Result<Image, &'static str> {
         let Place::Host(small, _) = &self.place else {
             return Err("the image is not in memory");
         };
-        let whole = Layout::parse(small)?;
-        let joined = self.layout.prefix_bytes(self.layout.first_level);
-        let first = (whole.first_level..self.layout.first_level)
-            .find(|&level| whole.prefix_bytes(level) <= start + bytes.len());
-        match first {
-            Some(first) if start == joined.next_multiple_of(LEVEL_ALIGNMENT) => Ok(Image {
-                layout: whole.starting_at(first),
-                place: Place::Host(Arc::clone(small), Some((start, Arc::new(bytes)))),
-            }),
-            _ => Err("the image's large levels do not follow its small ones"),
+        let layout = Layout::parse(small)?;
+        let start = self.layout.bytes().next_multiple_of(LEVEL_ALIGNMENT);
+        if start + bytes.len() < layout.bytes() {
+            return Err(TRUNCATED);
         }
+        let place = Place::Host(Arc::clone(small), Some((start, Arc::new(bytes))));
+        Ok(Image { layout, place })
     }
 
     /// What it consists of.

@@ -260,9 +260,8 @@ impl Load {
     /// Drives the load as far as possible without blocking. Ready once it is complete; otherwise
     /// `waker` is woken when there is more to do.
     pub fn poll(&mut self, waker: &Waker) -> Poll<()> {
+        // What a package's record promised lands meanwhile, and is looked at once the JSON is known.
         if matches!(self.stage, Stage::Head(_)) && self.poll_head(waker).is_pending() {
-            // What a package's record predicted lands meanwhile.
-            let _ = self.poll_items(waker);
             return Poll::Pending;
         }
         if matches!(self.stage, Stage::Body) && self.poll_items(waker).is_pending() {
@@ -344,7 +343,7 @@ impl Load {
             && !self
                 .items
                 .iter()
-                .any(|item| item.is_small() && !item.is_ended())
+                .any(|item| item.is_small() && !item.is_over())
     }
 
     /// Time from the start of the load until [`Load::is_drawable`] became true.

@@ -126,7 +126,12 @@ impl SceneFile<'_> {
     }
 
     /// Where bytes of a buffer come from.
-    fn of_buffer(&self, place: &BufferPlace, range: Range<u64>) -> Result<Origin, &'static str> {
+    fn of_buffer(
+        &self,
+        index: usize,
+        place: &BufferPlace,
+        range: Range<u64>,
+    ) -> Result<Origin, &'static str> {
         match place {
             BufferPlace::Data(bytes) => {
                 let index = |at: u64| usize::try_from(at).map_err(|_| "exceeds the address space");
@@ -138,8 +143,9 @@ impl SceneFile<'_> {
             BufferPlace::Name(name) => Ok(Origin::range(self.beside(name), range)),
             BufferPlace::Nowhere => Err("has only compressed bytes"),
             BufferPlace::Binary => {
-                let binary = self.binary.as_ref();
-                let binary = binary.ok_or("has no uri, and there is no binary chunk")?;
+                // Only the first buffer may be the binary chunk.
+                let binary = self.binary.as_ref().filter(|_| index == 0);
+                let binary = binary.ok_or("has no uri, and there is no binary chunk for it")?;
                 if range.end > binary.end - binary.start {
                     return Err("is longer than the binary chunk");
                 }
@@ -165,7 +171,7 @@ pub(crate) fn plan(model: &Model, file: &SceneFile<'_>) -> Plan {
                 buffer: index,
                 start: range.start,
             };
-            match file.of_buffer(&buffer.place, range) {
+            match file.of_buffer(index, &buffer.place, range) {
                 Ok(origin) => plan.fetches.push(Fetch {
                     origin,
                     purpose,
@@ -226,7 +232,11 @@ fn of_view(model: &Model, file: &SceneFile<'_>, view: usize) -> Result<Origin, &
     let Some(Ok(buffer)) = model.buffers.get(view.buffer) else {
         return Err("the buffer of its bufferView is invalid");
     };
-    file.of_buffer(&buffer.place, view.offset..view.offset + view.len)
+    file.of_buffer(
+        view.buffer,
+        &buffer.place,
+        view.offset..view.offset + view.len,
+    )
 }
 
 /// Returns for each buffer the ranges that views other than images need; the whole buffer if no

@@ -91,10 +91,6 @@ pub struct BufferBytes {
 }
 
 impl BufferBytes {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.segments.is_empty()
-    }
-
     pub(crate) fn add(&mut self, start: u64, bytes: Bytes) {
         let at = self.segments.partition_point(|(other, _)| *other < start);
         self.segments.insert(at, (start, bytes));

@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use millstream::{Codec, CodecId, StorageOptions};
 use zerocopy::FromZeros as _;
 
-use super::{HEADER_BYTES, Layout, MAGIC, NO_MEMORY, dds, jpeg, ktx, png, webp};
+use super::{HEADER_BYTES, Layout, MAGIC, NO_MEMORY, TRUNCATED, dds, jpeg, ktx, png, webp};
 use crate::limits;
 
 /// The id of the codec.
@@ -146,7 +146,7 @@ fn plan_kind(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
         );
     }
     if kind == Kind::Ready && raw_bytes > stored.len() {
-        return Err("the image's bytes are truncated");
+        return Err(TRUNCATED);
     }
     Ok(Plan {
         kind,

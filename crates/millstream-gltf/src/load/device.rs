@@ -7,39 +7,34 @@ use millstream::{Buffer, Read};
 use super::Load;
 use super::item::{Content, Flight, Task};
 use crate::device_memory::DeviceMemory;
-use crate::error::{Error, Result};
-use crate::image::{Image, Layout, png};
+use crate::error::Result;
+use crate::image::{Image, Layout, TRUNCATED, png};
 use crate::scene::Bytes;
 
 impl Load {
     /// Whether `len` bytes of an item land on the device by the next request.
     pub(super) fn lands_on_device(&self, index: usize, len: u64) -> bool {
         let item = &self.items[index];
-        let is_ready = matches!(item.content, Content::OnDevice(_)) || item.geometry && len > 0;
+        let is_ready =
+            matches!(item.content, Content::OnDevice(_)) || item.is_geometry() && len > 0;
         is_ready && self.loader.options.device.is_some()
     }
 
-    /// Adds a request that brings `len` bytes to memory of the device, and takes `charge` more of
-    /// the budget, before there is any.
+    /// Adds a request that brings `len` bytes, which the budget has, to memory of the device.
     pub(super) fn add_device_request(
         &mut self,
         index: usize,
         request: Read,
-        (len, charge): (u64, u64),
+        len: u64,
     ) -> Result<()> {
-        let item = &mut self.items[index];
-        if !self.budget.take(charge) {
-            return Err(self.budget.no_room(&item.place, &item.file, charge));
-        }
-        item.held_bytes += charge;
+        let item = &self.items[index];
         let device = self.loader.options.device.as_ref();
         let device = device.expect("the item lands on it");
         let made = match item.content {
             Content::OnDevice(layout) => device.image(&layout),
             _ => device.buffer(len),
         };
-        let made = made.map_err(|error| Error::of_request(&item.place, &item.file, &error))?;
-        let memory = DeviceMemory::new(made);
+        let memory = DeviceMemory::new(made.map_err(|error| item.error(&error))?);
         let ticket = self.add_to_batch(index, request.into_device(memory.sink()))?;
         self.items[index].task = Task::Running(Flight::Device(ticket, memory));
         Ok(())
@@ -52,12 +47,12 @@ impl Load {
             return self.image_landed(index, Image::new(buffer));
         }
         match Layout::parse(&buffer) {
-            Ok(layout) if layout.bytes() <= buffer.len() => {
+            Ok(layout) if layout.bytes() > buffer.len() => self.fail_image(index, TRUNCATED),
+            Ok(layout) => {
                 if let Err(error) = self.upload(index, buffer, layout) {
                     self.fail_item(index, error);
                 }
             }
-            Ok(_) => self.fail_image(index, "the image's bytes are truncated"),
             Err(cause) => self.fail_image(index, cause),
         }
     }
@@ -84,7 +79,7 @@ impl Load {
     fn upload(&mut self, index: usize, buffer: Buffer, layout: Layout) -> Result<()> {
         self.items[index].content = Content::OnDevice(layout);
         let len = layout.bytes() as u64;
-        self.add_device_request(index, Read::buffer(Arc::new(buffer)), (len, 0))
+        self.add_device_request(index, Read::buffer(Arc::new(buffer)), len)
     }
 
     /// Handles bytes of an item that have landed on the device.

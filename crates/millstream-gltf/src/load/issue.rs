@@ -1,10 +1,5 @@
 //! Requests of items, and the handling of their completions.
-#![expect(
-    clippy::mutable_key_type,
-    reason = "origins in memory are compared by address, which their content cannot change"
-)]
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -25,83 +20,65 @@ type Completed = std::result::Result<Landed, millstream::Error>;
 
 impl Load {
     /// Adds what has to be fetched: one item, or two for an image with levels.
-    pub(super) fn add(
-        &mut self,
-        origin: Origin,
-        purpose: Option<Purpose>,
-        geometry: bool,
-        place: String,
-    ) -> Result<()> {
-        let located = self.look_up(&origin, &place)?;
-        let priority = match geometry {
-            true => self.loader.options.geometry,
-            false => Priority::Low,
-        };
-        let file = match &origin {
-            Origin::Entry { name, .. } => String::from_utf8_lossy(name).into_owned(),
-            Origin::Memory { .. } => String::from_utf8_lossy(&self.name).into_owned(),
-        };
-        let (stored_bytes, layout) = match (&origin, &located) {
-            (Origin::Memory { range, .. }, _) => (range.len() as u64, None),
-            (
-                Origin::Entry {
-                    range: Some(range), ..
-                },
-                _,
-            ) => (range.end - range.start, None),
-            (_, Some(located)) => {
-                let layout = (!geometry).then(|| self.layout_of(located)).flatten();
-                (located.raw_bytes(), layout)
+    pub(super) fn add(&mut self, fetch: Fetch, promised: bool) -> Result<()> {
+        let located = self.look_up(&fetch.origin, &fetch.place)?;
+        let is_image = matches!(fetch.purpose, Purpose::Images(_));
+        let mut layout = None;
+        let (file, stored_bytes) = match (&fetch.origin, &located) {
+            (Origin::Entry { name, range }, Some(located)) => {
+                let bytes = match range {
+                    Some(range) => range.end - range.start,
+                    None => located.raw_bytes(),
+                };
+                if is_image && range.is_none() {
+                    layout = self.layout_of(located);
+                }
+                (String::from_utf8_lossy(name).into_owned(), bytes)
             }
-            (_, None) => (0, None),
+            (Origin::Memory { range, .. }, _) => (self.shown(), range.len() as u64),
+            (Origin::Entry { .. }, None) => unreachable!("an entry was found"),
         };
-        if let (Some(Purpose::Buffer { buffer, .. }), true) = (&purpose, geometry) {
-            *self.outstanding.entry(*buffer).or_default() += 1;
-        }
-        let whole = Item {
-            origin,
-            purpose,
-            geometry,
-            place,
+        let mut item = Item {
+            origin: fetch.origin,
+            purpose: fetch.purpose,
+            promised,
+            place: fetch.place,
             file,
             content: Content::Raw,
-            priority,
+            priority: match is_image {
+                true => Priority::Low,
+                false => self.loader.options.geometry,
+            },
             stored_bytes,
             located,
             held_bytes: 0,
             partner: None,
             supplied: Arc::default(),
-            failed: false,
             dropped: false,
             task: Task::Waiting,
         };
         match layout {
-            Some(layout) if self.loader.options.device.is_some() => self.push(Item {
-                content: Content::OnDevice(layout),
-                ..whole
-            }),
-            Some(layout) if has_halves(&layout) => self.push_halves(whole, layout),
-            _ => self.push(whole),
+            Some(layout) if self.loader.options.device.is_some() => {
+                item.content = Content::OnDevice(layout);
+            }
+            // An image that is worth two requests.
+            Some(layout) if small_level(&layout) > layout.first_level() => {
+                let index = self.items.len();
+                self.push(Item {
+                    content: Content::SmallLevels(layout),
+                    priority: self.loader.options.small_levels,
+                    stored_bytes: layout.prefix_bytes(small_level(&layout)) as u64,
+                    partner: Some(index + 1),
+                    ..item.copy()
+                });
+                item.content = Content::LargeLevels(layout);
+                item.stored_bytes = (layout.bytes() - large_start(&layout)) as u64;
+                item.partner = Some(index);
+            }
+            _ => {}
         }
+        self.push(item);
         Ok(())
-    }
-
-    /// Adds an image with levels as two items, the small levels and the large ones.
-    fn push_halves(&mut self, whole: Item, layout: Layout) {
-        let index = self.items.len();
-        self.push(Item {
-            content: Content::SmallLevels(layout),
-            priority: self.loader.options.small_levels,
-            stored_bytes: layout.prefix_bytes(small_level(&layout)) as u64,
-            partner: Some(index + 1),
-            ..whole.copy()
-        });
-        self.push(Item {
-            content: Content::LargeLevels(layout),
-            stored_bytes: (layout.bytes() - large_start(&layout)) as u64,
-            partner: Some(index),
-            ..whole
-        });
     }
 
     fn push(&mut self, item: Item) {
@@ -201,19 +178,15 @@ impl Load {
         }
         let located = item.located.as_ref().expect("an entry was found");
         let request = self.source.request_range(located, start, len);
-        let request =
-            request.map_err(|error| Error::of_request(&item.place, &item.file, &error))?;
+        let request = request.map_err(|error| item.error(&error))?;
         if let Origin::Entry { name, .. } = &item.origin
             && *name != self.name
             && self.names.insert(Arc::clone(name))
         {
             self.progress.files += 1;
         }
-        let decodes = self.plain && !item.geometry;
-        match self.lands_on_device(index, len) {
-            true => self.add_device_request(index, request, (len, len)),
-            false => self.add_request(index, request, decodes),
-        }
+        let decodes = self.plain && !item.is_geometry();
+        self.add_request(index, request, len, decodes)
     }
 
     /// Uses bytes in memory as a buffer, or requests that an image is decoded from them.
@@ -224,8 +197,7 @@ impl Load {
         range: Range<usize>,
     ) -> Result<()> {
         let len = range.len() as u64;
-        let on_device = self.lands_on_device(index, len);
-        if self.items[index].geometry && !on_device {
+        if self.items[index].is_geometry() && !self.lands_on_device(index, len) {
             // The head of a package's entry may begin anywhere within a page.
             let bytes = match self.misplaced(index, &bytes.as_slice()[range.clone()]) {
                 None => Bytes::Part(bytes.clone(), range),
@@ -235,41 +207,50 @@ impl Load {
             self.buffer_landed(index, bytes);
             return Ok(());
         }
-        let item = &mut self.items[index];
         let stored = match bytes {
             SameBytes::Data(bytes) if bytes.len() == range.len() => Arc::clone(bytes),
             bytes => {
                 // A part is copied, and counts as the scene's memory while it is decoded.
-                if !self.budget.take(item.stored_bytes) {
-                    let bytes = item.stored_bytes;
-                    return Err(self.budget.no_room(&item.place, &item.file, bytes));
-                }
-                item.held_bytes = item.stored_bytes;
+                self.charge(index, len)?;
                 Arc::from(&bytes.as_slice()[range])
             }
         };
-        // A copy has taken its bytes of the budget already.
-        let charge = len - self.items[index].held_bytes;
-        match on_device {
-            true => self.add_device_request(index, Read::memory(stored), (len, charge)),
-            false => self.add_request(index, Read::memory(stored), true),
-        }
+        self.add_request(index, Read::memory(stored), len, true)
     }
 
-    /// Adds a request to the batch.
-    fn add_request(&mut self, index: usize, mut request: Read, decodes: bool) -> Result<()> {
+    /// Takes bytes of the budget for an item's request.
+    pub(super) fn charge(&mut self, index: usize, bytes: u64) -> Result<()> {
         let item = &mut self.items[index];
+        if !self.budget.take(bytes) {
+            return Err(self.budget.no_room(&item.place, &item.file, bytes));
+        }
+        item.held_bytes += bytes;
+        Ok(())
+    }
+
+    /// Adds a request of `len` bytes to the batch, whose bytes an image may be decoded from.
+    fn add_request(
+        &mut self,
+        index: usize,
+        mut request: Read,
+        len: u64,
+        decodes: bool,
+    ) -> Result<()> {
+        let on_device = self.lands_on_device(index, len);
+        if on_device || !decodes {
+            // A copy of bytes in memory has taken them of the budget already.
+            self.charge(index, len - self.items[index].held_bytes)?;
+        }
+        if on_device {
+            return self.add_device_request(index, request, len);
+        }
         if decodes {
             let pool = self.loader.storage.buffer_pool();
+            let item = &mut self.items[index];
             request = request
                 .decode(Decode::codec(image::CODEC))
                 .supplied(self.budget.supply(pool, Arc::clone(&item.supplied)));
             item.content = Content::Pixels;
-        } else if self.budget.take(item.stored_bytes) {
-            item.held_bytes = item.stored_bytes;
-        } else {
-            let bytes = item.stored_bytes;
-            return Err(self.budget.no_room(&item.place, &item.file, bytes));
         }
         let ticket = self.add_to_batch(index, request)?;
         self.items[index].task = Task::Running(Flight::Host(ticket));
@@ -292,7 +273,7 @@ impl Load {
             .group(&self.group)
             .name(&item.file[..]);
         let added = self.batch.add(request);
-        let ticket = added.map_err(|error| Error::of_request(&item.place, &item.file, &error))?;
+        let ticket = added.map_err(|error| item.error(&error))?;
         self.running.push(index);
         self.progress.requests += 1;
         Ok(ticket)
@@ -348,18 +329,17 @@ impl Load {
 
     /// Handles the completion of a request.
     fn completed(&mut self, index: usize, result: Completed) {
-        let item = &mut self.items[index];
+        let item = &self.items[index];
         match result {
             _ if item.dropped => {
                 self.give_back_all(index);
                 self.end_item(index);
             }
-            Ok(landed) if item.purpose.is_none() => item.task = Task::Landed(landed),
             Ok(landed) => self.landed(index, landed),
             Err(error) => {
                 let error = match item.supplied.refused() {
                     Some(bytes) => self.budget.no_room(&item.place, &item.file, bytes),
-                    None => Error::of_request(&item.place, &item.file, &error),
+                    None => item.error(&error),
                 };
                 self.fail_item(index, error);
             }
@@ -379,12 +359,7 @@ impl Load {
             .give_back(self.items[index].supplied.take_bytes());
     }
 
-    /// Handles bytes of an item whose purpose is known.
     fn landed(&mut self, index: usize, landed: Landed) {
-        if self.items[index].is_over() {
-            // Its other half failed before this one was handled.
-            return self.give_back_all(index);
-        }
         let buffer = match landed {
             Landed::Host(buffer) => buffer,
             Landed::Device(memory) => return self.landed_on_device(index, memory),
@@ -393,18 +368,18 @@ impl Load {
             Ok(buffer) => buffer,
             Err(error) => return self.fail_item(index, error),
         };
-        let item = &mut self.items[index];
-        if item.geometry {
+        if self.items[index].is_geometry() {
             self.end_item(index);
             self.buffer_landed(index, Bytes::Landed(buffer));
             return;
         }
-        match item.content {
+        match self.items[index].content {
             Content::Raw if !buffer.starts_with(&image::MAGIC) => {
                 // An encoded image of a package: a second request decodes it.
                 self.give_back(index);
+                let len = buffer.len() as u64;
                 let request = Read::buffer(Arc::new(buffer));
-                if let Err(error) = self.add_request(index, request, true) {
+                if let Err(error) = self.add_request(index, request, len, true) {
                     self.fail_item(index, error);
                 }
             }
@@ -415,7 +390,7 @@ impl Load {
             }
             Content::OnDevice(_) => unreachable!("it lands on the device"),
             Content::SmallLevels(_) | Content::LargeLevels(_) => {
-                item.task = Task::Landed(Landed::Host(buffer));
+                self.items[index].task = Task::Landed(buffer);
                 self.settle_halves(index);
             }
         }
@@ -436,7 +411,7 @@ impl Load {
         let item = &self.items[index];
         let (alignment, place) = match &item.purpose {
             // Elements of a buffer are aligned by their offset in it.
-            Some(Purpose::Buffer { start, .. }) => (4, start % 4),
+            Purpose::Buffer { start, .. } => (4, start % 4),
             _ if item.content == Content::Raw && !bytes.starts_with(&image::MAGIC) => (1, 0),
             _ => (LEVEL_ALIGNMENT, 0),
         };
@@ -447,15 +422,14 @@ impl Load {
     fn moved(&self, index: usize, bytes: &[u8], place: usize) -> Result<Buffer> {
         let item = &self.items[index];
         let moved = self.loader.storage.buffer(place + bytes.len());
-        let mut moved =
-            moved.map_err(|error| Error::of_request(&item.place, &item.file, &error))?;
+        let mut moved = moved.map_err(|error| item.error(&error))?;
         moved[place..].copy_from_slice(bytes);
         moved.set_view(place, bytes.len());
         Ok(moved)
     }
 
     pub(super) fn buffer_landed(&mut self, index: usize, bytes: Bytes) {
-        let Some(Purpose::Buffer { buffer, start }) = self.items[index].purpose else {
+        let Purpose::Buffer { buffer, start } = self.items[index].purpose else {
             unreachable!("bytes of a buffer have one")
         };
         self.note(index, bytes.len(), false);
@@ -469,12 +443,12 @@ impl Load {
         };
         let state = &mut scene.buffers[buffer];
         let mut loaded = match std::mem::replace(state, State::Waiting) {
-            State::Part(loaded) | State::Ready(loaded) => loaded,
-            State::Waiting | State::Unwanted => BufferBytes::default(),
-            failed => {
-                *state = failed;
+            State::Part(loaded) => loaded,
+            State::Failed(error) => {
+                *state = State::Failed(error);
                 return;
             }
+            _ => BufferBytes::default(),
         };
         loaded.add(start, bytes);
         *state = if more {
@@ -514,9 +488,9 @@ impl Load {
         let Some(State::Part(image)) = self.shown_image(small) else {
             return;
         };
+        let image = Arc::clone(image);
         if let Some(buffer) = self.take_landed(large) {
-            let start = image.layout().bytes().next_multiple_of(LEVEL_ALIGNMENT);
-            match image.with_larger(start, buffer) {
+            match image.with_larger(buffer) {
                 Ok(image) => self.show(large, State::Ready(Arc::new(image))),
                 Err(cause) => self.fail_image(large, cause),
             }
@@ -536,10 +510,14 @@ impl Load {
 
     /// Takes the buffer of an item that has landed, which completes the item.
     fn take_landed(&mut self, index: usize) -> Option<Buffer> {
-        let Landed::Host(buffer) = self.items[index].take_landed()? else {
-            unreachable!("halves land in memory");
+        let task = &mut self.items[index].task;
+        let buffer = match std::mem::replace(task, Task::Ended) {
+            Task::Landed(buffer) => buffer,
+            other => {
+                *task = other;
+                return None;
+            }
         };
-        self.end_item(index);
         self.note(index, buffer.len() as u64, false);
         Some(buffer)
     }
@@ -552,28 +530,22 @@ impl Load {
     }
 
     /// The state of the image that an item is for.
-    fn shown_image(&self, index: usize) -> Option<State<Arc<Image>>> {
-        let Some(Purpose::Images(images)) = &self.items[index].purpose else {
+    fn shown_image(&self, index: usize) -> Option<&State<Arc<Image>>> {
+        let (Purpose::Images(images), Some(Ok(scene))) = (&self.items[index].purpose, &self.scene)
+        else {
             return None;
         };
-        let Some(Ok(scene)) = &self.scene else {
-            return None;
-        };
-        Some(scene.images[*images.first()?].clone())
+        Some(&scene.images[*images.first()?])
     }
 
     /// Sets the state of all images that an item is for.
     fn show(&mut self, index: usize, state: State<Arc<Image>>) {
-        if let Some(Purpose::Images(images)) = self.items[index].purpose.clone() {
-            self.set_images(&images, &state);
-        }
-    }
-
-    fn set_images(&mut self, images: &[usize], state: &State<Arc<Image>>) {
-        if let Some(Ok(scene)) = &mut self.scene {
-            images
-                .iter()
-                .for_each(|&image| scene.images[image] = state.clone());
+        if let (Purpose::Images(images), Some(Ok(scene))) =
+            (&self.items[index].purpose, &mut self.scene)
+        {
+            for &image in images {
+                scene.images[image] = state.clone();
+            }
         }
     }
 
@@ -584,12 +556,10 @@ impl Load {
         };
         match purpose {
             Purpose::Buffer { buffer, .. } => {
-                let state = &mut scene.buffers[*buffer];
-                *state = match std::mem::replace(state, State::Waiting) {
-                    State::Ready(loaded) if !loaded.is_empty() => State::Part(loaded),
-                    State::Ready(_) => State::Waiting,
-                    other => other,
-                };
+                *self.outstanding.entry(*buffer).or_default() += 1;
+                if scene.buffers[*buffer].error().is_none() {
+                    scene.buffers[*buffer] = State::Waiting;
+                }
             }
             Purpose::Images(images) => {
                 for &image in images {
@@ -600,11 +570,14 @@ impl Load {
     }
 
     pub(super) fn fail_purpose(&mut self, purpose: &Purpose, error: Error) {
+        let Some(Ok(scene)) = &mut self.scene else {
+            return;
+        };
         match purpose {
-            Purpose::Images(images) => self.set_images(images, &State::Failed(error)),
-            Purpose::Buffer { buffer, .. } => {
-                if let Some(Ok(scene)) = &mut self.scene {
-                    scene.buffers[*buffer] = State::Failed(error);
+            Purpose::Buffer { buffer, .. } => scene.buffers[*buffer] = State::Failed(error),
+            Purpose::Images(images) => {
+                for &image in images {
+                    scene.images[image] = State::Failed(error.clone());
                 }
             }
         }
@@ -614,12 +587,14 @@ impl Load {
     pub(super) fn fail_item(&mut self, index: usize, error: Error) {
         self.give_back_all(index);
         self.end_item(index);
-        self.items[index].failed = true;
-        self.note(index, 0, true);
-        let Some(purpose) = self.items[index].purpose.clone() else {
+        let item = &mut self.items[index];
+        if item.promised {
+            // The JSON decides whether it is needed, and requests it again.
+            item.dropped = true;
             return;
-        };
-        let partner = self.items[index].partner;
+        }
+        let (purpose, partner) = (item.purpose.clone(), item.partner);
+        self.note(index, 0, true);
         if self.items[index].is_large() && error.kind() == ErrorKind::Canceled {
             // The small levels alone are an image, too.
             return self.settle_halves(index);
@@ -660,65 +635,26 @@ impl Load {
         });
     }
 
-    /// Gives the purpose of a fetch to the item that the package's record predicted; returns
-    /// whether there was one.
-    pub(super) fn take_promised(
-        &mut self,
-        fetch: &Fetch,
-        promised: &HashMap<Origin, usize>,
-    ) -> bool {
-        let Some(index) = find_promised(&fetch.origin, promised) else {
-            return false;
-        };
-        let halves = self.items[index].partner;
-        let both = [Some(index), halves];
+    /// Gives the purpose of a fetch to the item, or both halves, that the package's record
+    /// promised; returns whether there was one.
+    pub(super) fn take_promised(&mut self, fetch: &Fetch, index: usize) -> bool {
+        let both = [Some(index), self.items[index].partner];
         let usable = |index: &usize| {
             let item = &self.items[*index];
-            item.purpose.is_none()
-                && !item.failed
-                && item.geometry == matches!(fetch.purpose, Purpose::Buffer { .. })
-                && item.reaches(&fetch.origin)
+            let same_kind = item.is_geometry() == matches!(fetch.purpose, Purpose::Buffer { .. });
+            item.promised && !item.dropped && same_kind && item.reaches(&fetch.origin)
         };
         if !both.iter().flatten().all(usable) {
-            // What has failed is requested again, to fail with an error of its own.
             return false;
         }
-        if let Purpose::Buffer { buffer, .. } = fetch.purpose {
-            *self.outstanding.entry(buffer).or_default() += 1;
-        }
-        // What landed without a purpose was not handled yet: each half goes through `landed`, and
-        // must not be taken by the other half before.
-        let unseen = both.into_iter().flatten().map(|index| {
+        for index in both.into_iter().flatten() {
             let item = &mut self.items[index];
-            item.purpose = Some(fetch.purpose.clone());
+            item.promised = false;
+            item.purpose = fetch.purpose.clone();
             item.place.clone_from(&fetch.place);
-            (index, item.take_landed())
-        });
-        for (index, landed) in unseen.collect::<Vec<_>>() {
-            if let Some(landed) = landed {
-                self.landed(index, landed);
-            }
         }
         true
     }
-}
-
-/// The predicted item that has the bytes of an origin: the same ones, or the whole entry for its
-/// beginning.
-fn find_promised(wanted: &Origin, promised: &HashMap<Origin, usize>) -> Option<usize> {
-    let whole = || match wanted {
-        Origin::Entry {
-            name,
-            range: Some(range),
-        } if range.start == 0 => promised.get(&Origin::whole(Arc::clone(name))),
-        _ => None,
-    };
-    promised.get(wanted).or_else(whole).copied()
-}
-
-/// Whether an image is worth two requests.
-fn has_halves(layout: &Layout) -> bool {
-    small_level(layout) > layout.first_level()
 }
 
 /// The largest level of an image's small half.

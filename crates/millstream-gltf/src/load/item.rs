@@ -9,6 +9,7 @@ use millstream_source::Located;
 use super::EventKind;
 use super::budget::Supplied;
 use crate::device_memory::DeviceMemory;
+use crate::error::Error;
 use crate::image::Layout;
 use crate::plan::{Origin, Purpose};
 
@@ -69,18 +70,18 @@ pub(super) enum Task {
     Waiting,
     /// Requested.
     Running(Flight),
-    /// Landed, and its purpose is not known yet, or its other half is missing.
-    Landed(Landed),
+    /// The large half of an image, whose small half is missing.
+    Landed(Buffer),
     /// Complete.
     Ended,
 }
 
 pub(super) struct Item {
     pub(super) origin: Origin,
-    /// `None`: fetched because a package's record predicted it.
-    pub(super) purpose: Option<Purpose>,
-    /// Whether its bytes are of a buffer, and not of an image.
-    pub(super) geometry: bool,
+    pub(super) purpose: Purpose,
+    /// Fetched because a package's record promised it, and not confirmed by the JSON: of its purpose
+    /// only the kind is known.
+    pub(super) promised: bool,
     pub(super) place: String,
     /// For messages.
     pub(super) file: String,
@@ -96,7 +97,6 @@ pub(super) struct Item {
     pub(super) partner: Option<usize>,
     /// What its decoded bytes took of the scene's memory.
     pub(super) supplied: Arc<Supplied>,
-    pub(super) failed: bool,
     /// Not needed any more: its request's completion completes it, whatever the outcome.
     pub(super) dropped: bool,
     pub(super) task: Task,
@@ -114,6 +114,16 @@ impl Item {
             task: Task::Waiting,
             ..*self
         }
+    }
+
+    /// The error of its request.
+    pub(super) fn error(&self, error: &millstream::Error) -> Error {
+        Error::of_request(&self.place, &self.file, error)
+    }
+
+    /// Whether its bytes are of a buffer, and not of an image.
+    pub(super) fn is_geometry(&self) -> bool {
+        matches!(self.purpose, Purpose::Buffer { .. })
     }
 
     /// Whether it is the large half of an image whose small half is the item before it.
@@ -142,25 +152,9 @@ impl Item {
         matches!(self.content, Content::SmallLevels(_))
     }
 
-    /// Whether nothing more has to be read for it.
-    pub(super) fn is_ended(&self) -> bool {
-        matches!(self.task, Task::Ended | Task::Landed(_))
-    }
-
     /// Whether it is complete, and its bytes were handled.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.task, Task::Ended)
-    }
-
-    /// Takes what has landed, if it has; the item waits then.
-    pub(super) fn take_landed(&mut self) -> Option<Landed> {
-        match std::mem::replace(&mut self.task, Task::Waiting) {
-            Task::Landed(landed) => Some(landed),
-            task => {
-                self.task = task;
-                None
-            }
-        }
     }
 
     pub(super) fn cancel(&self) {
@@ -170,7 +164,7 @@ impl Item {
     }
 
     pub(super) fn event_kind(&self) -> EventKind {
-        match (self.geometry, self.content) {
+        match (self.is_geometry(), self.content) {
             (true, _) => EventKind::Buffer,
             (false, Content::SmallLevels(_)) => EventKind::SmallLevels,
             (false, Content::LargeLevels(_)) => EventKind::LargeLevels,

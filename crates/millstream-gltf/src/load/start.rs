@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::glb;
 use crate::limits;
 use crate::model::{BufferPlace, Model};
-use crate::plan::{self, Fetch, Origin, Plan, Purpose, SameBytes, SceneFile};
+use crate::plan::{self, Fetch, Origin, Plan, SameBytes, SceneFile};
 use crate::scene::{Bytes, Scene, State};
 
 impl Load {
@@ -37,9 +37,8 @@ impl Load {
         self.request_head(head_bytes)?;
         let fetches = promised.map(|(fetches, _)| fetches).unwrap_or_default();
         for fetch in fetches {
-            let geometry = matches!(fetch.purpose, Purpose::Buffer { .. });
-            // A wrong prediction is no error: the JSON decides.
-            let _ = self.add(fetch.origin, None, geometry, fetch.place);
+            // A wrong promise is no error: the JSON decides.
+            let _ = self.add(fetch, true);
         }
         self.progress.files += 1;
         self.progress.batches += 1;
@@ -200,27 +199,40 @@ impl Load {
         let mut reads = false;
         for mut fetch in plan.fetches {
             self.expect(&fetch.purpose);
-            if self.take_promised(&fetch, &promised) {
+            let index = find_promised(&fetch.origin, &promised);
+            if index.is_some_and(|index| self.take_promised(&fetch, index)) {
                 continue;
             }
             serve_from_head(&mut fetch.origin, &self.name, head);
             // Decoding from memory needs no device.
             reads |= !matches!(fetch.origin, Origin::Memory { .. });
-            let geometry = matches!(fetch.purpose, Purpose::Buffer { .. });
             let purpose = fetch.purpose.clone();
-            if let Err(error) = self.add(fetch.origin, Some(purpose), geometry, fetch.place) {
-                self.fail_purpose(&fetch.purpose, error);
+            if let Err(error) = self.add(fetch, false) {
+                self.fail_purpose(&purpose, error);
             }
         }
         if reads {
             self.progress.batches += 1;
         }
         for index in 0..before {
-            if self.items[index].purpose.is_none() {
+            if self.items[index].promised {
                 self.drop_item(index);
             }
         }
     }
+}
+
+/// The promised item that has the bytes of an origin: the same ones, or the whole entry for its
+/// beginning.
+fn find_promised(wanted: &Origin, promised: &HashMap<Origin, usize>) -> Option<usize> {
+    let whole = || match wanted {
+        Origin::Entry {
+            name,
+            range: Some(range),
+        } if range.start == 0 => promised.get(&Origin::whole(Arc::clone(name))),
+        _ => None,
+    };
+    promised.get(wanted).or_else(whole).copied()
 }
 
 /// Takes bytes that are in the head, which is in memory, from there.

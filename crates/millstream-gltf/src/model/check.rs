@@ -9,7 +9,6 @@ use crate::fields::invalid;
 use crate::limits;
 
 pub(super) fn references(model: &mut Model) {
-    binary_buffers(model);
     views(model);
     accessors(model);
     images(model);
@@ -70,16 +69,6 @@ fn check_each<T>(
     }
 }
 
-/// Only the first buffer may be the GLB's binary chunk.
-fn binary_buffers(model: &mut Model) {
-    check_each(&mut model.buffers, "buffers", |index, buffer, place| {
-        if index > 0 && buffer.place == BufferPlace::Binary {
-            return Err(invalid(format!("{place}.uri"), "is missing"));
-        }
-        Ok(())
-    });
-}
-
 fn views(model: &mut Model) {
     let buffers = &model.buffers;
     check_each(&mut model.views, "bufferViews", |_, view, place| {
@@ -95,8 +84,7 @@ fn views(model: &mut Model) {
             );
             return Err(invalid(format!("{place}.byteLength"), cause));
         }
-        // With an uncompressed copy of the bytes the extension may be ignored.
-        view.compressed &= buffer.place == BufferPlace::Nowhere;
+        // With an uncompressed copy of the bytes the extension is ignored.
         if buffer.place == BufferPlace::Nowhere {
             let place = format!("{place}.extensions.EXT_meshopt_compression");
             let cause = "meshopt compression is not supported, and there is no uncompressed copy";

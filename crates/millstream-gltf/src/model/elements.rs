@@ -78,8 +78,6 @@ pub struct View {
     pub len: u64,
     /// Bytes from one element to the next; `None` for elements without gaps.
     pub stride: Option<u64>,
-    /// Its bytes are compressed with meshopt, and there is no other copy of them.
-    pub compressed: bool,
 }
 
 impl View {
@@ -97,7 +95,6 @@ impl View {
             offset: fields.get("byteOffset")?.unwrap_or(0),
             len,
             stride,
-            compressed: fields.extension("EXT_meshopt_compression")?.is_some(),
         })
     }
 }
