@@ -7,8 +7,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::error::Result;
-use crate::fields::invalid;
+use crate::error::{Result, invalid};
 use crate::model::{Accessor, Component, Shape};
 
 mod sealed {
@@ -261,7 +260,7 @@ mod tests {
         let json = format!(
             r#"{{"asset":{{"version":"2.0"}},"buffers":[{{"byteLength":4096}}],
             "bufferViews":[{{"buffer":0,"byteLength":4096}}],
-            "accessors":[{{"count":2,"bufferView":0,{json}}}]}}"#
+            "accessors":[{{"bufferView":0,{json}}}]}}"#
         );
         let mut model = Model::parse(json.as_bytes()).expect("right");
         model.accessors.remove(0).expect("right")
@@ -269,7 +268,7 @@ mod tests {
 
     #[test]
     fn tight_elements_are_seen_in_place() {
-        let accessor = accessor(r#""componentType":5126,"type":"VEC3""#);
+        let accessor = accessor(r#""count":2,"componentType":5126,"type":"VEC3""#);
         let values: Vec<[f32; 3]> = vec![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
         let elements = Elements::new(&accessor, Some(values.as_bytes()), 12, None);
         let slice = elements.as_slice::<[f32; 3]>().expect("tight");
@@ -279,14 +278,15 @@ mod tests {
 
     #[test]
     fn quantised_strided_and_padded_numbers_become_floats() {
-        let quantised = accessor(r#""componentType":5120,"type":"VEC2","normalized":true"#);
+        let quantised =
+            accessor(r#""count":2,"componentType":5120,"type":"VEC2","normalized":true"#);
         let bytes = [127, 0x80, 9, 9, 0, 0xff];
         let elements = Elements::new(&quantised, Some(&bytes), 4, None);
         let floats = elements.to_f32::<2>().expect("right");
         assert_eq!(floats, [[1.0, -1.0], [0.0, -1.0 / 127.0]]);
         assert!(elements.as_slice::<[i8; 2]>().is_none(), "there are gaps");
         // Columns begin at multiples of four bytes.
-        let matrix = accessor(r#""componentType":5121,"type":"MAT3""#);
+        let matrix = accessor(r#""count":2,"componentType":5121,"type":"MAT3""#);
         let bytes: Vec<u8> = (0..24).collect();
         let floats = Elements::new(&matrix, Some(&bytes), 12, None).to_f32::<9>();
         let expected = [0.0, 1.0, 2.0, 4.0, 5.0, 6.0, 8.0, 9.0, 10.0];

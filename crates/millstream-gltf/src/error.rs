@@ -143,5 +143,9 @@ impl std::error::Error for Error {
     }
 }
 
+pub(crate) fn invalid(place: impl Into<String>, cause: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Invalid, place, cause)
+}
+
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -54,7 +54,6 @@ mod describe;
 pub mod device;
 mod device_memory;
 pub mod error;
-mod fields;
 pub mod glb;
 pub mod image;
 mod indices;

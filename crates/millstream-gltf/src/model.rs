@@ -20,19 +20,20 @@
 mod check;
 mod elements;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::fields::Fields;
 use crate::limits;
 
 pub use elements::{
     Accessor, Buffer, BufferPlace, Component, Image, ImagePlace, Material, Mesh, Primitive, Shape,
-    Sparse, Texture, TextureUse, View,
+    Sparse, SparseIndices, SparseValues, Texture, TextureUse, View,
 };
 
 /// A scene's JSON. See the module.
@@ -75,8 +76,8 @@ impl Model {
         let mut model = Model::default();
         let mut document = Vec::new();
         model.buffers = elements(&texts, "buffers", &mut document, Buffer::read);
-        model.views = elements(&texts, "bufferViews", &mut document, View::read);
-        model.accessors = elements(&texts, "accessors", &mut document, Accessor::read);
+        model.views = elements(&texts, "bufferViews", &mut document, read);
+        model.accessors = elements(&texts, "accessors", &mut document, read);
         model.images = elements(&texts, "images", &mut document, Image::read);
         model.textures = elements(&texts, "textures", &mut document, Texture::read);
         model.materials = elements(&texts, "materials", &mut document, Material::read);
@@ -138,19 +139,43 @@ fn broken(json: &[u8], error: &serde_json::Error) -> Error {
         .sum();
     let at = (before + error.column().saturating_sub(1)).min(json.len());
     let found = malformed("", error);
-    // The offset replaces the line and column of the message.
-    let cause = found.cause();
-    let cause = &cause[..cause.rfind(" at line ").unwrap_or(cause.len())];
-    let cause = format!("at byte {at} of the JSON: {cause}");
+    let cause = format!("at byte {at} of the JSON: {}", found.cause());
     Error::new(found.kind(), "", cause)
 }
 
+/// The error of a value, without the line and column inside it. What it quotes may be long, and is
+/// cut: elements that refer to an invalid one repeat its error.
 fn malformed(place: &str, error: &serde_json::Error) -> Error {
     let kind = match error.classify() {
-        serde_json::error::Category::Data => ErrorKind::Invalid,
+        Category::Data => ErrorKind::Invalid,
         _ => ErrorKind::Malformed,
     };
-    Error::new(kind, place, error.to_string())
+    let cause = error.to_string();
+    let cause = &cause[..cause.rfind(" at line ").unwrap_or(cause.len())];
+    let cause: String = cause.chars().take(limits::PLACE_BYTES_MAX).collect();
+    Error::new(kind, place, cause)
+}
+
+/// Reads a value, of which an error names the place inside, unless it is too long to be told.
+fn read<'a, T: Deserialize<'a>>(text: &'a str, place: &str) -> Result<T> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let inside = error.path().to_string();
+        match inside.len() {
+            2..=limits::PLACE_BYTES_MAX => malformed(&format!("{place}.{inside}"), error.inner()),
+            // A dot: the value itself.
+            _ => malformed(place, error.inner()),
+        }
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Asset<'a> {
+    #[serde(borrow)]
+    version: Cow<'a, str>,
+    #[serde(borrow)]
+    min_version: Option<Cow<'a, str>>,
 }
 
 /// Checks `asset.version` and `asset.minVersion`.
@@ -159,37 +184,32 @@ fn version(texts: &Texts<'_>) -> Result<()> {
         let cause = "is missing: not a glTF document";
         return Err(Error::new(ErrorKind::Malformed, "asset", cause));
     };
-    let value: Value =
-        serde_json::from_str(text.get()).map_err(|error| malformed("asset", &error))?;
-    let asset = Fields::new(&value, "asset")?;
-    let unsupported =
-        |name, cause: String| Err(Error::new(ErrorKind::Unsupported, asset.at(name), cause));
-    let version = asset.get::<&str>("version")?;
-    let version = version.ok_or_else(|| asset.wrong("version", "is missing"))?;
-    if version.split('.').next() != Some("2") {
-        let cause = format!("glTF {version:?} is not supported, only glTF 2");
-        return unsupported("version", cause);
+    let asset: Asset<'_> = read(text.get(), "asset")?;
+    let unsupported = |place, cause| Err(Error::new(ErrorKind::Unsupported, place, cause));
+    if asset.version.split('.').next() != Some("2") {
+        let cause = format!("glTF {:?} is not supported, only glTF 2", asset.version);
+        return unsupported("asset.version", cause);
     }
-    match asset.get::<&str>("minVersion")? {
+    match asset.min_version.as_deref() {
         None | Some("2.0") => Ok(()),
         Some(other) => {
             let cause = format!("needs a reader of glTF {other:?}; this one reads 2.0");
-            unsupported("minVersion", cause)
+            unsupported("asset.minVersion", cause)
         }
     }
 }
 
 /// Reads the elements of one array.
-fn elements<T>(
-    texts: &Texts<'_>,
+fn elements<'a, T>(
+    texts: &Texts<'a>,
     name: &str,
     document: &mut Vec<Error>,
-    read: impl Fn(&Fields<'_>) -> Result<T>,
+    read: impl Fn(&'a str, &str) -> Result<T>,
 ) -> Vec<Result<T>> {
     let Some(text) = texts.get(name) else {
         return Vec::new();
     };
-    let elements: Vec<&RawValue> = match serde_json::from_str(text.get()) {
+    let elements: Vec<&'a RawValue> = match serde_json::from_str(text.get()) {
         Ok(elements) => elements,
         Err(error) => {
             document.push(malformed(name, &error));
@@ -201,12 +221,7 @@ fn elements<T>(
         document.push(Error::new(ErrorKind::Limit, name, cause));
         return Vec::new();
     }
-    let one = |(index, text): (usize, &&RawValue)| {
-        let place = format!("{name}[{index}]");
-        let value: Value =
-            serde_json::from_str(text.get()).map_err(|error| malformed(&place, &error))?;
-        read(&Fields::new(&value, place)?)
-    };
+    let one = |(index, text): (usize, &&'a RawValue)| read(text.get(), &format!("{name}[{index}]"));
     elements.iter().enumerate().map(one).collect()
 }
 

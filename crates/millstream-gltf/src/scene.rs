@@ -211,12 +211,12 @@ impl Scene {
         let sparse = match &about.sparse {
             None => None,
             Some(sparse) => {
-                let indices = tail(self.view(sparse.indices_view)?, sparse.indices_offset);
-                let values = tail(self.view(sparse.values_view)?, sparse.values_offset);
-                let index_bytes = sparse.count * sparse.indices_component.bytes();
+                let indices = tail(self.view(sparse.indices.view)?, sparse.indices.offset);
+                let values = tail(self.view(sparse.values.view)?, sparse.values.offset);
+                let index_bytes = sparse.count * sparse.indices.component.bytes();
                 Some(SparseBytes {
                     indices: head(indices, index_bytes),
-                    component: sparse.indices_component,
+                    component: sparse.indices.component,
                     values: head(values, sparse.count * element),
                 })
             }

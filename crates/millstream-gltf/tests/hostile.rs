@@ -30,11 +30,7 @@ fn every_mistake_in_the_json_is_named_by_its_place() {
     let table = [
         (r#""buffers":{}"#.to_owned(), Invalid, "buffers"),
         (r#""buffers":[7]"#.to_owned(), Invalid, "buffers[0]"),
-        (
-            r#""buffers":[{}]"#.to_owned(),
-            Invalid,
-            "buffers[0].byteLength",
-        ),
+        (r#""buffers":[{}]"#.to_owned(), Invalid, "buffers[0]"),
         (
             r#""buffers":[{"byteLength":-1}]"#.to_owned(),
             Invalid,
@@ -60,7 +56,7 @@ fn every_mistake_in_the_json_is_named_by_its_place() {
             Refused,
             "images[0].uri",
         ),
-        (r#""images":[{}]"#.to_owned(), Invalid, "images[0].uri"),
+        (r#""images":[{}]"#.to_owned(), Invalid, "images[0]"),
         (
             r#""images":[{"bufferView":0}]"#.to_owned(),
             Invalid,
@@ -108,14 +104,17 @@ fn every_mistake_in_the_json_is_named_by_its_place() {
             "accessors[0].count",
         ),
         (
-            accessor(r#""count":1,"sparse":{"count":2}"#),
+            accessor(
+                r#""count":1,"sparse":{"count":2,"indices":{"bufferView":0,"componentType":5121},
+                "values":{"bufferView":0}}"#,
+            ),
             Invalid,
             "accessors[0].sparse.count",
         ),
         (
             accessor(r#""count":1,"sparse":{"count":1}"#),
             Invalid,
-            "accessors[0].sparse.indices",
+            "accessors[0].sparse",
         ),
         (
             r#""accessors":[{"componentType":1,"type":"VEC3","count":1}]"#.to_owned(),

@@ -7,7 +7,6 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::fields::whole;
 use crate::glb;
 use crate::model::{Buffer, BufferPlace, ImagePlace, Model};
 use crate::plan::joined;
@@ -88,7 +87,7 @@ impl<'a> Parts<'a> {
         let used: HashSet<usize> = accessors
             .flat_map(|accessor| {
                 let sparse = accessor.sparse.as_ref();
-                let sparse = sparse.map(|sparse| [sparse.indices_view, sparse.values_view]);
+                let sparse = sparse.map(|sparse| [sparse.indices.view, sparse.values.view]);
                 accessor
                     .view
                     .into_iter()
@@ -120,7 +119,7 @@ impl<'a> Parts<'a> {
         for (&index, uri) in outside {
             let image = json.get_mut("images")?.get_mut(index)?.as_object_mut()?;
             let view = image.remove("bufferView")?;
-            dropped.insert(usize::try_from(whole(&view)?).ok()?);
+            dropped.insert(usize::try_from(view.as_u64()?).ok()?);
             image.remove("mimeType");
             image.insert(String::from("uri"), json!(uri));
         }

@@ -3,12 +3,14 @@
 //! Elements are checked in the order of dependency, so that an element which refers to an invalid
 //! one becomes invalid itself, with an error that names the root cause.
 
-use super::{Accessor, BufferPlace, ImagePlace, Model, Sparse, View};
-use crate::error::{Error, ErrorKind, Result};
-use crate::fields::invalid;
+use super::{Accessor, BufferPlace, Component, ImagePlace, Model, Sparse, View};
+use crate::error::{Error, ErrorKind, Result, invalid};
 use crate::limits;
 
 pub(super) fn references(model: &mut Model) {
+    check_each(&mut model.buffers, "buffers", |_, buffer, place| {
+        not_zero(buffer.len, place)
+    });
     views(model);
     accessors(model);
     images(model);
@@ -69,9 +71,21 @@ fn check_each<T>(
     }
 }
 
+fn not_zero(len: u64, place: &str) -> Result<()> {
+    match len {
+        0 => Err(invalid(format!("{place}.byteLength"), "must be 1 or more")),
+        _ => Ok(()),
+    }
+}
+
 fn views(model: &mut Model) {
     let buffers = &model.buffers;
     check_each(&mut model.views, "bufferViews", |_, view, place| {
+        not_zero(view.len, place)?;
+        if (view.stride).is_some_and(|stride| !(4..=252).contains(&stride) || stride % 4 != 0) {
+            let cause = "must be a multiple of 4 from 4 to 252";
+            return Err(invalid(format!("{place}.byteStride"), cause));
+        }
         let buffer = follow(buffers, view.buffer, &format!("{place}.buffer"), "buffer")?;
         let end = view.offset.checked_add(view.len);
         if end.is_none_or(|end| end > buffer.len) {
@@ -97,6 +111,10 @@ fn views(model: &mut Model) {
 fn accessors(model: &mut Model) {
     let views = &model.views;
     check_each(&mut model.accessors, "accessors", |_, accessor, place| {
+        if !(1..=limits::ACCESSOR_COUNT_MAX).contains(&accessor.count) {
+            let cause = format!("{} elements: must be 1 to 2^31", accessor.count);
+            return Err(invalid(format!("{place}.count"), cause));
+        }
         if let Some(index) = accessor.view {
             let view = follow(views, index, &format!("{place}.bufferView"), "bufferView")?;
             check_elements(accessor, view, index, place)?;
@@ -167,26 +185,36 @@ fn check_sparse(
     views: &[Result<View>],
     place: &str,
 ) -> Result<()> {
-    let indices = format!("{place}.indices.bufferView");
-    let view = follow(views, sparse.indices_view, &indices, "bufferView")?;
-    let needed = sparse.count * sparse.indices_component.bytes();
-    fits(
-        sparse.indices_offset,
-        needed,
-        view,
-        sparse.indices_view,
-        &indices,
-    )?;
-    let values = format!("{place}.values.bufferView");
-    let view = follow(views, sparse.values_view, &values, "bufferView")?;
-    let needed = sparse.count * accessor.element_bytes();
-    fits(
-        sparse.values_offset,
-        needed,
-        view,
-        sparse.values_view,
-        &values,
-    )
+    if !(1..=accessor.count).contains(&sparse.count) {
+        let (count, of) = (sparse.count, accessor.count);
+        let cause = format!("{count} elements exceed the {of} of the accessor");
+        return Err(invalid(format!("{place}.count"), cause));
+    }
+    let (indices, values) = (&sparse.indices, &sparse.values);
+    let unsigned = [Component::U8, Component::U16, Component::U32];
+    if !unsigned.contains(&indices.component) {
+        let place = format!("{place}.indices.componentType");
+        return Err(invalid(place, "indices must be unsigned"));
+    }
+    for (name, index, offset, bytes) in [
+        (
+            "indices",
+            indices.view,
+            indices.offset,
+            indices.component.bytes(),
+        ),
+        (
+            "values",
+            values.view,
+            values.offset,
+            accessor.element_bytes(),
+        ),
+    ] {
+        let place = format!("{place}.{name}.bufferView");
+        let view = follow(views, index, &place, "bufferView")?;
+        fits(offset, sparse.count * bytes, view, index, &place)?;
+    }
+    Ok(())
 }
 
 fn images(model: &mut Model) {
@@ -230,6 +258,15 @@ fn meshes(model: &mut Model) {
     check_each(&mut model.meshes, "meshes", |_, mesh, place| {
         let place = format!("{place}.primitives");
         check_each(&mut mesh.primitives, &place, |_, primitive, place| {
+            if primitive.extensions.draco.is_some() {
+                let place = format!("{place}.extensions.KHR_draco_mesh_compression");
+                let cause = "Draco compression is not supported";
+                return Err(Error::new(ErrorKind::Unsupported, place, cause));
+            }
+            if primitive.mode > 6 {
+                let cause = format!("{} is not a mode", primitive.mode);
+                return Err(invalid(format!("{place}.mode"), cause));
+            }
             for (name, accessor) in &primitive.attributes {
                 let place = format!("{place}.attributes.{name}");
                 follow(accessors, *accessor, &place, "accessor")?;

@@ -1,10 +1,15 @@
 //! The elements of a scene's JSON, and how each is read.
 
-use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
-use super::Shared;
-use crate::error::{Error, ErrorKind, Result};
-use crate::fields::{Field, Fields, whole};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::{Shared, read};
+use crate::error::{Error, Result, invalid};
 use crate::limits;
 use crate::uri::{self, Uri};
 
@@ -33,74 +38,76 @@ pub struct Buffer {
     pub len: u64,
 }
 
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BufferFields<'a> {
+    byte_length: u64,
+    #[serde(borrow)]
+    uri: Option<Cow<'a, str>>,
+    #[serde(default)]
+    extensions: BufferExtensions,
+}
+
+#[derive(Default, Deserialize)]
+struct BufferExtensions {
+    #[serde(rename = "EXT_meshopt_compression")]
+    meshopt: Option<Meshopt>,
+}
+
+#[derive(Deserialize)]
+struct Meshopt {
+    #[serde(default)]
+    fallback: bool,
+}
+
 impl Buffer {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Buffer> {
-        let len = fields.required("byteLength")?;
-        if len == 0 {
-            return Err(fields.wrong("byteLength", "must be 1 or more"));
-        }
-        let fallback = match fields.extension("EXT_meshopt_compression")? {
-            Some(extension) => extension.get("fallback")?.unwrap_or(false),
-            None => false,
-        };
-        let place = match fields.get::<&str>("uri")? {
-            Some(uri) => match read_uri(fields, uri)? {
+    pub(super) fn read(text: &str, place: &str) -> Result<Buffer> {
+        let fields: BufferFields<'_> = read(text, place)?;
+        let len = fields.byte_length;
+        let meshopt = fields.extensions.meshopt;
+        let place = match fields.uri {
+            Some(uri) => match read_uri(place, &uri)? {
                 Uri::Name(name) => BufferPlace::Name(name),
                 Uri::Data(bytes) if (bytes.len() as u64) < len => {
                     let cause = format!("holds {} bytes, not {len}", bytes.len());
-                    return Err(fields.wrong("uri", cause));
+                    return Err(invalid(format!("{place}.uri"), cause));
                 }
                 Uri::Data(bytes) => BufferPlace::Data(bytes.into()),
             },
-            None if fallback => BufferPlace::Nowhere,
+            None if meshopt.is_some_and(|it| it.fallback) => BufferPlace::Nowhere,
             None => BufferPlace::Binary,
         };
         Ok(Buffer { place, len })
     }
 }
 
-fn read_uri(fields: &Fields<'_>, uri: &str) -> Result<Uri> {
+fn read_uri(place: &str, uri: &str) -> Result<Uri> {
     uri::parse(uri).map_err(|(kind, cause)| {
         let shown: String = uri.chars().take(80).collect();
-        Error::new(kind, fields.at("uri"), format!("{cause} ({shown:?})"))
+        Error::new(kind, format!("{place}.uri"), format!("{cause} ({shown:?})"))
     })
 }
 
 /// A range of a buffer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
 #[non_exhaustive]
 pub struct View {
     /// The buffer.
     pub buffer: usize,
     /// First byte.
+    #[serde(rename = "byteOffset", default)]
     pub offset: u64,
     /// Bytes.
+    #[serde(rename = "byteLength")]
     pub len: u64,
     /// Bytes from one element to the next; `None` for elements without gaps.
+    #[serde(rename = "byteStride")]
     pub stride: Option<u64>,
 }
 
-impl View {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<View> {
-        let stride = fields.get("byteStride")?;
-        if stride.is_some_and(|stride| !(4..=252).contains(&stride) || stride % 4 != 0) {
-            return Err(fields.wrong("byteStride", "must be a multiple of 4 from 4 to 252"));
-        }
-        let len = fields.required("byteLength")?;
-        if len == 0 {
-            return Err(fields.wrong("byteLength", "must be 1 or more"));
-        }
-        Ok(View {
-            buffer: fields.required("buffer")?,
-            offset: fields.get("byteOffset")?.unwrap_or(0),
-            len,
-            stride,
-        })
-    }
-}
-
 /// The type of an accessor's numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(try_from = "u32")]
 #[non_exhaustive]
 pub enum Component {
     /// Signed, one byte.
@@ -117,18 +124,18 @@ pub enum Component {
     F32,
 }
 
-impl Field<'_> for Component {
-    const WANTED: &'static str = "a component type";
+impl TryFrom<u32> for Component {
+    type Error = &'static str;
 
-    fn read(value: &Value) -> Option<Component> {
-        Some(match whole(value)? {
+    fn try_from(number: u32) -> Result<Component, &'static str> {
+        Ok(match number {
             5120 => Component::I8,
             5121 => Component::U8,
             5122 => Component::I16,
             5123 => Component::U16,
             5125 => Component::U32,
             5126 => Component::F32,
-            _ => return None,
+            _ => return Err("is not a component type"),
         })
     }
 }
@@ -146,7 +153,8 @@ impl Component {
 }
 
 /// How numbers make an element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
 #[non_exhaustive]
 pub enum Shape {
     /// One.
@@ -163,23 +171,6 @@ pub enum Shape {
     Mat3,
     /// Four columns of four.
     Mat4,
-}
-
-impl Field<'_> for Shape {
-    const WANTED: &'static str = "an element type";
-
-    fn read(value: &Value) -> Option<Shape> {
-        Some(match value.as_str()? {
-            "SCALAR" => Shape::Scalar,
-            "VEC2" => Shape::Vec2,
-            "VEC3" => Shape::Vec3,
-            "VEC4" => Shape::Vec4,
-            "MAT2" => Shape::Mat2,
-            "MAT3" => Shape::Mat3,
-            "MAT4" => Shape::Mat4,
-            _ => return None,
-        })
-    }
 }
 
 impl Shape {
@@ -213,64 +204,70 @@ impl Shape {
 }
 
 /// Elements of an accessor that replace those of its view (or zeros).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
 #[non_exhaustive]
 pub struct Sparse {
     /// How many.
     pub count: u64,
-    /// The view of their indices.
-    pub indices_view: usize,
-    /// Where the indices begin in it.
-    pub indices_offset: u64,
-    /// The type of the indices.
-    pub indices_component: Component,
-    /// The view of their values.
-    pub values_view: usize,
-    /// Where the values begin in it.
-    pub values_offset: u64,
+    /// Their indices.
+    pub indices: SparseIndices,
+    /// Their values.
+    pub values: SparseValues,
+}
+
+/// Where the indices of sparse elements are.
+#[derive(Debug, Clone, Deserialize)]
+#[non_exhaustive]
+pub struct SparseIndices {
+    /// The view.
+    #[serde(rename = "bufferView")]
+    pub view: usize,
+    /// Where they begin in it.
+    #[serde(rename = "byteOffset", default)]
+    pub offset: u64,
+    /// The type of each.
+    #[serde(rename = "componentType")]
+    pub component: Component,
+}
+
+/// Where the values of sparse elements are.
+#[derive(Debug, Clone, Deserialize)]
+#[non_exhaustive]
+pub struct SparseValues {
+    /// The view.
+    #[serde(rename = "bufferView")]
+    pub view: usize,
+    /// Where they begin in it.
+    #[serde(rename = "byteOffset", default)]
+    pub offset: u64,
 }
 
 /// Typed elements in a view.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
 #[non_exhaustive]
 pub struct Accessor {
     /// The view; without one all elements are zero (but for the sparse ones).
+    #[serde(rename = "bufferView")]
     pub view: Option<usize>,
     /// Where the elements begin in it.
+    #[serde(rename = "byteOffset", default)]
     pub offset: u64,
     /// The type of the numbers.
+    #[serde(rename = "componentType")]
     pub component: Component,
     /// Whether integers stand for fractions, 0 to 1 or -1 to 1.
+    #[serde(default)]
     pub normalized: bool,
     /// Elements.
     pub count: u64,
     /// How numbers make an element.
+    #[serde(rename = "type")]
     pub shape: Shape,
     /// Elements that replace others.
     pub sparse: Option<Sparse>,
 }
 
 impl Accessor {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Accessor> {
-        let count = fields.required("count")?;
-        if count == 0 || count > limits::ACCESSOR_COUNT_MAX {
-            let cause = format!("{count} elements: must be 1 to 2^31");
-            return Err(fields.wrong("count", cause));
-        }
-        let sparse = fields.object("sparse")?;
-        Ok(Accessor {
-            view: fields.get("bufferView")?,
-            offset: fields.get("byteOffset")?.unwrap_or(0),
-            component: fields.required("componentType")?,
-            normalized: fields.get("normalized")?.unwrap_or(false),
-            count,
-            shape: fields.required("type")?,
-            sparse: sparse
-                .map(|sparse| Sparse::read(&sparse, count))
-                .transpose()?,
-        })
-    }
-
     /// Bytes of one element, with the padding that columns of matrices have (each begins at a
     /// multiple of four).
     #[must_use]
@@ -281,30 +278,6 @@ impl Accessor {
             // The last column is padded as well: what exporters and validators agree on.
             columns => column.next_multiple_of(4) * columns,
         }
-    }
-}
-
-impl Sparse {
-    fn read(fields: &Fields<'_>, of: u64) -> Result<Sparse> {
-        let count = fields.required("count")?;
-        if count == 0 || count > of {
-            let cause = format!("{count} elements exceed the {of} of the accessor");
-            return Err(fields.wrong("count", cause));
-        }
-        let (indices, values) = (fields.inner("indices")?, fields.inner("values")?);
-        let indices_component = indices.required("componentType")?;
-        let unsigned = [Component::U8, Component::U16, Component::U32];
-        if !unsigned.contains(&indices_component) {
-            return Err(indices.wrong("componentType", "indices must be unsigned"));
-        }
-        Ok(Sparse {
-            count,
-            indices_view: indices.required("bufferView")?,
-            indices_offset: indices.get("byteOffset")?.unwrap_or(0),
-            indices_component,
-            values_view: values.required("bufferView")?,
-            values_offset: values.get("byteOffset")?.unwrap_or(0),
-        })
     }
 }
 
@@ -328,18 +301,24 @@ pub struct Image {
     pub place: ImagePlace,
 }
 
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ImageFields<'a> {
+    #[serde(borrow)]
+    uri: Option<Cow<'a, str>>,
+    buffer_view: Option<usize>,
+}
+
 impl Image {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Image> {
-        let place = match (fields.get::<&str>("uri")?, fields.get("bufferView")?) {
-            (Some(uri), None) => match read_uri(fields, uri)? {
+    pub(super) fn read(text: &str, place: &str) -> Result<Image> {
+        let fields: ImageFields<'_> = read(text, place)?;
+        let place = match (fields.uri, fields.buffer_view) {
+            (Some(uri), None) => match read_uri(place, &uri)? {
                 Uri::Name(name) => ImagePlace::Name(name),
                 Uri::Data(bytes) => ImagePlace::Data(bytes.into()),
             },
             (None, Some(view)) => ImagePlace::View(view),
-            (None, None) => return Err(fields.wrong("uri", "is missing, and so is bufferView")),
-            (Some(_), Some(_)) => {
-                return Err(fields.wrong("uri", "and bufferView exclude each other"));
-            }
+            _ => return Err(invalid(place, "must have either uri or bufferView")),
         };
         Ok(Image { place })
     }
@@ -355,18 +334,37 @@ pub struct Texture {
     pub passed_over: Vec<usize>,
 }
 
+#[derive(Deserialize)]
+struct TextureFields {
+    source: Option<usize>,
+    #[serde(default)]
+    extensions: TextureExtensions,
+}
+
+#[derive(Default, Deserialize)]
+struct TextureExtensions {
+    #[serde(rename = "MSFT_texture_dds")]
+    dds: Option<Source>,
+    #[serde(rename = "EXT_texture_webp")]
+    webp: Option<Source>,
+    #[serde(rename = "KHR_texture_basisu")]
+    basisu: Option<Source>,
+}
+
+#[derive(Deserialize)]
+struct Source {
+    source: Option<usize>,
+}
+
 impl Texture {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Texture> {
-        let plain = fields.get("source")?;
-        let of = |extension| match fields.extension(extension)? {
-            Some(extension) => extension.get("source"),
-            None => Ok(None),
-        };
+    pub(super) fn read(text: &str, place: &str) -> Result<Texture> {
+        let fields: TextureFields = read(text, place)?;
+        let TextureExtensions { dds, webp, basisu } = fields.extensions;
+        let of = |extension: Option<Source>| extension.and_then(|it| it.source);
         // Basis Universal is not supported, so it comes last: it is loaded only where there is
         // nothing else, as the file may have another format.
-        let (dds, webp) = (of("MSFT_texture_dds")?, of("EXT_texture_webp")?);
-        let basisu = of("KHR_texture_basisu")?;
-        let mut images = [dds, webp, plain, basisu].into_iter().flatten();
+        let images = [of(dds), of(webp), fields.source, of(basisu)];
+        let mut images = images.into_iter().flatten();
         Ok(Texture {
             image: images.next(),
             passed_over: images.collect(),
@@ -394,74 +392,77 @@ pub struct Material {
 }
 
 impl Material {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Material> {
+    pub(super) fn read(text: &str, place: &str) -> Result<Material> {
         let mut textures = Vec::new();
-        find_textures(fields, "", &mut textures)?;
+        find_textures(&read(text, place)?, place, "", &mut textures)?;
         Ok(Material { textures })
     }
 }
 
 /// Objects called `...Texture` that have an index, however deep. (The JSON's depth is bounded by
 /// its parser.)
-fn find_textures(fields: &Fields<'_>, slot: &str, textures: &mut Vec<TextureUse>) -> Result<()> {
-    for (name, value) in fields.entries() {
+fn find_textures(
+    object: &Map<String, Value>,
+    place: &str,
+    slot: &str,
+    textures: &mut Vec<TextureUse>,
+) -> Result<()> {
+    for (name, value) in object {
         let is_texture = name.ends_with("Texture");
-        if name == "extras" || !is_texture && !value.is_object() {
-            continue;
-        }
         // A slot has the names of all objects around it, so many may repeat a long one.
-        if slot.len() + name.len() > limits::PLACE_BYTES_MAX {
+        let is_long = slot.len() + name.len() > limits::PLACE_BYTES_MAX;
+        if is_long || name == "extras" || !is_texture && !value.is_object() {
             continue;
         }
-        let object = Fields::new(value, fields.at(name))?;
         let slot = match slot {
             "" => name.clone(),
             slot => format!("{slot}.{name}"),
         };
+        let wrong = |name, cause| Err(invalid(format!("{place}.{slot}{name}"), cause));
+        let Some(inner) = value.as_object() else {
+            return wrong("", "is not an object");
+        };
+        let index = inner.get("index");
         // What an extension calls a texture may be something else, if it has no index.
-        if is_texture && (!slot.contains("extensions") || object.value("index").is_some()) {
-            let texture = object.required("index")?;
+        if is_texture && (!slot.contains("extensions") || index.is_some()) {
+            let texture = index.and_then(Value::as_u64);
+            let Some(texture) = texture.and_then(|index| usize::try_from(index).ok()) else {
+                return wrong(".index", "is missing, or no index");
+            };
             textures.push(TextureUse { slot, texture });
         } else {
-            find_textures(&object, &slot, textures)?;
+            find_textures(inner, place, &slot, textures)?;
         }
     }
     Ok(())
 }
 
 /// A part of a mesh with one material.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
 #[non_exhaustive]
 pub struct Primitive {
     /// Accessors by attribute (`POSITION`, `NORMAL`, ...).
-    pub attributes: Vec<(String, usize)>,
+    #[serde(default)]
+    pub attributes: BTreeMap<String, usize>,
     /// The accessor of indices.
     pub indices: Option<usize>,
     /// The material.
     pub material: Option<usize>,
     /// 4 for triangles; the numbers of the specification.
+    #[serde(default = "triangles")]
     pub mode: u64,
+    #[serde(default)]
+    pub(super) extensions: PrimitiveExtensions,
 }
 
-impl Primitive {
-    fn read(fields: &Fields<'_>) -> Result<Primitive> {
-        if fields.extension("KHR_draco_mesh_compression")?.is_some() {
-            let place = fields.at("extensions.KHR_draco_mesh_compression");
-            let cause = "Draco compression is not supported";
-            return Err(Error::new(ErrorKind::Unsupported, place, cause));
-        }
-        let attributes = fields.inner("attributes")?;
-        let mode: u64 = fields.get("mode")?.unwrap_or(4);
-        if mode > 6 {
-            return Err(fields.wrong("mode", format!("{mode} is not a mode")));
-        }
-        Ok(Primitive {
-            attributes: attributes.named_indices()?,
-            indices: fields.get("indices")?,
-            material: fields.get("material")?,
-            mode,
-        })
-    }
+fn triangles() -> u64 {
+    4
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct PrimitiveExtensions {
+    #[serde(rename = "KHR_draco_mesh_compression")]
+    pub(super) draco: Option<IgnoredAny>,
 }
 
 /// A mesh.
@@ -472,19 +473,21 @@ pub struct Mesh {
     pub primitives: Vec<Result<Primitive>>,
 }
 
+#[derive(Deserialize)]
+struct MeshFields<'a> {
+    #[serde(borrow, default)]
+    primitives: Vec<&'a RawValue>,
+}
+
 impl Mesh {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Mesh> {
-        let primitives = fields
-            .get::<&[Value]>("primitives")?
-            .unwrap_or_default()
-            .iter()
-            .enumerate();
-        let read = |(at, value): (usize, &Value)| {
-            let place = fields.at(&format!("primitives[{at}]"));
-            Primitive::read(&Fields::new(value, place)?)
+    pub(super) fn read(text: &str, place: &str) -> Result<Mesh> {
+        let fields: MeshFields<'_> = read(text, place)?;
+        let primitives = fields.primitives.iter().enumerate();
+        let one = |(at, text): (usize, &&RawValue)| {
+            read(text.get(), &format!("{place}.primitives[{at}]"))
         };
         Ok(Mesh {
-            primitives: primitives.map(read).collect(),
+            primitives: primitives.map(one).collect(),
         })
     }
 }
