@@ -1,8 +1,8 @@
 //! Accessors of a loaded scene: typed elements straight in the loaded buffers.
 //!
 //! Where the layout allows it (no gaps, no sparse elements, aligned), [`Elements::as_slice`] is a
-//! view without a copy. For any stored type (bytes and shorts of `KHR_mesh_quantization`, normalized
-//! or not), [`Elements::to_f32`] gives floats, [`Elements::to_indices`] indices, and
+//! view without a copy. For any stored type (bytes and shorts of `KHR_mesh_quantization`,
+//! normalized or not), [`Elements::to_f32`] gives floats, [`Elements::to_indices`] indices, and
 //! [`Elements::packed`] bytes.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -188,8 +188,8 @@ impl<'a> Elements<'a> {
         Ok(packed)
     }
 
-    /// Calls `show` with the bytes of each element, sparse ones in their places; takes no memory for
-    /// those that are not stored.
+    /// Calls `show` with the bytes of each element, sparse ones in their places; takes no memory
+    /// for those that are not stored.
     fn each(&self, mut show: impl FnMut(&[u8])) -> Result<()> {
         let len = self.element_bytes();
         let mut sparse = self.sparse.iter().flat_map(|it| it.elements(len));

@@ -87,23 +87,6 @@ pub enum Format {
 }
 
 impl Format {
-    const ALL: [Format; 8] = [
-        Format::Rgba8,
-        Format::Bc1,
-        Format::Bc2,
-        Format::Bc3,
-        Format::Bc4,
-        Format::Bc5,
-        Format::Bc6h,
-        Format::Bc7,
-    ];
-
-    fn from_number(number: u8) -> Option<Format> {
-        Format::ALL
-            .into_iter()
-            .find(|&format| format as u8 == number)
-    }
-
     /// Pixels of a block's side, and bytes of a block.
     fn block(self) -> (u32, usize) {
         match self {
@@ -137,22 +120,15 @@ pub struct Layout {
     first_level: u32,
 }
 
-/// Largest image that [`Layout::new`] takes, in bytes of its first level as RGBA8.
-const LEVEL_BYTES_MAX: u64 = 1 << 40;
-
 impl Layout {
     /// The layout of a whole image. `None` for sides of 0 or beyond the limits, and for more levels
     /// than halving leaves.
     #[must_use]
     pub fn new(format: Format, width: u32, height: u32, levels: u32) -> Option<Layout> {
-        let side = width.max(height);
         let sides = 1..=limits::IMAGE_SIDE_MAX;
         let fits = sides.contains(&width) && sides.contains(&height);
-        // Counted only of sides within their limit, whose product cannot overflow.
-        let bytes = || u64::from(width) * u64::from(height) * 4;
-        let most = Layout::full_levels(side);
-        let right = fits && bytes() <= LEVEL_BYTES_MAX && (1..=most).contains(&levels);
-        right.then_some(Layout {
+        let most = Layout::full_levels(width.max(height));
+        (fits && (1..=most).contains(&levels)).then_some(Layout {
             format,
             srgb: true,
             width,
@@ -194,7 +170,7 @@ impl Layout {
         if u16::from_le_bytes([head[4], head[5]]) != VERSION {
             return Err("the image is of another version of its format");
         }
-        let format = Format::from_number(head[6]).ok_or("the image's format is unknown")?;
+        let format = Format::of_number(head[6]).ok_or("the image's format is unknown")?;
         let layout = Layout::new(format, word(8), word(12), word(16));
         let layout = layout.ok_or("the image's size or number of levels is invalid")?;
         let first_level = word(20);
@@ -424,7 +400,7 @@ mod tests {
 
     #[test]
     fn levels_are_aligned_disjoint_and_smallest_first() {
-        for format in Format::ALL {
+        for format in (1..=8).filter_map(Format::of_number) {
             for (width, height) in [(1, 1), (5, 3), (256, 64), (1023, 2)] {
                 let levels = Layout::full_levels(width.max(height));
                 let layout = Layout::new(format, width, height, levels).expect("right");

@@ -66,9 +66,6 @@ pub const IMAGE_BYTES_FREE: usize = 65 << 20;
 /// Width or height of an image: what graphics APIs guarantee is 16384.
 pub const IMAGE_SIDE_MAX: u32 = 1 << 16;
 
-/// Levels of an image: from 2¹⁶ down to 1.
-pub const IMAGE_LEVELS_MAX: u32 = 17;
-
 /// Raw bytes that one stored byte of deflate can make, at the very most (RFC 1951: 258 bytes from
 /// two bits): a PNG that declares more is refused before memory is taken for it.
 pub const DEFLATE_RATIO_MAX: u64 = 1032;
@@ -80,5 +77,4 @@ pub const SMALL_LEVEL_SIDE: u32 = 64;
 /// about a tenth of a second.
 pub const INDICES_MAX: u64 = 1 << 28;
 
-const _: () = assert!(IMAGE_SIDE_MAX >> (IMAGE_LEVELS_MAX - 1) == 1);
 const _: () = assert!(GLB_HEAD_BYTES < JSON_BYTES_MAX);

@@ -260,7 +260,7 @@ impl Load {
     /// Drives the load as far as possible without blocking. Ready once it is complete; otherwise
     /// `waker` is woken when there is more to do.
     pub fn poll(&mut self, waker: &Waker) -> Poll<()> {
-        // What a package's record promised lands meanwhile, and is looked at once the JSON is known.
+        // What a package's record promised lands meanwhile, and is handled once the JSON is there.
         if matches!(self.stage, Stage::Head(_)) && self.poll_head(waker).is_pending() {
             return Poll::Pending;
         }

@@ -307,7 +307,8 @@ mod tests {
     /// Small gaps do not split a buffer, images do; ranges begin at multiples of 4.
     #[test]
     fn buffers_and_images_of_a_glb_are_ranges_of_it() {
-        let tables: [(&str, &[(u64, Range<u64>)], Range<u64>); 2] = [
+        type Case<'a> = (&'a str, &'a [(u64, Range<u64>)], Range<u64>);
+        let tables: [Case<'_>; 2] = [
             (
                 r#""bufferViews":[{"buffer":0,"byteLength":100},
                 {"buffer":0,"byteOffset":200,"byteLength":100},

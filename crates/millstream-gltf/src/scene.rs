@@ -135,6 +135,13 @@ impl Scene {
         &self.model
     }
 
+    /// Sets the state of images that are one.
+    pub(crate) fn set_images(&mut self, images: &[usize], state: &State<Arc<Image>>) {
+        for &image in images {
+            self.images[image] = state.clone();
+        }
+    }
+
     /// The JSON text, for properties that this crate does not parse.
     #[must_use]
     pub fn json(&self) -> &[u8] {

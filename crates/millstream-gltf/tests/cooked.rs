@@ -121,7 +121,7 @@ fn images_that_are_read_from_the_device_before_the_json_are_aligned() {
 
 #[test]
 fn block_compressed_images_have_all_levels_and_look_the_same() {
-    for target in [Target::Bc3, Target::Bc7] {
+    for target in [Target::Bc3, Target::Bc7, Target::Bc7Fine] {
         let packed = packed(22, 150, target);
         let storage = support::storage(Backend::Auto);
         let loader = Loader::new(&storage, LoaderOptions::default()).expect("a loader");

@@ -6,8 +6,8 @@
 //! header, so that memory is allocated once at its final size, and an image bomb is refused before
 //! any is.
 //!
-//! Plain PNGs of 8 bits are inflated by libdeflate and unfiltered here, in 0.77 of the time that the
-//! `png` crate takes for noisy textures and 0.5 for screenshots (example `image_speed`). `png`
+//! Plain PNGs of 8 bits are inflated by libdeflate and unfiltered here, in 0.77 of the time that
+//! the `png` crate takes for noisy textures and 0.5 for screenshots (example `image_speed`). `png`
 //! decodes the others. Over 40 JPEGs, `zune-jpeg` decodes 80, `jpeg-decoder`
 //! 57 million pixels per second.
 

@@ -2,10 +2,10 @@
 //!
 //! Images of 8 bits a channel without interlacing, palette or transparent color, as nearly all
 //! textures are, take the fast path: the whole deflate stream is decoded at once into the *end* of
-//! the destination, and rows are then unfiltered and widened to RGBA towards its beginning. A row of
-//! the destination has four bytes a pixel and a filtered row at most as many and one more, so with
-//! one spare byte for each row, and a spare row, the writer never reaches what is still to be read:
-//! no second image is ever in memory. All other images go through the `png` crate.
+//! the destination, and rows are then unfiltered and widened to RGBA towards its beginning. A row
+//! of the destination has four bytes a pixel and a filtered row at most as many and one more, so
+//! with one spare byte for each row, and a spare row, the writer never reaches what is still to be
+//! read: no second image is ever in memory. All other images go through the `png` crate.
 //!
 //! A row is widened to four channels *before* it is unfiltered: one loop serves all color types,
 //! and the row above is always the row above in the destination.

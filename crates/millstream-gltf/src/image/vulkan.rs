@@ -3,8 +3,8 @@
 
 use super::Format;
 
-/// What this crate decodes to, each with its numbers in `VkFormat` and `DXGI_FORMAT`, and whether it
-/// is sRGB-encoded.
+/// What this crate decodes to, each with its numbers in `VkFormat` and `DXGI_FORMAT`, and whether
+/// it is sRGB-encoded.
 const FORMATS: [(u32, u32, Format, bool); 13] = [
     (37, 28, Format::Rgba8, false),
     (43, 29, Format::Rgba8, true),
@@ -22,6 +22,12 @@ const FORMATS: [(u32, u32, Format, bool); 13] = [
 ];
 
 impl Format {
+    /// The format of its own number.
+    pub(super) fn of_number(number: u8) -> Option<Format> {
+        let mut formats = FORMATS.iter().map(|&(.., format, _)| format);
+        formats.find(|&format| format as u8 == number)
+    }
+
     /// The format of a number of `VkFormat`, and whether it is sRGB-encoded.
     pub(crate) fn of_vulkan(number: u32) -> Option<(Format, bool)> {
         let found = FORMATS.iter().find(|(vulkan, ..)| *vulkan == number);

@@ -364,9 +364,12 @@ impl Load {
             Landed::Host(buffer) => buffer,
             Landed::Device(memory) => return self.landed_on_device(index, memory),
         };
-        let buffer = match self.aligned(index, buffer) {
-            Ok(buffer) => buffer,
-            Err(error) => return self.fail_item(index, error),
+        let buffer = match self.misplaced(index, &buffer) {
+            None => buffer,
+            Some(place) => match self.moved(index, &buffer, place) {
+                Ok(buffer) => buffer,
+                Err(error) => return self.fail_item(index, error),
+            },
         };
         if self.items[index].is_geometry() {
             self.end_item(index);
@@ -396,16 +399,6 @@ impl Load {
         }
     }
 
-    /// Moves the bytes if their address lacks the alignment of their type. A direct read lands them
-    /// at the same offset within a page as in the file, which is nearly always aligned; but small
-    /// entries of a package are adjacent, without gaps.
-    fn aligned(&self, index: usize, buffer: Buffer) -> Result<Buffer> {
-        match self.misplaced(index, &buffer) {
-            None => Ok(buffer),
-            Some(place) => self.moved(index, &buffer, place),
-        }
-    }
-
     /// For misaligned bytes, the offset from a multiple of the alignment at which they must begin.
     fn misplaced(&self, index: usize, bytes: &[u8]) -> Option<usize> {
         let item = &self.items[index];
@@ -419,6 +412,9 @@ impl Load {
         (bytes.as_ptr().addr() % alignment != place).then_some(place)
     }
 
+    /// Moves bytes whose address lacks the alignment of their type. A direct read lands them at the
+    /// same offset within a page as in the file, which is nearly always aligned; but small entries
+    /// of a package are adjacent, without gaps.
     fn moved(&self, index: usize, bytes: &[u8], place: usize) -> Result<Buffer> {
         let item = &self.items[index];
         let moved = self.loader.storage.buffer(place + bytes.len());
@@ -543,9 +539,7 @@ impl Load {
         if let (Purpose::Images(images), Some(Ok(scene))) =
             (&self.items[index].purpose, &mut self.scene)
         {
-            for &image in images {
-                scene.images[image] = state.clone();
-            }
+            scene.set_images(images, &state);
         }
     }
 
@@ -561,11 +555,7 @@ impl Load {
                     scene.buffers[*buffer] = State::Waiting;
                 }
             }
-            Purpose::Images(images) => {
-                for &image in images {
-                    scene.images[image] = State::Waiting;
-                }
-            }
+            Purpose::Images(images) => scene.set_images(images, &State::Waiting),
         }
     }
 
@@ -575,11 +565,7 @@ impl Load {
         };
         match purpose {
             Purpose::Buffer { buffer, .. } => scene.buffers[*buffer] = State::Failed(error),
-            Purpose::Images(images) => {
-                for &image in images {
-                    scene.images[image] = State::Failed(error.clone());
-                }
-            }
+            Purpose::Images(images) => scene.set_images(images, &State::Failed(error)),
         }
     }
 

@@ -79,8 +79,8 @@ pub(super) enum Task {
 pub(super) struct Item {
     pub(super) origin: Origin,
     pub(super) purpose: Purpose,
-    /// Fetched because a package's record promised it, and not confirmed by the JSON: of its purpose
-    /// only the kind is known.
+    /// Fetched because a package's record promised it, and not confirmed by the JSON: of its
+    /// purpose only the kind is known.
     pub(super) promised: bool,
     pub(super) place: String,
     /// For messages.
