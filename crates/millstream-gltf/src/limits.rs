@@ -77,4 +77,7 @@ pub const SMALL_LEVEL_SIDE: u32 = 64;
 /// about a tenth of a second.
 pub const INDICES_MAX: u64 = 1 << 28;
 
+/// Children of children of nodes; a deeper tree is a mistake or an attack.
+pub const NODE_DEPTH_MAX: usize = 4096;
+
 const _: () = assert!(GLB_HEAD_BYTES < JSON_BYTES_MAX);

@@ -1,5 +1,5 @@
-//! The JSON of a scene: the properties that loading needs. Nodes, samplers, animations, factors of
-//! materials and all else are for the program to read from [`Scene::json`](crate::Scene::json).
+//! The JSON of a scene: the properties that loading needs. Names, animations, factors of materials
+//! and all else are for the program to read from [`Scene::json`](crate::Scene::json).
 //!
 //! Each element is a `Result` of its own: an invalid one is an error with its place in the JSON,
 //! and the valid ones can still be loaded. References between elements are checked here too
@@ -28,12 +28,12 @@ use serde::Deserialize;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, invalid};
 use crate::limits;
 
 pub use elements::{
-    Accessor, Buffer, BufferPlace, Component, Image, ImagePlace, Material, Mesh, Primitive, Shape,
-    Sparse, SparseIndices, SparseValues, Texture, TextureUse, View,
+    Accessor, Buffer, BufferPlace, Component, Image, ImagePlace, Material, Mesh, Node, Primitive,
+    Sampler, Scene, Shape, Sparse, SparseIndices, SparseValues, Texture, TextureUse, View,
 };
 
 /// A scene's JSON. See the module.
@@ -48,12 +48,20 @@ pub struct Model {
     pub accessors: Vec<Result<Accessor>>,
     /// Images.
     pub images: Vec<Result<Image>>,
-    /// Textures: which images they show.
+    /// Samplers.
+    pub samplers: Vec<Result<Sampler>>,
+    /// Textures: an image and a sampler.
     pub textures: Vec<Result<Texture>>,
     /// Materials: which textures they use.
     pub materials: Vec<Result<Material>>,
     /// Meshes.
     pub meshes: Vec<Result<Mesh>>,
+    /// Nodes.
+    pub nodes: Vec<Result<Node>>,
+    /// Scenes.
+    pub scenes: Vec<Result<Scene>>,
+    /// The scene to show.
+    pub scene: Option<usize>,
     /// Errors of the document itself, which belong to none of the above.
     pub document: Vec<Error>,
 }
@@ -79,9 +87,16 @@ impl Model {
         model.views = elements(&texts, "bufferViews", &mut document, read);
         model.accessors = elements(&texts, "accessors", &mut document, read);
         model.images = elements(&texts, "images", &mut document, Image::read);
+        model.samplers = elements(&texts, "samplers", &mut document, read);
         model.textures = elements(&texts, "textures", &mut document, Texture::read);
         model.materials = elements(&texts, "materials", &mut document, Material::read);
         model.meshes = elements(&texts, "meshes", &mut document, Mesh::read);
+        model.nodes = elements(&texts, "nodes", &mut document, read);
+        model.scenes = elements(&texts, "scenes", &mut document, read);
+        model.scene = shown_scene(&texts, model.scenes.len()).unwrap_or_else(|error| {
+            document.push(error);
+            None
+        });
         model.document = document;
         check::references(&mut model);
         Ok(model)
@@ -103,10 +118,13 @@ impl Model {
             .chain(wrong(&self.views))
             .chain(wrong(&self.accessors))
             .chain(wrong(&self.images))
+            .chain(wrong(&self.samplers))
             .chain(wrong(&self.textures))
             .chain(wrong(&self.materials))
             .chain(wrong(&self.meshes))
             .chain(primitives)
+            .chain(wrong(&self.nodes))
+            .chain(wrong(&self.scenes))
     }
 
     /// Returns for each image whether it is needed: a texture shows it, or none names it. An image
@@ -146,8 +164,10 @@ fn broken(json: &[u8], error: &serde_json::Error) -> Error {
 /// The error of a value, without the line and column inside it. What it quotes may be long, and is
 /// cut: elements that refer to an invalid one repeat its error.
 fn malformed(place: &str, error: &serde_json::Error) -> Error {
+    // A value inside a text that was read is JSON.
     let kind = match error.classify() {
         Category::Data => ErrorKind::Invalid,
+        _ if !place.is_empty() => ErrorKind::Invalid,
         _ => ErrorKind::Malformed,
     };
     let cause = error.to_string();
@@ -196,6 +216,17 @@ fn version(texts: &Texts<'_>) -> Result<()> {
             let cause = format!("needs a reader of glTF {other:?}; this one reads 2.0");
             unsupported("asset.minVersion", cause)
         }
+    }
+}
+
+/// The scene to show, of so many.
+fn shown_scene(texts: &Texts<'_>, scenes: usize) -> Result<Option<usize>> {
+    let Some(text) = texts.get("scene") else {
+        return Ok(None);
+    };
+    match read(text.get(), "scene")? {
+        scene if scene < scenes => Ok(Some(scene)),
+        scene => Err(invalid("scene", format!("scene {scene} does not exist"))),
     }
 }
 

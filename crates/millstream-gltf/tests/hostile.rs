@@ -154,6 +154,58 @@ fn every_mistake_in_the_json_is_named_by_its_place() {
             "meshes[0].primitives[0].extensions.KHR_draco_mesh_compression",
         ),
         (
+            r#""textures":[{"sampler":0}]"#.to_owned(),
+            Invalid,
+            "textures[0].sampler",
+        ),
+        (
+            r#""samplers":[{"wrapS":"repeat"}]"#.to_owned(),
+            Invalid,
+            "samplers[0].wrapS",
+        ),
+        (
+            r#""nodes":[{"children":[0]}]"#.to_owned(),
+            Invalid,
+            "nodes[0].children",
+        ),
+        (
+            r#""nodes":[{"children":[1]},{"children":[2]},{"children":[0]}]"#.to_owned(),
+            Invalid,
+            "nodes[0].children",
+        ),
+        (
+            r#""nodes":[{"children":[2]},{"children":[2]},{}]"#.to_owned(),
+            Invalid,
+            "nodes[1].children[0]",
+        ),
+        (
+            r#""nodes":[{"children":[9]}]"#.to_owned(),
+            Invalid,
+            "nodes[0].children[0]",
+        ),
+        (
+            r#""nodes":[{"mesh":0}]"#.to_owned(),
+            Invalid,
+            "nodes[0].mesh",
+        ),
+        (
+            r#""nodes":[{"matrix":[1]}]"#.to_owned(),
+            Invalid,
+            "nodes[0].matrix",
+        ),
+        (
+            r#""nodes":[{"scale":[1,1,1,1]}]"#.to_owned(),
+            Invalid,
+            "nodes[0].scale",
+        ),
+        (
+            r#""scenes":[{"nodes":[0]}]"#.to_owned(),
+            Invalid,
+            "scenes[0].nodes[0]",
+        ),
+        (r#""scene":3"#.to_owned(), Invalid, "scene"),
+        (r#""scene":"hello""#.to_owned(), Invalid, "scene"),
+        (
             r#""meshes":[{"primitives":{}}]"#.to_owned(),
             Invalid,
             "meshes[0].primitives",
@@ -162,6 +214,12 @@ fn every_mistake_in_the_json_is_named_by_its_place() {
             r#""materials":[{"normalTexture":{"scale":1}}]"#.to_owned(),
             Invalid,
             "materials[0].normalTexture.index",
+        ),
+        (
+            r#""textures":[{}],"materials":[{"normalTexture":{"index":0,"texCoord":-1}}]"#
+                .to_owned(),
+            Invalid,
+            "materials[0].normalTexture.texCoord",
         ),
         (
             r#""materials":[{"normalTexture":{"index":-1}}]"#.to_owned(),
@@ -182,6 +240,42 @@ fn every_mistake_in_the_json_is_named_by_its_place() {
         first_mistake(r#""unknown":[1],"extensions":{"X":{"y":2}}"#),
         None
     );
+}
+
+#[test]
+fn nodes_scenes_and_samplers_are_read() {
+    let json = r#"{"asset":{"version":"2.0"},"images":[{"uri":"a.png"}],
+        "samplers":[{"magFilter":9729,"wrapS":33071}],"textures":[{"source":0,"sampler":0}],
+        "materials":[{"normalTexture":{"index":0,"texCoord":1}}],
+        "nodes":[{"children":[1],"translation":[1,2.5,3]},{"rotation":[1,0,0,0]},
+            {"children":[3,1]},{"scale":[2,2,2]}],
+        "scenes":[{},{"nodes":[0,3]}],"scene":1}"#;
+    let model = Model::parse(json.as_bytes()).expect("a model");
+    let sampler = model.samplers[0].as_ref().expect("right");
+    let filters = (sampler.mag_filter, sampler.min_filter);
+    assert_eq!(
+        (filters, sampler.wrap_s, sampler.wrap_t),
+        ((Some(9729), None), 33071, 10497)
+    );
+    assert_eq!(model.textures[0].as_ref().expect("right").sampler, Some(0));
+    let material = model.materials[0].as_ref().expect("right");
+    assert_eq!(material.textures[0].coordinates, 1);
+    let node = |index: usize| model.nodes[index].as_ref().expect("right");
+    assert_eq!((&node(0).children[..], node(0).mesh), (&[1][..], None));
+    assert_eq!(
+        (node(0).translation, node(0).rotation),
+        ([1.0, 2.5, 3.0], [0.0, 0.0, 0.0, 1.0])
+    );
+    assert_eq!(
+        (node(1).rotation, node(1).scale),
+        ([1.0, 0.0, 0.0, 0.0], [1.0; 3])
+    );
+    // A mistake of a node is none of its children.
+    assert_eq!(node(3).scale, [2.0; 3]);
+    let places: Vec<&str> = model.problems().map(Error::place).collect();
+    assert_eq!(places, ["nodes[2].children[1]"]);
+    assert_eq!(model.scenes[1].as_ref().expect("right").nodes, [0, 3]);
+    assert_eq!(model.scene, Some(1));
 }
 
 #[test]

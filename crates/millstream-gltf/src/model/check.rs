@@ -17,6 +17,9 @@ pub(super) fn references(model: &mut Model) {
     textures(model);
     materials(model);
     meshes(model);
+    nodes(model);
+    trees(model);
+    scenes(model);
 }
 
 /// Returns the element `index` of an array; an error at `place` if it is missing or invalid.
@@ -230,7 +233,7 @@ fn images(model: &mut Model) {
 
 /// Checks only that images exist: a texture whose image is invalid is itself valid.
 fn textures(model: &mut Model) {
-    let images = model.images.len();
+    let (images, samplers) = (model.images.len(), &model.samplers);
     check_each(&mut model.textures, "textures", |_, texture, place| {
         for &image in texture.image.iter().chain(&texture.passed_over) {
             if image >= images {
@@ -238,7 +241,7 @@ fn textures(model: &mut Model) {
                 return Err(invalid(format!("{place}.source"), cause));
             }
         }
-        Ok(())
+        exists(samplers, texture.sampler, place, "sampler", "sampler")
     });
 }
 
@@ -276,4 +279,66 @@ fn meshes(model: &mut Model) {
         });
         Ok(())
     });
+}
+
+fn nodes(model: &mut Model) {
+    let (meshes, count) = (&model.meshes, model.nodes.len());
+    check_each(&mut model.nodes, "nodes", |_, node, place| {
+        exists(meshes, node.mesh, place, "mesh", "mesh")?;
+        check_nodes(&node.children, count, &format!("{place}.children"))
+    });
+}
+
+/// Checks that nodes form trees: every node has at most one parent, and there is no cycle. A walk
+/// from a root over valid nodes ends within `limits::NODE_DEPTH_MAX` levels.
+fn trees(model: &mut Model) {
+    let nodes = &mut model.nodes;
+    let mut parents: Vec<Option<usize>> = vec![None; nodes.len()];
+    check_each(nodes, "nodes", |index, node, place| {
+        for (at, &child) in node.children.iter().enumerate() {
+            if let Some(other) = parents[child] {
+                let cause = format!("node {child} is already a child of node {other}");
+                return Err(invalid(format!("{place}.children[{at}]"), cause));
+            }
+            parents[child] = Some(index);
+        }
+        Ok(())
+    });
+    // From the roots down: a node in a cycle, or below one, is not reached. With one parent each,
+    // none is reached twice.
+    let is_root = |&node: &usize| parents[node].is_none_or(|parent| nodes[parent].is_err());
+    let roots = (0..nodes.len()).filter(is_root);
+    let mut open: Vec<(usize, usize)> = roots.map(|root| (root, 1)).collect();
+    let mut reached = vec![false; nodes.len()];
+    while let Some((index, depth)) = open.pop() {
+        reached[index] = true;
+        if let (Ok(node), true) = (&nodes[index], depth < limits::NODE_DEPTH_MAX) {
+            open.extend(node.children.iter().map(|&child| (child, depth + 1)));
+        }
+    }
+    check_each(nodes, "nodes", |index, _, place| {
+        if !reached[index] {
+            let cause = "the node is its own descendant, or too deep in the tree";
+            return Err(invalid(format!("{place}.children"), cause));
+        }
+        Ok(())
+    });
+}
+
+fn scenes(model: &mut Model) {
+    let count = model.nodes.len();
+    check_each(&mut model.scenes, "scenes", |_, scene, place| {
+        check_nodes(&scene.nodes, count, &format!("{place}.nodes"))
+    });
+}
+
+/// Checks that nodes exist, valid or not.
+fn check_nodes(nodes: &[usize], count: usize, place: &str) -> Result<()> {
+    match nodes.iter().position(|&node| node >= count) {
+        None => Ok(()),
+        Some(at) => {
+            let cause = format!("node {} does not exist: there are {count}", nodes[at]);
+            Err(invalid(format!("{place}[{at}]"), cause))
+        }
+    }
 }

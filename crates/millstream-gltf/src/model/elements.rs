@@ -324,6 +324,28 @@ impl Image {
     }
 }
 
+/// How a texture is sampled: the numbers of the specification (those of OpenGL).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Sampler {
+    /// Filter when enlarged.
+    pub mag_filter: Option<u64>,
+    /// Filter when reduced.
+    pub min_filter: Option<u64>,
+    /// Across the left and right edge.
+    #[serde(default = "repeat")]
+    pub wrap_s: u64,
+    /// Across the upper and lower edge.
+    #[serde(default = "repeat")]
+    pub wrap_t: u64,
+}
+
+/// `GL_REPEAT`.
+fn repeat() -> u64 {
+    10497
+}
+
 /// A texture.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -332,11 +354,14 @@ pub struct Texture {
     pub image: Option<usize>,
     /// Images that it also names, for readers that lack an extension.
     pub passed_over: Vec<usize>,
+    /// The sampler.
+    pub sampler: Option<usize>,
 }
 
 #[derive(Deserialize)]
 struct TextureFields {
     source: Option<usize>,
+    sampler: Option<usize>,
     #[serde(default)]
     extensions: TextureExtensions,
 }
@@ -368,6 +393,7 @@ impl Texture {
         Ok(Texture {
             image: images.next(),
             passed_over: images.collect(),
+            sampler: fields.sampler,
         })
     }
 }
@@ -381,6 +407,8 @@ pub struct TextureUse {
     pub slot: String,
     /// The texture.
     pub texture: usize,
+    /// The set of texture coordinates.
+    pub coordinates: u64,
 }
 
 /// A material. Its factors are in the JSON text.
@@ -429,7 +457,14 @@ fn find_textures(
             let Some(texture) = texture.and_then(|index| usize::try_from(index).ok()) else {
                 return wrong(".index", "is missing, or no index");
             };
-            textures.push(TextureUse { slot, texture });
+            let Some(coordinates) = inner.get("texCoord").map_or(Some(0), Value::as_u64) else {
+                return wrong(".texCoord", "is no number of 0 or more");
+            };
+            textures.push(TextureUse {
+                slot,
+                texture,
+                coordinates,
+            });
         } else {
             find_textures(inner, place, &slot, textures)?;
         }
@@ -490,4 +525,43 @@ impl Mesh {
             primitives: primitives.map(one).collect(),
         })
     }
+}
+
+/// A node.
+#[derive(Debug, Clone, Deserialize)]
+#[non_exhaustive]
+pub struct Node {
+    /// Its mesh.
+    pub mesh: Option<usize>,
+    /// Its children.
+    #[serde(default)]
+    pub children: Vec<usize>,
+    /// Its transform as a matrix, if it is given as one: four columns.
+    pub matrix: Option<[f32; 16]>,
+    /// Otherwise: where it is.
+    #[serde(default)]
+    pub translation: [f32; 3],
+    /// How it is turned: a quaternion, the real part last.
+    #[serde(default = "unturned")]
+    pub rotation: [f32; 4],
+    /// How large it is.
+    #[serde(default = "unscaled")]
+    pub scale: [f32; 3],
+}
+
+fn unturned() -> [f32; 4] {
+    [0.0, 0.0, 0.0, 1.0]
+}
+
+fn unscaled() -> [f32; 3] {
+    [1.0; 3]
+}
+
+/// A scene.
+#[derive(Debug, Clone, Deserialize)]
+#[non_exhaustive]
+pub struct Scene {
+    /// Its root nodes.
+    #[serde(default)]
+    pub nodes: Vec<usize>,
 }
