@@ -25,6 +25,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
@@ -84,15 +86,15 @@ impl Model {
         let mut model = Model::default();
         let mut document = Vec::new();
         model.buffers = elements(&texts, "buffers", &mut document, Buffer::read);
-        model.views = elements(&texts, "bufferViews", &mut document, read);
-        model.accessors = elements(&texts, "accessors", &mut document, read);
+        model.views = elements(&texts, "bufferViews", &mut document, read_owned);
+        model.accessors = elements(&texts, "accessors", &mut document, read_owned);
         model.images = elements(&texts, "images", &mut document, Image::read);
-        model.samplers = elements(&texts, "samplers", &mut document, read);
+        model.samplers = elements(&texts, "samplers", &mut document, read_owned);
         model.textures = elements(&texts, "textures", &mut document, Texture::read);
         model.materials = elements(&texts, "materials", &mut document, Material::read);
         model.meshes = elements(&texts, "meshes", &mut document, Mesh::read);
-        model.nodes = elements(&texts, "nodes", &mut document, read);
-        model.scenes = elements(&texts, "scenes", &mut document, read);
+        model.nodes = elements(&texts, "nodes", &mut document, read_owned);
+        model.scenes = elements(&texts, "scenes", &mut document, read_owned);
         model.scene = shown_scene(&texts, model.scenes.len()).unwrap_or_else(|error| {
             document.push(error);
             None
@@ -189,6 +191,44 @@ fn read<'a, T: Deserialize<'a>>(text: &'a str, place: &str) -> Result<T> {
     })
 }
 
+/// As [`read`], of a value that borrows nothing of the text.
+fn read_owned<T: DeserializeOwned>(text: &str, place: &str) -> Result<T> {
+    read(text, place)
+}
+
+/// Reads an element. Its whole numbers may be written as `3.0`, as in JSON Schema.
+fn read_element<T>(text: &str, place: &str, read: impl Fn(&str, &str) -> Result<T>) -> Result<T> {
+    read(text, place).or_else(|error| {
+        // Few documents have such numbers, so others are not searched for them.
+        let mut value = serde_json::from_str(text).unwrap_or_default();
+        match make_whole(&mut value) {
+            true => read(&value.to_string(), place),
+            false => Err(error),
+        }
+    })
+}
+
+/// Makes integers of whole numbers that are not negative; returns whether there were any.
+fn make_whole(value: &mut Value) -> bool {
+    // `|`: all of them.
+    match value {
+        Value::Array(values) => {
+            (values.iter_mut()).fold(false, |any, value| make_whole(value) | any)
+        }
+        Value::Object(map) => (map.values_mut()).fold(false, |any, value| make_whole(value) | any),
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or(-1.0);
+            // 2⁵³: up to there every whole number is a float.
+            let is_whole = (0.0..=9_007_199_254_740_992.0).contains(&float) && float.fract() == 0.0;
+            if is_whole {
+                *number = (float as u64).into();
+            }
+            is_whole
+        }
+        _ => false,
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Asset<'a> {
@@ -235,7 +275,7 @@ fn elements<'a, T>(
     texts: &Texts<'a>,
     name: &str,
     document: &mut Vec<Error>,
-    read: impl Fn(&'a str, &str) -> Result<T>,
+    read: impl Fn(&str, &str) -> Result<T>,
 ) -> Vec<Result<T>> {
     let Some(text) = texts.get(name) else {
         return Vec::new();
@@ -252,7 +292,9 @@ fn elements<'a, T>(
         document.push(Error::new(ErrorKind::Limit, name, cause));
         return Vec::new();
     }
-    let one = |(index, text): (usize, &&'a RawValue)| read(text.get(), &format!("{name}[{index}]"));
+    let one = |(index, text): (usize, &&'a RawValue)| {
+        read_element(text.get(), &format!("{name}[{index}]"), &read)
+    };
     elements.iter().enumerate().map(one).collect()
 }
 

@@ -279,6 +279,38 @@ fn nodes_scenes_and_samplers_are_read() {
 }
 
 #[test]
+fn whole_numbers_may_have_a_fraction_of_zero() {
+    let json = r#"{"asset":{"version":"2.0"},"buffers":[{"byteLength":64.0}],
+        "bufferViews":[{"buffer":0.0,"byteOffset":4.0,"byteLength":6e1,"byteStride":12.0}],
+        "accessors":[{"bufferView":0.0,"componentType":5126.0,"type":"VEC3","count":5.0}],
+        "images":[{"bufferView":0.0}],"textures":[{"source":0.0}],
+        "materials":[{"normalTexture":{"index":0.0,"texCoord":1.0}}],
+        "meshes":[{"primitives":[{"attributes":{"POSITION":0.0},"material":0.0,"mode":4.0}]}],
+        "nodes":[{"mesh":0.0,"scale":[2.5,2.0,1]}],"scenes":[{"nodes":[0.0]}]}"#;
+    let model = Model::parse(json.as_bytes()).expect("a model");
+    assert_eq!(model.problems().next().map(ToString::to_string), None);
+    let view = model.views[0].as_ref().expect("right");
+    assert_eq!((view.offset, view.len, view.stride), (4, 60, Some(12)));
+    let mesh = model.meshes[0].as_ref().expect("right");
+    let primitive = mesh.primitives[0].as_ref().expect("right");
+    assert_eq!(
+        (primitive.attributes["POSITION"], primitive.material),
+        (0, Some(0))
+    );
+    let node = model.nodes[0].as_ref().expect("right");
+    assert_eq!((node.mesh, node.scale), (Some(0), [2.5, 2.0, 1.0]));
+    for number in ["64.5", "-1.0", "1e300", "9007199254740994.0"] {
+        let inside = format!(r#""buffers":[{{"byteLength":{number}}}]"#);
+        let place = String::from("buffers[0].byteLength");
+        assert_eq!(
+            first_mistake(&inside),
+            Some((ErrorKind::Invalid, place)),
+            "{number}"
+        );
+    }
+}
+
+#[test]
 fn what_is_no_gltf_2_is_refused() {
     for (json, kind) in [
         ("", ErrorKind::Malformed),

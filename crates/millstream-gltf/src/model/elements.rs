@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::{Shared, read};
+use super::{Shared, read, read_element, read_owned};
 use crate::error::{Error, Result, invalid};
 use crate::limits;
 use crate::uri::{self, Uri};
@@ -519,7 +519,7 @@ impl Mesh {
         let fields: MeshFields<'_> = read(text, place)?;
         let primitives = fields.primitives.iter().enumerate();
         let one = |(at, text): (usize, &&RawValue)| {
-            read(text.get(), &format!("{place}.primitives[{at}]"))
+            read_element(text.get(), &format!("{place}.primitives[{at}]"), read_owned)
         };
         Ok(Mesh {
             primitives: primitives.map(one).collect(),
