@@ -34,7 +34,7 @@ use crate::device::SceneDevice;
 use crate::error::{Error, ErrorKind, Result};
 use crate::scene::{Scene, State};
 use budget::Budget;
-use item::Item;
+use item::{Item, Task};
 
 /// How scenes are loaded.
 #[derive(Debug, Clone)]
@@ -42,9 +42,10 @@ use item::Item;
 pub struct LoaderOptions {
     /// Priority of JSON and buffers.
     pub geometry: Priority,
-    /// Priority of the small levels of images that have levels. Other images and levels have
-    /// [`Priority::Low`].
+    /// Priority of the small levels of images that have levels.
     pub small_levels: Priority,
+    /// Priority of all other images and levels.
+    pub images: Priority,
     /// Memory limit of one scene, in bytes, with what decoders need for a time. Once it is reached,
     /// images in a package that have levels are left with their small ones, and others fail.
     /// `None`, the default: what
@@ -63,6 +64,7 @@ impl Default for LoaderOptions {
         LoaderOptions {
             geometry: Priority::High,
             small_levels: Priority::High,
+            images: Priority::Low,
             memory_max: None,
             device: None,
         }
@@ -357,14 +359,45 @@ impl Load {
     pub fn cancel(&mut self) {
         self.canceled = true;
         for index in std::mem::take(&mut self.waiting) {
-            let item = &self.items[index];
-            // The image's other half may have failed it already.
-            if !item.is_over() {
-                let error = Error::new(ErrorKind::Canceled, &item.place[..], "was canceled");
-                self.fail_item(index, error);
-            }
+            self.cancel_item(index);
         }
         self.loader.queue.cancel_group(&self.group);
+    }
+
+    /// Cancels what has not landed of an image (and of images with the same bytes). Small levels
+    /// that have landed stay, as an image of fewer levels.
+    pub fn cancel_image(&mut self, image: usize) {
+        for index in 0..self.items.len() {
+            if self.items[index].shows(image) {
+                self.cancel_item(index);
+            }
+        }
+    }
+
+    /// Cancels the request of an item, or fails the item if it has none. What has landed stays.
+    fn cancel_item(&mut self, index: usize) {
+        let item = &mut self.items[index];
+        item.canceled = true;
+        match &item.task {
+            Task::Waiting => {
+                let error = item.was_canceled();
+                self.fail_item(index, error);
+            }
+            Task::Running(flight) => flight.cancel(),
+            // The image's other half may have failed it already.
+            Task::Landed(_) | Task::Ended => {}
+        }
+    }
+
+    /// Changes the priority of an image's requests that were not served yet.
+    pub fn set_image_priority(&mut self, image: usize, priority: Priority) {
+        for item in self.items.iter_mut().filter(|item| item.shows(image)) {
+            item.priority = priority;
+            if let Task::Running(flight) = &item.task {
+                flight.reprioritize(priority);
+            }
+        }
+        self.sort_waiting();
     }
 
     /// Counts the file that holds an entry towards the memory limit.

@@ -598,6 +598,35 @@ fn cancelling_ends_a_load_and_keeps_what_is_there() {
 }
 
 #[test]
+fn one_image_can_be_canceled_and_another_hurried() {
+    let ground = Ground::new();
+    let made = support::make(35, 1, 6, 300);
+    let path = ground.write_loose(&made);
+    let loader = ground.loader();
+    for round in 0..5 {
+        let mut load = loader.open(&path).expect("found");
+        while load.scene().is_none() {
+            let time = Some(std::time::Duration::from_micros(50));
+            millstream_gltf::wait_all(std::slice::from_mut(&mut load), time);
+        }
+        load.set_image_priority(5, millstream::Priority::Realtime);
+        load.cancel_image(2);
+        let scene = load.finish_partial().expect("a scene");
+        for (index, (_, _, rgba)) in made.images.iter().enumerate() {
+            match (index, scene.images()[index].get()) {
+                (_, Some(image)) => assert!(image.pixels() == rgba, "round {round}"),
+                // Unless it was there before.
+                (2, None) => {
+                    let error = scene.images()[2].error().expect("canceled");
+                    assert_eq!(error.kind(), ErrorKind::Canceled);
+                }
+                (_, None) => panic!("image {index} was not canceled"),
+            }
+        }
+    }
+}
+
+#[test]
 fn a_glb_of_version_1_or_with_lengths_that_lie_is_an_error() {
     let ground = Ground::new();
     let whole = support::make(36, 1, 1, 20).glb();

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
-use millstream::{Backend, Storage};
+use millstream::{Backend, Priority, Storage};
 use millstream_gltf::image::{Format, ImageLimits, Layout, decoded_bytes};
 use millstream_gltf::record::SceneDescriber;
 use millstream_gltf::{Error, ErrorKind, Load, Loader, LoaderOptions, Scene, State};
@@ -263,44 +263,89 @@ fn what_landed_before_a_cancellation_starts_nothing_after_it() {
     assert_eq!(load.progress().requests, 1);
     canceled(&load.finish_partial().expect("a scene"));
     // The stored image is there; decoding it would be a request of its own.
-    let gated = make();
-    let mut load = open(&loader, &storage, &gated);
-    gated.land(&storage, JSON, 0);
-    poll(&mut load);
-    assert_eq!(gated.requests(), 3);
-    gated.land(&storage, BUFFER, 0);
-    gated.land(&storage, "a.png", 0);
-    load.cancel();
-    load.wait();
-    assert_eq!(load.progress().requests, 3);
-    let scene = load.finish_partial().expect("a scene");
-    canceled(&scene);
-    assert_eq!(scene.view(0).expect("it had landed"), [7; 24]);
+    for whole in [true, false] {
+        let gated = make();
+        let mut load = open(&loader, &storage, &gated);
+        gated.land(&storage, JSON, 0);
+        poll(&mut load);
+        assert_eq!(gated.requests(), 3);
+        gated.land(&storage, BUFFER, 0);
+        gated.land(&storage, "a.png", 0);
+        if whole {
+            load.cancel();
+        } else {
+            load.cancel_image(0);
+        }
+        load.wait();
+        assert_eq!(load.progress().requests, 3);
+        let scene = load.finish_partial().expect("a scene");
+        canceled(&scene);
+        assert_eq!(scene.view(0).expect("it had landed"), [7; 24]);
+    }
+}
+
+#[test]
+fn images_are_requested_by_their_priority() {
+    // More than are requested at once, of one size: the first one comes last.
+    let names: Vec<String> = (0..1100).map(|image| format!("{image}.image")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let text = json(24, &names);
+    for images in [Priority::Low, Priority::Realtime] {
+        let storage = support::storage(Backend::Auto);
+        let mut gated = Gated::new().with(JSON, text.as_bytes(), None);
+        for name in &names {
+            gated = gated.with(name, &image(1), None);
+        }
+        let gated = Arc::new(gated.with(BUFFER, &[7; 24], None));
+        let mut options = LoaderOptions::default();
+        options.images = images;
+        let loader = Loader::new(&storage, options).expect("a loader");
+        let mut load = open(&loader, &storage, &gated);
+        gated.land(&storage, JSON, 0);
+        poll(&mut load);
+        // Geometry has high priority.
+        assert_eq!(gated.is_requested(BUFFER, 0), images == Priority::Low);
+        assert!(gated.is_requested(names[1099], 0) && !gated.is_requested(names[0], 0));
+        load.set_image_priority(0, Priority::Realtime);
+        load.set_image_priority(1, Priority::Low);
+        gated.land(&storage, names[1099], 0);
+        poll(&mut load);
+        assert_eq!(gated.is_requested(names[0], 0), images == Priority::Low);
+        assert!(!gated.is_requested(names[1], 0));
+    }
 }
 
 #[test]
 fn small_levels_stay_when_the_large_ones_are_canceled() {
     let storage = support::storage(Backend::Auto);
     let loader = loader(&storage, 1 << 30);
-    let gated = Arc::new(gated());
-    let mut load = open(&loader, &storage, &gated);
-    for (name, offset) in &parts()[..3] {
-        gated.land(&storage, name, *offset);
+    for whole in [true, false] {
+        let gated = Arc::new(gated());
+        let mut load = open(&loader, &storage, &gated);
+        for (name, offset) in &parts()[..3] {
+            gated.land(&storage, name, *offset);
+        }
+        poll(&mut load);
+        assert!(matches!(
+            load.scene().expect("there").images()[0],
+            State::Part(_)
+        ));
+        if whole {
+            load.cancel();
+        } else {
+            load.cancel_image(0);
+        }
+        load.wait();
+        let scene = load.finish_partial().expect("a scene");
+        let State::Ready(image) = &scene.images()[0] else {
+            panic!("{:?}", scene.images()[0])
+        };
+        let first = image.layout().first_level();
+        assert_eq!(image.layout().size(first), (64, 64));
+        assert!(
+            image.level(first - 1).is_none() && image.memory_bytes() < large_start() as usize + 1
+        );
     }
-    poll(&mut load);
-    assert!(matches!(
-        load.scene().expect("there").images()[0],
-        State::Part(_)
-    ));
-    load.cancel();
-    load.wait();
-    let scene = load.finish_partial().expect("a scene");
-    let State::Ready(image) = &scene.images()[0] else {
-        panic!("{:?}", scene.images()[0])
-    };
-    let first = image.layout().first_level();
-    assert_eq!(image.layout().size(first), (64, 64));
-    assert!(image.level(first - 1).is_none() && image.memory_bytes() < large_start() as usize + 1);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use millstream::{Buffer, Decode, Priority, Read, Ticket};
+use millstream::{Buffer, Decode, Read, Ticket};
 use millstream_source::Located;
 
 use super::item::{Content, Flight, Item, Landed, Task};
@@ -46,7 +46,7 @@ impl Load {
             file,
             content: Content::Raw,
             priority: match is_image {
-                true => Priority::Low,
+                true => self.loader.options.images,
                 false => self.loader.options.geometry,
             },
             stored_bytes,
@@ -55,6 +55,7 @@ impl Load {
             partner: None,
             supplied: Arc::default(),
             dropped: false,
+            canceled: false,
             task: Task::Waiting,
         };
         match layout {
@@ -264,9 +265,8 @@ impl Load {
         request: Read<T>,
     ) -> Result<Ticket<T>> {
         let item = &self.items[index];
-        if self.canceled {
-            let place = &item.place[..];
-            return Err(Error::new(ErrorKind::Canceled, place, "was canceled"));
+        if self.canceled || item.canceled {
+            return Err(item.was_canceled());
         }
         let request = request
             .priority(item.priority)
@@ -596,8 +596,8 @@ impl Load {
     pub(super) fn drop_item(&mut self, index: usize) {
         let item = &mut self.items[index];
         item.dropped = true;
-        if matches!(item.task, Task::Running(_)) {
-            item.cancel();
+        if let Task::Running(flight) = &item.task {
+            flight.cancel();
         } else {
             self.give_back_all(index);
             self.end_item(index);

@@ -9,7 +9,7 @@ use millstream_source::Located;
 use super::EventKind;
 use super::budget::Supplied;
 use crate::device_memory::DeviceMemory;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::image::Layout;
 use crate::plan::{Origin, Purpose};
 
@@ -56,10 +56,17 @@ impl Flight {
         }
     }
 
-    fn cancel(&self) {
+    pub(super) fn cancel(&self) {
         match self {
             Flight::Host(ticket) => ticket.cancel(),
             Flight::Device(ticket, _) => ticket.cancel(),
+        };
+    }
+
+    pub(super) fn reprioritize(&self, priority: Priority) {
+        match self {
+            Flight::Host(ticket) => ticket.reprioritize(priority, None),
+            Flight::Device(ticket, _) => ticket.reprioritize(priority, None),
         };
     }
 }
@@ -99,6 +106,8 @@ pub(super) struct Item {
     pub(super) supplied: Arc<Supplied>,
     /// Not needed any more: its request's completion completes it, whatever the outcome.
     pub(super) dropped: bool,
+    /// Canceled while a request was in flight: if that one succeeds, none follows it.
+    pub(super) canceled: bool,
     pub(super) task: Task,
 }
 
@@ -119,6 +128,16 @@ impl Item {
     /// The error of its request.
     pub(super) fn error(&self, error: &millstream::Error) -> Error {
         Error::of_request(&self.place, &self.file, error)
+    }
+
+    /// The error of its cancellation.
+    pub(super) fn was_canceled(&self) -> Error {
+        Error::new(ErrorKind::Canceled, &self.place[..], "was canceled")
+    }
+
+    /// Whether its bytes are of an image.
+    pub(super) fn shows(&self, image: usize) -> bool {
+        matches!(&self.purpose, Purpose::Images(images) if images.contains(&image))
     }
 
     /// Whether its bytes are of a buffer, and not of an image.
@@ -155,12 +174,6 @@ impl Item {
     /// Whether it is complete, and its bytes were handled.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.task, Task::Ended)
-    }
-
-    pub(super) fn cancel(&self) {
-        if let Task::Running(flight) = &self.task {
-            flight.cancel();
-        }
     }
 
     pub(super) fn event_kind(&self) -> EventKind {

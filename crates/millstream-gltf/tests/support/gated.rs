@@ -80,6 +80,12 @@ impl Gated {
         }
     }
 
+    /// Whether a range was asked for; before it is opened.
+    pub(crate) fn is_requested(&self, name: &str, offset: u64) -> bool {
+        let fences = self.fences.lock().expect("no panic");
+        fences.contains_key(&(self.index(name), offset))
+    }
+
     pub(crate) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
