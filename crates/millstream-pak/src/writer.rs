@@ -14,12 +14,10 @@
 //! machine and number of threads: nothing depends on time or on the order of threads. Blocks can be
 //! encoded on other machines ([`PackPlan`]).
 
-mod block;
 pub(crate) mod build;
 mod choose;
 mod cook;
 mod dictionary;
-mod direct;
 mod encode;
 mod encoder;
 pub(crate) mod item;
@@ -32,7 +30,6 @@ mod same;
 mod task;
 mod tree;
 mod walk;
-mod window;
 
 use std::fs::File;
 use std::path::Path;
@@ -202,10 +199,7 @@ fn write_as(
     options: &PackOptions<'_>,
     place: (&File, bool),
 ) -> Result<PackReport> {
-    check_options(options)?;
-    let items = cook::cook(items, options)?;
-    let plan = plan::plan(items, options)?;
-    encode::encode(&plan, options, place)
+    encode::encode(&plan::plan(items, options)?, options, place)
 }
 
 /// Writes a package of `items` and replaces `path` by it once it is complete and synced: a reader

@@ -963,7 +963,7 @@ fn tasks_and_what_they_give_are_not_believed() {
         let (mut task, mut encoded) = (task.clone(), encoded.clone());
         encoded.truncate(random.usize(..encoded.len()));
         assert_eq!(kind(vec![encoded]), ErrorKind::Corrupt);
-        // Bytes of the head: the tail of a task is raw bytes, which may be any.
+        // Among the first bytes: of those of its parts, any are right.
         let at = random.usize(..400);
         task[at] ^= 1 << random.u8(..8);
         if let Ok(changed) = encode_task(&task) {

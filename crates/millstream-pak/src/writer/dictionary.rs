@@ -13,9 +13,8 @@
 use millstream::CodecId;
 use millstream_codec::{DictionaryEncoder, Scratch, train_dictionary};
 
-use super::block::encode_block;
-use super::choose::{AUTO_ZSTD_LEVEL, CostModel};
-use super::encoder::{BlockEncoder, FreeBuffers};
+use super::choose::AUTO_ZSTD_LEVEL;
+use super::encoder::{Encoder, FreeBuffers, cost_model};
 use super::parallel::{in_parallel, thread_count};
 use super::plan::{BlockKind, Plan, shared_units};
 use super::{Coding, Dictionaries, PackOptions};
@@ -48,11 +47,7 @@ pub(super) struct Made {
 }
 
 /// The dictionary that the options ask for, if there is one to be had.
-pub(super) fn make(
-    plan: &Plan,
-    options: &PackOptions<'_>,
-    model: &CostModel,
-) -> Result<Option<Made>> {
+pub(super) fn make(plan: &Plan, options: &PackOptions<'_>) -> Result<Option<Made>> {
     let auto = match (options.coding, options.dictionaries) {
         (_, Dictionaries::Never) => return Ok(None),
         (Coding::Auto(_), Dictionaries::Auto) => true,
@@ -84,11 +79,12 @@ pub(super) fn make(
     }
     let test = chosen(&picked, is_test);
     let prices = in_parallel(test.len(), thread_count(options), |nth| {
-        prices(plan, test[nth], options, model, &made.encoder)
+        prices(plan, test[nth], options, &made.encoder)
     })?;
     let sum = |part: fn(&Prices) -> f64| prices.iter().map(part).sum::<f64>();
     let scale = shared_bytes as f64 / sum(|it| it.raw_bytes).max(1.0);
     let (with, without) = (sum(|it| it.with) * scale, sum(|it| it.without) * scale);
+    let model = cost_model(options);
     let stored = |bytes: u64| {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         model.price(CodecId::STORED, bytes, bytes)
@@ -166,25 +162,18 @@ fn prices(
     plan: &Plan,
     unit: &[u32],
     options: &PackOptions<'_>,
-    model: &CostModel,
     encoder: &DictionaryEncoder,
 ) -> Result<Prices> {
     let mut raw = Vec::new();
     plan.read_shared(unit, &mut raw)?;
+    let free = FreeBuffers::default();
     let price = |with| {
-        let written = FreeBuffers::default();
-        let mut blocks = BlockEncoder::new(&written);
-        let encoded = encode_block(
-            (&raw, BlockKind::Shared),
-            options,
-            (model, with),
-            &mut blocks,
-        )?;
-        let (codec, stored_bytes) = match &encoded {
-            Some(encoded) => (encoded.codec, encoded.stored.len()),
+        let mut encoder = Encoder::new(options, with, &free);
+        let (codec, stored_bytes) = match encoder.shrink(&raw, BlockKind::Shared)? {
+            Some((codec, stored)) => (codec, stored.len()),
             None => (CodecId::STORED, raw.len()),
         };
-        Ok::<_, Error>(model.price(codec, raw.len(), stored_bytes))
+        Ok::<_, Error>(encoder.model.price(codec, raw.len(), stored_bytes))
     };
     Ok(Prices {
         raw_bytes: raw.len() as f64,

@@ -1,45 +1,28 @@
 //! Encoding: threads turn the plan's units into blocks, which are written in order.
 //!
-//! A thread takes the next unit's number, reads its raw bytes, hashes and encodes them, and puts
-//! the result into the window. The calling thread writes what comes next and moves the window; a
-//! thread that is too far ahead waits. So memory is bounded by the window, and the file's bytes do
-//! not depend on the order of threads.
+//! The calling thread sends the numbers of units to the encoding threads, so many ahead of the one
+//! that it writes, and waits for the result of each in turn. So memory is bounded, and the file's
+//! bytes do not depend on the order of threads.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
 
 use millstream::CodecId;
-use millstream_codec::DictionaryEncoder;
 use zerocopy::little_endian::{U16, U32, U64};
 
-use super::block::{Encoded, encode_block};
 use super::build::{Builder, Entry, Features};
-use super::choose::{CostModel, Target};
-use super::encoder::{BlockEncoder, FreeBuffers};
+use super::encoder::{Done, Encoder, FreeBuffers};
 use super::parallel::thread_count;
-use super::plan::{BlockKind, Part, Plan, Unit};
-use super::window::Window;
-use super::{Coding, PackOptions, PackReport, dictionary, tree};
+use super::plan::{Plan, Unit};
+use super::{Coding, PackOptions, PackReport, tree};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{BlockRecord, entry_flag};
 use crate::limits::{PACK_AHEAD, PACK_BLOCKS_MAX};
-
-/// A unit that is encoded.
-pub(super) struct Done<'a> {
-    pub(super) encoded: Encoded<'a>,
-    pub(super) raw_bytes: u32,
-    /// Hashes of the items of a shared block, or of this part of an item.
-    pub(super) hashes: Vec<[u8; 32]>,
-}
-
-/// What prices candidates: for the target, if there is one.
-pub(super) fn cost_model(options: &PackOptions<'_>) -> CostModel {
-    CostModel::new(match options.coding {
-        Coding::Auto(target) => target.recorded().expect("the options were checked"),
-        Coding::Fixed(_) => Target::default(),
-    })
-}
 
 /// Into a file, past the page cache or not.
 pub(super) fn encode(
@@ -47,30 +30,28 @@ pub(super) fn encode(
     options: &PackOptions<'_>,
     (file, past_cache): (&File, bool),
 ) -> Result<PackReport> {
-    let place = (file, if past_cache { plan.raw_bytes } else { 0 });
-    let threads = thread_count(options);
-    let model = &cost_model(options);
+    let threads = thread_count(options).min(plan.units.len());
     let ahead = (threads * PACK_AHEAD).min(PACK_BLOCKS_MAX);
-    let window = Window::new(plan.units.len(), ahead);
-    let made = dictionary::make(plan, options, model)?;
-    let with = made.as_ref().map(|made| &made.encoder);
-    let written = FreeBuffers::default();
+    let free = FreeBuffers::default();
+    let over = AtomicBool::new(false);
+    let (numbers, taken) = mpsc::channel::<(usize, mpsc::SyncSender<Result<Done<'_>>>)>();
+    let taken = Mutex::new(taken);
     std::thread::scope(|scope| {
-        let _stop = window.stop_at_end();
-        for nth in 0..threads.min(plan.units.len()) {
+        for nth in 0..threads {
             let builder = std::thread::Builder::new().name(format!("pack {nth}"));
             let spawned = builder.spawn_scoped(scope, || {
-                let (mut encoder, mut raw) = (BlockEncoder::new(&written), Vec::new());
-                while let Some(nth) = window.take() {
+                let mut encoder = Encoder::new(options, plan.dictionary_encoder(), &free);
+                let next = || taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                while let Ok((nth, result)) = next() {
+                    if over.load(Ordering::Relaxed) {
+                        return;
+                    }
                     let unit = &plan.units[nth];
-                    let worker = std::panic::AssertUnwindSafe(|| {
-                        let how = (options, model, with);
-                        let parts = (&plan.parts(unit)[..], plan.kind(unit));
-                        encode_parts(parts, how, &mut encoder, &mut raw)
-                    });
-                    let done = std::panic::catch_unwind(worker)
-                        .unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "an encoder panicked")));
-                    window.put(nth, done);
+                    let work = || encoder.encode(&plan.parts(unit), plan.kind(unit));
+                    // Of a panic the writing thread hears by the end of the channel.
+                    if let Ok(done) = catch_unwind(AssertUnwindSafe(work)) {
+                        let _ = result.send(done);
+                    }
                 }
             });
             match spawned {
@@ -82,18 +63,33 @@ pub(super) fn encode(
                 Err(_) => break,
             }
         }
-        let dictionary = made.as_ref().map(|made| &made.bytes[..]);
-        let next = |nth| window.get(nth);
-        write_units(plan, options, (place, dictionary), (next, &written))
+        let (mut units, mut results) = (0..plan.units.len(), VecDeque::new());
+        let next = |_| {
+            while results.len() < ahead
+                && let Some(nth) = units.next()
+            {
+                let (sender, result) = mpsc::sync_channel(1);
+                results.push_back(result);
+                let _ = numbers.send((nth, sender));
+            }
+            let panicked = |_| Err(Error::new(ErrorKind::Io, "an encoder panicked"));
+            let result = results.pop_front().expect("a unit is written once");
+            result.recv().unwrap_or_else(panicked)
+        };
+        let place = (file, if past_cache { plan.raw_bytes } else { 0 });
+        let written = write_units(plan, options, place, (next, &free));
+        over.store(true, Ordering::Relaxed);
+        drop(numbers);
+        written
     })
 }
 
-/// Writes the blocks that `next` gives, in order, and the tables. Their buffers go to `written`.
+/// Writes the blocks that `next` gives, in order, and the tables. Their buffers become free.
 pub(super) fn write_units<'a>(
     plan: &Plan,
     options: &PackOptions<'_>,
-    (place, dictionary): ((&File, u64), Option<&[u8]>),
-    (mut next, written): (impl FnMut(usize) -> Result<Done<'a>>, &FreeBuffers),
+    place: (&File, u64),
+    (mut next, free): (impl FnMut(usize) -> Result<Done<'a>>, &FreeBuffers),
 ) -> Result<PackReport> {
     let mut report = PackReport {
         entries: plan.items.len() as u64,
@@ -101,6 +97,7 @@ pub(super) fn write_units<'a>(
         raw_bytes: plan.raw_bytes,
         ..PackReport::default()
     };
+    let dictionary = plan.dictionary.as_ref().map(|made| &made.bytes[..]);
     let dictionaries = dictionary.as_slice();
     let mut builder = Builder::new(place, report.entries, report.blocks, dictionaries)?;
     let mut contents: Vec<Option<[u8; 32]>> = vec![None; plan.items.len()];
@@ -108,11 +105,10 @@ pub(super) fn write_units<'a>(
     let mut raw_done = 0;
     for (nth, unit) in plan.units.iter().enumerate() {
         let done = next(nth)?;
-        let encoded = &done.encoded;
-        let index = builder.push(record(encoded, done.raw_bytes), &encoded.stored)?;
+        let index = builder.push(record(&done), &done.stored)?;
         assert_eq!(index as usize, nth, "a block for each unit");
-        report.blocks_by_codec[usize::from(encoded.codec.0)] += 1;
-        report.blocks_with_dictionary += u64::from(encoded.dictionary != 0);
+        report.blocks_by_codec[usize::from(done.codec)] += 1;
+        report.blocks_with_dictionary += u64::from(done.dictionary);
         match unit {
             Unit::Shared(items) => {
                 for (&item, hash) in items.iter().zip(&done.hashes) {
@@ -128,8 +124,8 @@ pub(super) fn write_units<'a>(
             }
         }
         raw_done += u64::from(done.raw_bytes);
-        if let Cow::Owned(buffer) = done.encoded.stored {
-            written.put(buffer);
+        if let Cow::Owned(buffer) = done.stored {
+            free.put(buffer);
         }
         if options.progress.is_some_and(|progress| !progress(raw_done)) {
             return Err(Error::new(ErrorKind::Stopped, "packing was stopped"));
@@ -189,67 +185,16 @@ fn entries<'a>(
     Ok(entries)
 }
 
-fn record(encoded: &Encoded<'_>, raw_bytes: u32) -> BlockRecord {
-    let gdeflate = encoded.codec == CodecId::GDEFLATE;
+fn record(done: &Done<'_>) -> BlockRecord {
+    let gdeflate = done.codec == CodecId::GDEFLATE.0;
     BlockRecord {
         offset: U64::new(0),
-        stored_bytes: U32::new(encoded.stored.len() as u32),
-        raw_bytes: U32::new(raw_bytes),
-        checksum: U64::new(encoded.checksum),
-        codec: encoded.codec.0,
+        stored_bytes: U32::new(done.stored.len() as u32),
+        raw_bytes: U32::new(done.raw_bytes),
+        checksum: U64::new(done.checksum),
+        codec: done.codec,
         flags: 0,
-        dictionary: U16::new(encoded.dictionary),
+        dictionary: U16::new(done.dictionary.into()),
         tile_bytes: U32::new(if gdeflate { 65_536 } else { 0 }),
     }
-}
-
-/// How blocks are encoded: as the options say, by this cost model, shared ones with a dictionary.
-type How<'a> = (
-    &'a PackOptions<'a>,
-    &'a CostModel,
-    Option<&'a DictionaryEncoder>,
-);
-
-/// Encodes a block of these parts. What is read goes into `buffer`, unless it lies in memory as it
-/// is.
-pub(super) fn encode_parts<'a>(
-    (parts, kind): (&[Part<'a>], BlockKind),
-    (options, model, with): How<'_>,
-    encoder: &mut BlockEncoder<'_>,
-    buffer: &mut Vec<u8>,
-) -> Result<Done<'a>> {
-    buffer.clear();
-    let in_memory = match parts {
-        [one] => one.item.in_memory(one.offset, one.len),
-        _ => None,
-    };
-    if in_memory.is_none() {
-        for part in parts {
-            part.item.read(part.offset, part.len, buffer)?;
-        }
-    }
-    let raw = in_memory.unwrap_or(buffer);
-    let raw_bytes = raw.len() as u32;
-    let (mut hashes, mut rest) = (Vec::with_capacity(parts.len()), raw);
-    for part in parts {
-        let bytes;
-        (bytes, rest) = rest.split_at(part.len);
-        hashes.push(tree::block(bytes, part.offset, part.is_whole()));
-    }
-    let with = with.filter(|_| kind == BlockKind::Shared);
-    let encoded = match encode_block((raw, kind), options, (model, with), encoder)? {
-        Some(encoded) => encoded,
-        None => {
-            let stored = match in_memory {
-                Some(raw) => Cow::Borrowed(raw),
-                None => Cow::Owned(std::mem::replace(buffer, encoder.buffer())),
-            };
-            Encoded::new(CodecId::STORED, stored, None)
-        }
-    };
-    Ok(Done {
-        encoded,
-        raw_bytes,
-        hashes,
-    })
 }

@@ -1,102 +1,230 @@
-//! What an encoding thread works with, block after block.
+//! The encoding of blocks: with the codec asked for, or the one that the cost model chooses.
 //!
 //! Memory that is new costs more than what is done in it: the system clears each page, and in a
 //! virtual machine the host must find it first. So buffers go round: from the thread that encodes
 //! to the one that writes, and back. Their number is bounded by that of the blocks held at once.
 
+use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
 use millstream::CodecId;
-use millstream_codec::{CodecError, DictionaryEncoder, Scratch};
+use millstream_codec::{DictionaryEncoder, Scratch, block_level_range, default_level};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
 
+use super::choose::{AUTO_ZSTD_LEVEL, CANDIDATES, CostModel, shrinks};
+use super::plan::{BlockKind, Part};
+use super::{Coding, PackOptions, Target, tree};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Buffers that were written and may be used again.
+/// Buffers that may be used again.
 #[derive(Default)]
 pub(super) struct FreeBuffers(Mutex<Vec<Vec<u8>>>);
 
 impl FreeBuffers {
+    fn all(&self) -> std::sync::MutexGuard<'_, Vec<Vec<u8>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Gives a buffer back.
     pub(super) fn put(&self, buffer: Vec<u8>) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push(buffer);
-    }
-
-    fn take(&self) -> Option<Vec<u8>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.pop()
-    }
-}
-
-/// See the module.
-pub(super) struct BlockEncoder<'a> {
-    written: &'a FreeBuffers,
-    scratch: Scratch,
-    spare: Vec<Vec<u8>>,
-}
-
-impl<'a> BlockEncoder<'a> {
-    pub(super) fn new(written: &'a FreeBuffers) -> BlockEncoder<'a> {
-        BlockEncoder {
-            written,
-            scratch: Scratch::default(),
-            spare: Vec::new(),
-        }
+        self.all().push(buffer);
     }
 
     /// An empty buffer.
-    pub(super) fn buffer(&mut self) -> Vec<u8> {
-        let used = self.spare.pop().or_else(|| self.written.take());
-        let mut buffer = used.unwrap_or_default();
+    fn take(&self) -> Vec<u8> {
+        let mut buffer = self.all().pop().unwrap_or_default();
         buffer.clear();
         buffer
     }
+}
 
-    /// Keeps a buffer for later.
-    pub(super) fn keep(&mut self, buffer: Vec<u8>) {
-        self.spare.push(buffer);
+/// A block that is encoded.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Done<'a> {
+    /// The number of its codec.
+    pub(super) codec: u8,
+    /// Borrowed where a block is stored as it lies in memory.
+    #[serde(borrow, serialize_with = "super::task::as_bytes")]
+    pub(super) stored: Cow<'a, [u8]>,
+    pub(super) checksum: u64,
+    /// It is encoded with the dictionary.
+    pub(super) dictionary: bool,
+    pub(super) raw_bytes: u32,
+    /// Hashes of the items of a shared block, or of this part of an item.
+    pub(super) hashes: Vec<[u8; 32]>,
+}
+
+/// Encodes blocks as the options say, on one thread.
+pub(super) struct Encoder<'a> {
+    options: &'a PackOptions<'a>,
+    /// Prices candidates.
+    pub(super) model: CostModel,
+    /// For shared blocks.
+    dictionary: Option<&'a DictionaryEncoder>,
+    free: &'a FreeBuffers,
+    scratch: Scratch,
+}
+
+/// What prices candidates: for the target, if there is one.
+pub(super) fn cost_model(options: &PackOptions<'_>) -> CostModel {
+    CostModel::new(match options.coding {
+        Coding::Auto(target) => target.recorded().expect("the options were checked"),
+        Coding::Fixed(_) => Target::default(),
+    })
+}
+
+impl<'a> Encoder<'a> {
+    pub(super) fn new(
+        options: &'a PackOptions<'a>,
+        dictionary: Option<&'a DictionaryEncoder>,
+        free: &'a FreeBuffers,
+    ) -> Encoder<'a> {
+        Encoder {
+            options,
+            model: cost_model(options),
+            dictionary,
+            free,
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Encodes a block of these parts.
+    pub(super) fn encode<'p>(&mut self, parts: &[Part<'p>], kind: BlockKind) -> Result<Done<'p>> {
+        let in_memory = match parts {
+            [one] => one.item.in_memory(one.offset, one.len),
+            _ => None,
+        };
+        let mut buffer = self.free.take();
+        if in_memory.is_none() {
+            for part in parts {
+                part.item.read(part.offset, part.len, &mut buffer)?;
+            }
+        }
+        let raw = in_memory.unwrap_or(&buffer);
+        let raw_bytes = raw.len() as u32;
+        let (mut hashes, mut rest) = (Vec::with_capacity(parts.len()), raw);
+        for part in parts {
+            let bytes;
+            (bytes, rest) = rest.split_at(part.len);
+            hashes.push(tree::block(bytes, part.offset, part.is_whole()));
+        }
+        let (codec, stored) = match (self.shrink(raw, kind)?, in_memory) {
+            (Some((codec, stored)), _) => {
+                self.free.put(buffer);
+                (codec, Cow::Owned(stored))
+            }
+            (None, Some(raw)) => {
+                self.free.put(buffer);
+                (CodecId::STORED, Cow::Borrowed(raw))
+            }
+            (None, None) => (CodecId::STORED, Cow::Owned(buffer)),
+        };
+        Ok(Done {
+            codec: codec.0,
+            checksum: xxh3_64(&stored),
+            stored,
+            dictionary: codec == CodecId::ZSTD && self.dictionary_of(kind).is_some(),
+            raw_bytes,
+            hashes,
+        })
+    }
+
+    fn dictionary_of(&self, kind: BlockKind) -> Option<&'a DictionaryEncoder> {
+        self.dictionary.filter(|_| kind == BlockKind::Shared)
+    }
+
+    /// A block as the codec stores it that is taken; `None` where it is stored as it is.
+    pub(super) fn shrink(
+        &mut self,
+        raw: &[u8],
+        kind: BlockKind,
+    ) -> Result<Option<(CodecId, Vec<u8>)>> {
+        let with = self.dictionary_of(kind);
+        let (codec, gpu) = match (kind, self.options.gpu_megabytes_per_second) {
+            (BlockKind::Gpu, Some(rate)) => (CodecId::GDEFLATE, Some(rate)),
+            _ => match self.options.coding {
+                Coding::Auto(_) => return self.best(raw, with),
+                Coding::Fixed(CodecId::STORED) => return Ok(None),
+                Coding::Fixed(codec) => (codec, None),
+            },
+        };
+        let level = self.options.level.filter(|_| gpu.is_none());
+        let level = level.unwrap_or(default_level(codec));
+        let stored = self.stored_as((codec, level), with, raw)?;
+        let gains = |rate| self.model.gains_on_gpu(rate, raw.len(), stored.len());
+        if stored.len() < raw.len() && gpu.is_none_or(gains) {
+            return Ok(Some((codec, stored)));
+        }
+        self.free.put(stored);
+        Ok(None)
+    }
+
+    /// The candidate that `auto` takes; `None` for the block as it is.
+    fn best(
+        &mut self,
+        raw: &[u8],
+        with: Option<&DictionaryEncoder>,
+    ) -> Result<Option<(CodecId, Vec<u8>)>> {
+        let quick = self.stored_as((quick_codec(), 1), None, raw)?;
+        let quick_bytes = quick.len();
+        self.free.put(quick);
+        // What a quick encoder does not shrink, a slow one hardly does.
+        if with.is_none() && !shrinks(raw.len(), quick_bytes) {
+            return Ok(None);
+        }
+        let mut best: Option<(CodecId, Vec<u8>)> = None;
+        let mut sizes = vec![(CodecId::STORED, raw.len())];
+        for codec in CANDIDATES {
+            let levels = block_level_range(codec);
+            let has_dictionary = with.is_some() && codec == CodecId::ZSTD;
+            let is_tried =
+                has_dictionary || self.model.may_take(codec, raw.len(), quick_bytes, &sizes);
+            if levels.is_empty() || !is_tried {
+                continue;
+            }
+            let level = match codec {
+                CodecId::ZSTD => self.options.level.unwrap_or(AUTO_ZSTD_LEVEL),
+                codec => default_level(codec),
+            };
+            let level = level.clamp(*levels.start(), *levels.end());
+            let mut stored = self.stored_as((codec, level), with, raw)?;
+            if stored.len() < raw.len() {
+                sizes.push((codec, stored.len()));
+                if self.model.choose(raw.len(), &sizes) == sizes.len() - 1 {
+                    let before = best.replace((codec, stored));
+                    stored = before.map(|(_, stored)| stored).unwrap_or_default();
+                }
+            }
+            self.free.put(stored);
+        }
+        Ok(best)
     }
 
     /// The block as this codec stores it; with the dictionary, if there is one and it is zstd.
-    pub(super) fn encode(
+    fn stored_as(
         &mut self,
         (codec, level): (CodecId, i32),
         with: Option<&DictionaryEncoder>,
         raw: &[u8],
     ) -> Result<Vec<u8>> {
-        let mut stored = self.buffer();
+        let mut stored = self.free.take();
         let scratch = &mut self.scratch;
         let encoded = match with.filter(|_| codec == CodecId::ZSTD) {
             Some(with) => millstream_codec::encode_block_with(with, scratch, raw, &mut stored),
             None => millstream_codec::encode_block(codec, level, scratch, raw, &mut stored),
         };
-        let failed = |error: CodecError| {
+        encoded.map(|()| stored).map_err(|error| {
             let cause = format!("a block cannot be encoded: {error}");
             Error::new(ErrorKind::Limit, cause)
-        };
-        encoded.map(|()| stored).map_err(failed)
+        })
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn buffers_go_round() {
-        let written = FreeBuffers::default();
-        let mut encoder = BlockEncoder::new(&written);
-        let stored = encoder
-            .encode((CodecId::LZ4_BLOCK, 1), None, &[7; 100_000])
-            .unwrap();
-        let (place, capacity) = (stored.as_ptr(), stored.capacity());
-        written.put(stored);
-        let again = encoder.buffer();
-        assert_eq!((again.as_ptr(), again.capacity()), (place, capacity));
-        assert!(again.is_empty());
-        encoder.keep(again);
-        let third = encoder.buffer();
-        assert_eq!(third.as_ptr(), place);
-        assert_eq!(encoder.buffer().capacity(), 0);
+/// The codec whose first level shows whether a block shrinks.
+fn quick_codec() -> CodecId {
+    match block_level_range(CodecId::ZSTD).is_empty() {
+        true => CodecId::ZLIB,
+        false => CodecId::ZSTD,
     }
 }

@@ -10,19 +10,23 @@
 //!
 //! Direct writes need offsets, lengths and memory on multiples of a logical block. A package's
 //! parts are on multiples of 4096, of which its length is one too; so the first offset is, and each
-//! write but the last is as long as the memory. They are made by
-//! [`DirectWriter`].
+//! write but the last is as long as the memory. The flag of direct writes is one of the open file,
+//! which the caller lent: it is taken away at the end, and before a write that the file system or a
+//! disk of larger blocks refused is repeated through the cache.
 
 use std::fs::File;
 use std::io;
+use std::path::Path;
 
-use millstream_io::fs::file::{write_all_at, write_both_at};
+use millstream_io::fs::file::{is_direct, set_direct, write_all_at};
 
-use super::direct::{DirectWriter, Memory, PAGE_BYTES, failed};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limits::{
     PACK_DIRECT_BYTES_MIN, PACK_DIRECT_WRITE_BYTES, PACK_WRITE_AT_ONCE_BYTES, PACK_WRITE_BYTES,
 };
+
+/// What the memory of direct writes is aligned to.
+const PAGE_BYTES: usize = 4096;
 
 const _: () = assert!(PACK_WRITE_BYTES.is_multiple_of(PAGE_BYTES));
 const _: () = assert!(PACK_DIRECT_WRITE_BYTES.is_multiple_of(PAGE_BYTES));
@@ -30,28 +34,34 @@ const _: () = assert!(PACK_DIRECT_WRITE_BYTES.is_multiple_of(PAGE_BYTES));
 /// See the module.
 pub(super) struct Output<'a> {
     file: &'a File,
-    memory: Memory,
+    /// On a multiple of 4096 from `skip` on.
+    memory: Vec<u8>,
+    skip: usize,
     /// Bytes of the memory that are to be written.
     gathered: usize,
     /// Where they go.
     written: u64,
-    /// Where direct writes pay, and are to be had.
-    direct: Option<DirectWriter>,
+    /// Writes go past the page cache.
+    direct: bool,
 }
 
 impl<'a> Output<'a> {
     /// From `start` on, a multiple of 4096; about so many bytes may go past the page cache.
     pub(super) fn new(file: &'a File, start: u64, bytes: u64) -> Output<'a> {
         assert!(start.is_multiple_of(PAGE_BYTES as u64), "a page begins");
-        let is_long = bytes >= PACK_DIRECT_BYTES_MIN;
-        let direct = is_long.then(|| DirectWriter::new(file)).flatten();
+        // Not all writes that follow are aligned, as a file that is direct already needs.
+        let direct = bytes >= PACK_DIRECT_BYTES_MIN
+            && matches!(is_direct(file), Ok(false))
+            && set_direct(file, true).is_ok();
         let memory_bytes = match direct {
-            Some(_) => PACK_DIRECT_WRITE_BYTES,
-            None => PACK_WRITE_BYTES,
+            true => PACK_DIRECT_WRITE_BYTES,
+            false => PACK_WRITE_BYTES,
         };
+        let memory = vec![0; memory_bytes + PAGE_BYTES];
         Output {
             file,
-            memory: Memory::new(memory_bytes),
+            skip: memory.as_ptr().align_offset(PAGE_BYTES),
+            memory,
             gathered: 0,
             written: start,
             direct,
@@ -63,13 +73,22 @@ impl<'a> Output<'a> {
         self.written + self.gathered as u64
     }
 
+    /// Memory behind what is gathered.
+    fn room(&mut self) -> &mut [u8] {
+        let end = self.memory.len() - PAGE_BYTES + self.skip;
+        &mut self.memory[self.skip + self.gathered..end]
+    }
+
     /// Appends bytes.
     pub(super) fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
-        if self.direct.is_none() && bytes.len() >= PACK_WRITE_AT_ONCE_BYTES {
-            return self.write_along(bytes);
+        if !self.direct && bytes.len() >= PACK_WRITE_AT_ONCE_BYTES {
+            self.flush()?;
+            self.write(bytes, self.written)?;
+            self.written += bytes.len() as u64;
+            return Ok(());
         }
         while !bytes.is_empty() {
-            let room = &mut self.memory.bytes_mut()[self.gathered..];
+            let room = self.room();
             let (now, rest) = bytes.split_at(bytes.len().min(room.len()));
             room[..now.len()].copy_from_slice(now);
             bytes = rest;
@@ -82,7 +101,7 @@ impl<'a> Output<'a> {
     pub(super) fn pad(&mut self, align: u64) -> Result<()> {
         let mut zeros = (self.end().next_multiple_of(align) - self.end()) as usize;
         while zeros > 0 {
-            let room = &mut self.memory.bytes_mut()[self.gathered..];
+            let room = self.room();
             let now = zeros.min(room.len());
             room[..now].fill(0);
             zeros -= now;
@@ -91,69 +110,62 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// Writes what is gathered and these bytes behind it, which need no memory of ours.
-    fn write_along(&mut self, bytes: &[u8]) -> Result<()> {
-        let mut parts = [&self.memory.bytes()[..self.gathered], bytes];
-        let end = self.end() + bytes.len() as u64;
-        while self.written < end {
-            let wrote = match write_both_at(self.file, parts[0], parts[1], self.written) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Ok(0) => Err(io::ErrorKind::WriteZero.into()),
-                wrote => wrote,
-            };
-            let wrote = wrote.map_err(|error| failed(error, self.written))?;
-            self.written += wrote as u64;
-            let first = wrote.min(parts[0].len());
-            parts = [&parts[0][first..], &parts[1][wrote - first..]];
-        }
-        self.gathered = 0;
-        Ok(())
-    }
-
     /// So many bytes were put behind the gathered ones: full memory is written.
     fn take(&mut self, bytes: usize) -> Result<()> {
         self.gathered += bytes;
-        if self.gathered == self.memory.bytes().len() {
-            self.flush()?;
+        match self.room() {
+            [] => self.flush(),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {
-        if self.gathered == 0 {
-            return Ok(());
-        }
-        match &mut self.direct {
-            None => {
-                let bytes = &self.memory.bytes()[..self.gathered];
-                let written = write_all_at(self.file, bytes, self.written);
-                written.map_err(|error| failed(error, self.written))?;
+        let gathered = &self.memory[self.skip..][..self.gathered];
+        match write_all_at(self.file, gathered, self.written) {
+            Err(error) if self.direct && error.kind() == io::ErrorKind::InvalidInput => {
+                self.end_direct()?;
+                return self.flush();
             }
-            Some(direct) => {
-                let full = std::mem::replace(&mut self.memory, Memory::new(0));
-                let free = direct.write(full, self.gathered, self.written);
-                let (free, ended) = free.map_or_else(|it| (None, Err(it)), |it| (it, Ok(())));
-                // At first, and after an error.
-                self.memory = free.unwrap_or_else(|| Memory::new(PACK_DIRECT_WRITE_BYTES));
-                ended?;
-            }
+            written => written.map_err(|error| failed(error, self.written))?,
         }
         self.written += self.gathered as u64;
         self.gathered = 0;
         Ok(())
     }
 
+    fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        write_all_at(self.file, bytes, offset).map_err(|error| failed(error, offset))
+    }
+
+    /// Gives the file its own flags back.
+    fn end_direct(&mut self) -> Result<()> {
+        match std::mem::take(&mut self.direct) {
+            true => set_direct(self.file, false).map_err(|error| failed(error, self.written)),
+            false => Ok(()),
+        }
+    }
+
     /// Writes what is gathered, then these pieces, each with its offset, through the cache: tables
     /// are what is looked at next. The file's length.
     pub(super) fn finish(mut self, pieces: &[(&[u8], u64)]) -> Result<u64> {
         self.flush()?;
-        self.direct.take().map_or(Ok(()), DirectWriter::finish)?;
+        self.end_direct()?;
         for &(bytes, offset) in pieces {
-            let written = write_all_at(self.file, bytes, offset);
-            written.map_err(|error| failed(error, offset))?;
+            self.write(bytes, offset)?;
         }
         Ok(self.written)
     }
+}
+
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        // After an error; what stays direct is only slower.
+        let _ = self.end_direct();
+    }
+}
+
+fn failed(error: io::Error, offset: u64) -> Error {
+    Error::io(Path::new(""), "write the package", error).at(offset)
 }
 
 #[cfg(test)]
@@ -215,7 +227,7 @@ mod tests {
         let path = folder.path().join("file");
         let file = File::create(&path).unwrap();
         let mut output = Output::new(&file, 0, PACK_DIRECT_BYTES_MIN);
-        if output.direct.is_none() {
+        if !output.direct {
             println!("SKIP: no direct writes in {}", folder.path().display());
             return;
         }

@@ -7,12 +7,14 @@
 
 use std::collections::{HashMap, HashSet};
 
+use millstream_codec::DictionaryEncoder;
 use serde::{Deserialize, Serialize};
 
-use super::PackOptions;
+use super::dictionary::{self, Made};
 use super::item::Item;
 use super::parallel::{in_parallel, thread_count};
 use super::same::{self, Same};
+use super::{PackOptions, check_options, cook};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{
     BLOCK_SHIFT_DEFAULT, BLOCK_SHIFT_MAX, BLOCK_SHIFT_RANGED, BLOCKS_MAX, SHARED_BLOCK_BYTES,
@@ -27,9 +29,15 @@ pub(super) struct Plan {
     /// Blocks, in the order of the file.
     pub(super) units: Vec<Unit>,
     pub(super) raw_bytes: u64,
+    pub(super) dictionary: Option<Made>,
 }
 
 impl Plan {
+    /// Encodes with the dictionary, if there is one.
+    pub(super) fn dictionary_encoder(&self) -> Option<&DictionaryEncoder> {
+        self.dictionary.as_ref().map(|made| &made.encoder)
+    }
+
     /// Appends the items of a shared block; the length of each.
     pub(super) fn read_shared(&self, items: &[u32], raw: &mut Vec<u8>) -> Result<Vec<usize>> {
         let read = |&nth: &u32| {
@@ -124,7 +132,17 @@ pub(super) enum Unit {
     Part { item: u32, nth: u32 },
 }
 
-pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Plan> {
+/// Cooks and describes the inputs, finds those that are the same, settles their blocks, and makes
+/// the dictionary.
+pub(super) fn plan(items: Vec<Item>, options: &PackOptions<'_>) -> Result<Plan> {
+    check_options(options)?;
+    let mut plan = place(cook::cook(items, options)?, options)?;
+    plan.dictionary = dictionary::make(&plan, options)?;
+    Ok(plan)
+}
+
+/// The plan of inputs that are cooked, without a dictionary.
+fn place(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Plan> {
     for item in &items {
         names::check(&item.name)?;
     }
@@ -139,6 +157,7 @@ pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Pl
         raw_bytes,
         items: Vec::with_capacity(items.len()),
         units: Vec::new(),
+        dictionary: None,
     };
     let ordered = options.order.len();
     let share_below = options.share_below.map_or(SHARED_BYTES_MAX, u64::from);

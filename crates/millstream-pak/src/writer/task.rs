@@ -9,8 +9,8 @@
 //! task may be run again anywhere, and the bytes of the package are those that one machine writes.
 //! Paths are absolute: the machines see the inputs under one path.
 //!
-//! Both messages are a head in postcard's format, and behind it the bytes that it tells the lengths
-//! of. Neither is trusted: what does not fit the plan, or the bytes that are there, is an error.
+//! Both messages are in postcard's format. Neither is trusted: what does not fit the plan, or the
+//! bytes that are there, is an error.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -18,16 +18,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millstream::CodecId;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::block::Encoded;
-use super::dictionary::{self, Made};
-use super::encode::{Done, cost_model, encode_parts, write_units};
-use super::encoder::{BlockEncoder, FreeBuffers};
+use super::dictionary;
+use super::encode::write_units;
+use super::encoder::{Done, Encoder, FreeBuffers};
 use super::item::{self, Content, Item, Time};
 use super::plan::{self, BlockKind, Part, Plan, Unit};
-use super::{Coding, PackOptions, PackReport, Target, check_options, cook};
+use super::{Coding, PackOptions, PackReport, Target, check_options};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{BLOCK_SHIFT_MAX, TASK_RAW_BYTES_MAX};
 
@@ -53,7 +52,6 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub struct PackPlan<'a> {
     plan: Plan,
     options: PackOptions<'a>,
-    dictionary: Option<Made>,
 }
 
 impl<'a> PackPlan<'a> {
@@ -63,14 +61,8 @@ impl<'a> PackPlan<'a> {
     /// # Errors
     /// As [`write()`](crate::write).
     pub fn new(items: Vec<Item>, options: PackOptions<'a>) -> Result<PackPlan<'a>> {
-        check_options(&options)?;
-        let plan = plan::plan(cook::cook(items, &options)?, &options)?;
-        let dictionary = dictionary::make(&plan, &options, &cost_model(&options))?;
-        Ok(PackPlan {
-            plan,
-            options,
-            dictionary,
-        })
+        let plan = plan::plan(items, &options)?;
+        Ok(PackPlan { plan, options })
     }
 
     /// Blocks, which are numbered from 0 on in the order of the file.
@@ -124,16 +116,15 @@ impl<'a> PackPlan<'a> {
     /// If the plan has no such blocks.
     pub fn task(&self, blocks: Range<u32>) -> Result<Vec<u8>> {
         let first = blocks.start;
-        let mut tail = Vec::new();
         let blocks = self.units(blocks).map(|unit| {
             let parts = self.plan.parts(unit);
-            let parts = parts.iter().map(|part| part_head(part, &mut tail));
             Ok(TaskBlock {
                 kind: self.plan.kind(unit),
-                parts: parts.collect::<Result<_>>()?,
+                parts: parts.iter().map(TaskPart::of).collect::<Result<_>>()?,
             })
         });
-        let head = Task {
+        let dictionary = self.plan.dictionary.as_ref();
+        message(&Task {
             version: Cow::Borrowed(VERSION),
             coding: match self.options.coding {
                 Coding::Auto(target) => TaskCoding::Auto(target),
@@ -141,12 +132,10 @@ impl<'a> PackPlan<'a> {
             },
             level: self.options.level,
             gpu_megabytes_per_second: self.options.gpu_megabytes_per_second,
+            dictionary: Cow::Borrowed(dictionary.map_or(&[], |made| &made.bytes)),
             first,
             blocks: blocks.collect::<Result<_>>()?,
-            dictionary_bytes: self.dictionary.as_ref().map(|made| made.bytes.len() as u32),
-        };
-        let dictionary = self.dictionary.as_ref().map(|made| &made.bytes[..]);
-        message(&head, &[dictionary.unwrap_or_default(), &tail])
+        })
     }
 
     /// Writes the package of all blocks, encoded in ranges in their order, as
@@ -174,12 +163,11 @@ impl<'a> PackPlan<'a> {
             }
         };
         let early = || Error::new(ErrorKind::Stopped, "there are more blocks than were given");
-        let dictionary = self.dictionary.as_ref().map(|made| &made.bytes[..]);
-        let written = FreeBuffers::default();
+        let free = FreeBuffers::default();
         item::replace(path.as_ref(), |file| {
-            let how = ((file, self.plan.raw_bytes), dictionary);
+            let place = (file, self.plan.raw_bytes);
             let needed = |nth| next(nth)?.ok_or_else(early);
-            let report = write_units(&self.plan, &self.options, how, (needed, &written))?;
+            let report = write_units(&self.plan, &self.options, place, (needed, &free))?;
             match next(self.plan.units.len())? {
                 Some(_) => Err(corrupt("more results than the plan has blocks for")),
                 None => Ok(report),
@@ -189,50 +177,39 @@ impl<'a> PackPlan<'a> {
 
     /// The blocks of a result, which are the next of the plan.
     fn check(&self, next: usize, encoded: &[u8]) -> Result<Vec<Done<'static>>> {
-        let (head, mut tail) = postcard::take_from_bytes::<Outcome>(encoded)
+        let outcome = postcard::from_bytes::<Outcome<'_>>(encoded)
             .map_err(|_| corrupt("encoded blocks are cut or damaged"))?;
-        if head.first as usize != next || head.blocks.is_empty() {
+        if outcome.first as usize != next || outcome.blocks.is_empty() {
             return Err(corrupt("encoded blocks are not the next of the plan"));
         }
-        let blocks = head.blocks.into_iter().enumerate().map(|(at, block)| {
+        let blocks = outcome.blocks.into_iter().enumerate().map(|(at, done)| {
             let unit = self.plan.units.get(next + at);
             let unit = unit.ok_or_else(|| corrupt("more blocks than the plan has"))?;
-            let stored = split(&mut tail, block.stored_bytes)?;
-            self.check_block(unit, block, stored)
+            self.check_block(unit, &done)?;
+            let stored = Cow::Owned(done.stored.into_owned());
+            Ok(Done { stored, ..done })
         });
         blocks.collect()
     }
 
-    fn check_block(
-        &self,
-        unit: &Unit,
-        block: OutcomeBlock,
-        stored: &[u8],
-    ) -> Result<Done<'static>> {
-        let codec = CodecId(block.codec);
+    fn check_block(&self, unit: &Unit, done: &Done<'_>) -> Result<()> {
+        let codec = CodecId(done.codec);
         let raw_bytes = self.unit_bytes(unit);
+        let stored_bytes = done.stored.len() as u64;
         let kind = self.plan.kind(unit);
-        let has_dictionary = self.dictionary.is_some() && kind == BlockKind::Shared;
+        let has_dictionary = self.plan.dictionary.is_some() && kind == BlockKind::Shared;
         let on_gpu = [CodecId::STORED, CodecId::GDEFLATE];
-        let fits = block.hashes.len() == self.plan.parts(unit).len()
+        let fits = done.hashes.len() == self.plan.parts(unit).len()
+            && u64::from(done.raw_bytes) == raw_bytes
             && (codec == CodecId::STORED || !millstream_codec::block_level_range(codec).is_empty())
-            && (codec != CodecId::STORED || stored.len() as u64 == raw_bytes)
-            && stored.len() as u64 <= raw_bytes
+            && (codec != CodecId::STORED || stored_bytes == raw_bytes)
+            && stored_bytes <= raw_bytes
             && (kind != BlockKind::Gpu || on_gpu.contains(&codec))
-            && (!block.dictionary || (has_dictionary && codec == CodecId::ZSTD));
-        if !fits || block.checksum != xxh3_64(stored) {
-            return Err(corrupt("an encoded block is damaged, or not of this plan"));
+            && (!done.dictionary || (has_dictionary && codec == CodecId::ZSTD));
+        match fits && done.checksum == xxh3_64(&done.stored) {
+            true => Ok(()),
+            false => Err(corrupt("an encoded block is damaged, or not of this plan")),
         }
-        Ok(Done {
-            encoded: Encoded {
-                codec,
-                stored: Cow::Owned(stored.to_vec()),
-                checksum: block.checksum,
-                dictionary: u16::from(block.dictionary),
-            },
-            raw_bytes: raw_bytes as u32,
-            hashes: block.hashes,
-        })
     }
 }
 
@@ -243,35 +220,27 @@ impl<'a> PackPlan<'a> {
 /// As [`write()`](crate::write) for the inputs of the task; [`ErrorKind::Changed`] if one changed
 /// since it was planned; or `task` is of another version, or damaged.
 pub fn encode_task(task: &[u8]) -> Result<Vec<u8>> {
-    let (task, mut tail) = postcard::take_from_bytes::<Task<'_>>(task)
-        .map_err(|_| corrupt("the task is cut or damaged"))?;
-    if task.version != VERSION {
-        let cause = format!("the task is of version {}, not {VERSION}", task.version);
+    let damaged = |_| corrupt("the task is cut or damaged");
+    let (version, _) = postcard::take_from_bytes::<&str>(task).map_err(damaged)?;
+    if version != VERSION {
+        let cause = format!("the task is of version {version}, not {VERSION}");
         return Err(Error::new(ErrorKind::InvalidArgument, cause));
     }
+    let task = postcard::from_bytes::<Task<'_>>(task).map_err(damaged)?;
     let options = options_of(&task)?;
-    let dictionary = match task.dictionary_bytes {
-        Some(bytes) => Some(dictionary::ready(
-            split(&mut tail, bytes)?.to_vec(),
-            &options,
-        )?),
-        None => None,
+    let dictionary = match &task.dictionary[..] {
+        [] => None,
+        bytes => Some(dictionary::ready(bytes.to_vec(), &options)?),
     };
-    let model = cost_model(&options);
-    let how = (
-        &options,
-        &model,
-        dictionary.as_ref().map(|made| &made.encoder),
-    );
-    let (mut blocks, mut stored, mut raw_bytes) = (Vec::new(), Vec::new(), 0);
-    let written = FreeBuffers::default();
-    let (mut encoder, mut buffer) = (BlockEncoder::new(&written), Vec::new());
-    for block in &task.blocks {
-        let read = |part: &TaskPart<'_>| item_of(part, &mut tail);
-        let items: Vec<Item> = block.parts.iter().map(read).collect::<Result<_>>()?;
-        let parts: Vec<Part<'_>> = items
-            .iter()
-            .zip(&block.parts)
+    let items = |block: &TaskBlock<'_>| block.parts.iter().map(TaskPart::item).collect();
+    let items: Vec<Vec<Item>> = task.blocks.iter().map(items).collect::<Result<_>>()?;
+    let free = FreeBuffers::default();
+    let dictionary = dictionary.as_ref().map(|made| &made.encoder);
+    let mut encoder = Encoder::new(&options, dictionary, &free);
+    let (mut blocks, mut raw_bytes) = (Vec::new(), 0);
+    for (block, items) in task.blocks.iter().zip(&items) {
+        let parts = items.iter().zip(&block.parts);
+        let parts: Vec<Part<'_>> = parts
             .map(|(item, part)| Part {
                 item,
                 offset: part.offset,
@@ -281,25 +250,13 @@ pub fn encode_task(task: &[u8]) -> Result<Vec<u8>> {
         let bytes: u64 = parts.iter().map(|part| part.len as u64).sum();
         raw_bytes += bytes;
         if bytes == 0 || bytes > 1 << BLOCK_SHIFT_MAX || raw_bytes > TASK_RAW_BYTES_MAX {
-            return Err(corrupt(
-                "a block of the task, or all, are longer than they may be",
-            ));
+            let cause = "a block of the task, or all, are longer than they may be";
+            return Err(corrupt(cause));
         }
-        let done = encode_parts((&parts, block.kind), how, &mut encoder, &mut buffer)?;
-        stored.extend_from_slice(&done.encoded.stored);
-        blocks.push(OutcomeBlock {
-            codec: done.encoded.codec.0,
-            dictionary: done.encoded.dictionary != 0,
-            checksum: done.encoded.checksum,
-            stored_bytes: done.encoded.stored.len() as u32,
-            hashes: done.hashes,
-        });
-        if let Cow::Owned(buffer) = done.encoded.stored {
-            encoder.keep(buffer);
-        }
+        blocks.push(encoder.encode(&parts, block.kind)?);
     }
     let first = task.first;
-    message(&Outcome { first, blocks }, &[&stored])
+    message(&Outcome { first, blocks })
 }
 
 fn options_of(task: &Task<'_>) -> Result<PackOptions<'static>> {
@@ -316,7 +273,7 @@ fn options_of(task: &Task<'_>) -> Result<PackOptions<'static>> {
     Ok(options)
 }
 
-/// The head of a task. Behind it lie the dictionary, and the bytes of parts that are in no file.
+/// What [`encode_task`] takes.
 #[derive(Serialize, Deserialize)]
 struct Task<'a> {
     #[serde(borrow)]
@@ -324,7 +281,9 @@ struct Task<'a> {
     coding: TaskCoding,
     level: Option<i32>,
     gpu_megabytes_per_second: Option<f64>,
-    dictionary_bytes: Option<u32>,
+    /// Empty if there is none.
+    #[serde(borrow, serialize_with = "as_bytes")]
+    dictionary: Cow<'a, [u8]>,
     /// The number of the first block.
     first: u32,
     #[serde(borrow)]
@@ -347,118 +306,105 @@ struct TaskBlock<'a> {
 /// A part of an item.
 #[derive(Serialize, Deserialize)]
 struct TaskPart<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, serialize_with = "as_bytes")]
     name: Cow<'a, [u8]>,
     item_bytes: u64,
     offset: u64,
     bytes: u32,
-    /// Where it is read; `None` if its bytes are in the task.
-    file: Option<TaskFile<'a>>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct TaskFile<'a> {
     #[serde(borrow)]
-    path: Cow<'a, [u8]>,
-    modified: Time,
+    content: TaskContent<'a>,
 }
 
-/// The head of what [`encode_task`] returns. Behind it lie the stored bytes of each block.
 #[derive(Serialize, Deserialize)]
-struct Outcome {
+enum TaskContent<'a> {
+    /// The path of a file, and when it was last modified.
+    File(
+        #[serde(borrow, serialize_with = "as_bytes")] Cow<'a, [u8]>,
+        Time,
+    ),
+    /// Of what is in no file, the part's bytes.
+    Bytes(#[serde(borrow, serialize_with = "as_bytes")] Cow<'a, [u8]>),
+}
+
+/// What [`encode_task`] returns.
+#[derive(Serialize, Deserialize)]
+struct Outcome<'a> {
     first: u32,
-    blocks: Vec<OutcomeBlock>,
+    #[serde(borrow)]
+    blocks: Vec<Done<'a>>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct OutcomeBlock {
-    codec: u8,
-    dictionary: bool,
-    checksum: u64,
-    stored_bytes: u32,
-    hashes: Vec<[u8; 32]>,
+/// As a slice of bytes: by itself, serde writes them one by one.
+pub(super) fn as_bytes<S: Serializer>(
+    bytes: &Cow<'_, [u8]>,
+    to: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    to.serialize_bytes(bytes)
 }
 
 fn corrupt(cause: &str) -> Error {
     Error::new(ErrorKind::Corrupt, cause)
 }
 
-fn message(head: &impl Serialize, tail: &[&[u8]]) -> Result<Vec<u8>> {
-    let head = postcard::to_stdvec(head);
-    let mut bytes = head.map_err(|_| Error::new(ErrorKind::Limit, "a task is too large"))?;
-    for part in tail {
-        bytes.extend_from_slice(part);
+fn message(content: &impl Serialize) -> Result<Vec<u8>> {
+    let bytes = postcard::to_stdvec(content);
+    bytes.map_err(|_| Error::new(ErrorKind::Limit, "a task is too large"))
+}
+
+impl<'a> TaskPart<'a> {
+    fn of(part: &Part<'a>) -> Result<TaskPart<'a>> {
+        let item = part.item;
+        let content = match &item.content {
+            Content::Below(_) | Content::File(_) => {
+                let path = item.path();
+                let absolute = std::path::absolute(&path)
+                    .map_err(|error| Error::io(&path, "make absolute", error))?;
+                let path = absolute.into_os_string().into_encoded_bytes();
+                let modified = item.modified.expect("a file has it");
+                TaskContent::File(Cow::Owned(path), modified)
+            }
+            Content::Range(..) | Content::Memory(..) => {
+                let mut bytes = Vec::new();
+                item.read(part.offset, part.len, &mut bytes)?;
+                TaskContent::Bytes(Cow::Owned(bytes))
+            }
+        };
+        Ok(TaskPart {
+            name: Cow::Borrowed(&item.name),
+            item_bytes: item.len,
+            offset: part.offset,
+            bytes: part.len as u32,
+            content,
+        })
     }
-    Ok(bytes)
-}
 
-/// Takes the next bytes of a message.
-fn split<'a>(tail: &mut &'a [u8], bytes: u32) -> Result<&'a [u8]> {
-    let (front, rest) = tail
-        .split_at_checked(bytes as usize)
-        .ok_or_else(|| corrupt("a task, or what it gave, is cut"))?;
-    *tail = rest;
-    Ok(front)
-}
-
-/// A part as a task says it; bytes that are in no file are appended to `tail`.
-fn part_head<'a>(part: &Part<'a>, tail: &mut Vec<u8>) -> Result<TaskPart<'a>> {
-    let item = part.item;
-    let file = match &item.content {
-        Content::Below(_) | Content::File(_) => {
-            let path = item.path();
-            let absolute = std::path::absolute(&path)
-                .map_err(|error| Error::io(&path, "make absolute", error))?;
-            Some(TaskFile {
-                path: Cow::Owned(absolute.into_os_string().into_encoded_bytes()),
-                modified: item.modified.expect("a file has it"),
-            })
+    /// The item that the part is of.
+    fn item(&self) -> Result<Item> {
+        // Where the tree of hashes has no such part, it cannot be hashed.
+        let bytes = u64::from(self.bytes);
+        let unit = bytes.next_power_of_two().max(1024);
+        let end = self.offset.checked_add(bytes);
+        let is_inside = end.is_some_and(|end| end <= self.item_bytes);
+        if bytes == 0 || !self.offset.is_multiple_of(unit) || !is_inside {
+            return Err(corrupt("a part of the task is not one of an item"));
         }
-        Content::Range(..) | Content::Memory(..) => {
-            item.read(part.offset, part.len, tail)?;
-            None
-        }
-    };
-    Ok(TaskPart {
-        name: Cow::Borrowed(&item.name),
-        item_bytes: item.len,
-        offset: part.offset,
-        bytes: part.len as u32,
-        file,
-    })
-}
-
-/// The item that a part of a task is of.
-fn item_of(part: &TaskPart<'_>, tail: &mut &[u8]) -> Result<Item> {
-    // Where the tree of hashes has no such part, it cannot be hashed.
-    let bytes = u64::from(part.bytes);
-    let unit = bytes.next_power_of_two().max(1024);
-    let end = part.offset.checked_add(bytes);
-    if bytes == 0
-        || !part.offset.is_multiple_of(unit)
-        || end.is_none_or(|end| end > part.item_bytes)
-    {
-        return Err(corrupt("a part of the task is not one of an item"));
+        let (content, modified) = match &self.content {
+            TaskContent::File(path, modified) => {
+                let path = millstream_io::fs::names::os_str(path)
+                    .map_err(|_| corrupt("a path of the task is not UTF-8"))?;
+                (Content::File(Arc::from(Path::new(path))), Some(*modified))
+            }
+            TaskContent::Bytes(held) if held.len() as u64 == bytes => {
+                (Content::Memory(Arc::from(&held[..]), self.offset), None)
+            }
+            TaskContent::Bytes(_) => return Err(corrupt("a part of the task is cut")),
+        };
+        Ok(Item {
+            name: self.name.to_vec(),
+            len: self.item_bytes,
+            content,
+            modified,
+            metadata: None,
+        })
     }
-    let (content, modified) = match &part.file {
-        Some(file) => {
-            let path = millstream_io::fs::names::os_str(&file.path)
-                .map_err(|_| corrupt("a path of the task is not UTF-8"))?;
-            (
-                Content::File(Arc::from(Path::new(path))),
-                Some(file.modified),
-            )
-        }
-        None => {
-            let bytes = split(tail, part.bytes)?;
-            (Content::Memory(Arc::from(bytes), part.offset), None)
-        }
-    };
-    Ok(Item {
-        name: part.name.to_vec(),
-        len: part.item_bytes,
-        content,
-        modified,
-        metadata: None,
-    })
 }
