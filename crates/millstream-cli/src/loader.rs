@@ -14,6 +14,7 @@
 use std::collections::VecDeque;
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -145,7 +146,7 @@ enum Load {
     /// A request.
     Alone(Ticket<Buffer>),
     /// A part of a batch, which pieces of a package share.
-    Together(Arc<millstream_pak::Batch>, usize),
+    Together(Rc<millstream_pak::Batch>, usize),
 }
 
 /// What is being submitted: a file and how much of it.
@@ -349,12 +350,12 @@ impl Loader<'_> {
             }
         }
         let batch = package.enqueue_pieces(self.queue, &asked, &self.batch_options());
-        let batch = batch.map(Arc::new);
+        let batch = batch.map(Rc::new);
         tally.requests += batch.as_ref().map_or(0, |batch| batch.requests() as u64);
         let pieces = parts.into_iter().enumerate().map(|(nth, part)| Piece {
             part,
             ticket: match &batch {
-                Ok(batch) => Ok(Load::Together(Arc::clone(batch), nth)),
+                Ok(batch) => Ok(Load::Together(Rc::clone(batch), nth)),
                 Err(error) => Err(crate::package::describe(package.path(), error)),
             },
         });

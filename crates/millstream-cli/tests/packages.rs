@@ -483,11 +483,16 @@ fn the_base_of_a_new_enough_patch_may_be_older_and_no_other_package() {
 fn a_signature_is_made_and_verified() {
     let key = tempfile::tempdir().expect("a folder");
     let (secret, public) = (key.path().join("secret"), key.path().join("public"));
-    // RFC 8032, section 7.1, test 1.
-    let secret_key = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
-    let public_key = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+    // RFC 8032, section 7.1, test 1, and the public key of test 2.
+    let secret_key = "-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g
+-----END PRIVATE KEY-----
+";
+    let pem = |key| format!("-----BEGIN PUBLIC KEY-----\n{key}\n-----END PUBLIC KEY-----\n");
+    let public_key = pem("MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=");
+    let other_key = pem("MCowBQYDK2VwAyEAPUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=");
     std::fs::write(&secret, secret_key).expect("written");
-    std::fs::write(&public, public_key).expect("written");
+    std::fs::write(&public, &public_key).expect("written");
     let packed = Packed::new(&["--sign", text(&secret), "--content-version", "7"]);
     let package = packed.path("p.mpak");
     let with_key = ["--key", text(&public)];
@@ -506,8 +511,10 @@ fn a_signature_is_made_and_verified() {
         assert!(errors.contains("is 7,") && errors.contains('8'), "{errors}");
         assert!(errors.contains(&package), "{errors}");
     }
-    std::fs::write(&public, secret_key.replace('9', "1")).expect("written");
-    expect_status(&run(millstream(&["verify", &package]).args(with_key)), 1);
+    for wrong in [&other_key, secret_key] {
+        std::fs::write(&public, wrong).expect("written");
+        expect_status(&run(millstream(&["verify", &package]).args(with_key)), 1);
+    }
     let unsigned = Packed::new(&[]).path("p.mpak");
     std::fs::write(&public, public_key).expect("written");
     expect_status(&run(millstream(&["verify", &unsigned]).args(with_key)), 1);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The kind of an error; the numbers are stable and meant for a C interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,10 +50,10 @@ pub enum ErrorKind {
 }
 
 /// An error with its circumstances.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Error(Box<Circumstances>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Circumstances {
     kind: ErrorKind,
     path: Option<PathBuf>,
@@ -63,10 +64,10 @@ struct Circumstances {
     source: Option<Source>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Source {
     Engine(millstream::Error),
-    System(std::io::Error),
+    System(Arc<std::io::Error>),
 }
 
 /// The result of most calls.
@@ -90,7 +91,7 @@ impl Error {
     /// A call of the system failed.
     pub(crate) fn io(path: &Path, doing: &str, error: std::io::Error) -> Error {
         let mut made = Error::new(ErrorKind::Io, format!("cannot {doing}")).of(path);
-        made.0.source = Some(Source::System(error));
+        made.0.source = Some(Source::System(Arc::new(error)));
         made
     }
 
@@ -145,12 +146,6 @@ impl Error {
         self.0.entry.as_deref()
     }
 
-    /// The block's index in the package.
-    #[must_use]
-    pub fn block_index(&self) -> Option<u64> {
-        self.0.block
-    }
-
     /// The byte of the file.
     #[must_use]
     pub fn offset(&self) -> Option<u64> {
@@ -200,10 +195,10 @@ impl Error {
                 "the package's tables are damaged: `millstream verify` says where",
             ),
         };
-        let path = self.0.path.map(std::sync::Arc::from);
+        let path = self.0.path.map(Arc::from);
         let made = millstream::Error::new(kind, cause);
         let made = made.at(path, self.0.offset.unwrap_or(0), 0);
-        made.named(self.0.entry.map(std::sync::Arc::from))
+        made.named(self.0.entry.map(Arc::from))
     }
 }
 
@@ -283,7 +278,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.0.source {
             Some(Source::Engine(error)) => Some(error),
-            Some(Source::System(error)) => Some(error),
+            Some(Source::System(error)) => Some(&**error),
             None => None,
         }
     }

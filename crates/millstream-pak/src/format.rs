@@ -114,6 +114,25 @@ impl SectionRecord {
         self.raw_bytes != self.stored_bytes
     }
 
+    /// Whether it has page hashes.
+    #[must_use]
+    pub fn is_hashed(&self) -> bool {
+        self.flags.get() & section_flag::UNHASHED == 0
+    }
+
+    /// Where its stored bytes are and where its hashes: first byte, and one past the last.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (u64, u64)> {
+        let (offset, hashes) = (self.offset.get(), self.hashes_offset.get());
+        let hashes = (hashes, hashes + self.hashes_bytes());
+        let hashes = self.is_hashed().then_some(hashes);
+        std::iter::once((offset, offset + self.stored_bytes.get())).chain(hashes)
+    }
+
+    /// Whether all of it ends before a byte of the file.
+    pub(crate) fn is_within(&self, end: u64) -> bool {
+        self.parts().all(|part| part.1 <= end)
+    }
+
     /// Bytes of the hashes of its pages, and of their lengths if it is packed.
     #[must_use]
     pub fn hashes_bytes(&self) -> u64 {
@@ -262,11 +281,29 @@ pub struct SignatureRecord {
 pub const SIGNED_PREFIX: &[u8; 16] = b"mpak root v1\0\0\0\0";
 
 impl Header {
+    /// The records of its sections.
+    pub(crate) fn used_sections(&self) -> &[SectionRecord] {
+        &self.sections[..self.section_count.get() as usize]
+    }
+
     /// The header's hash: of all its bytes but the hash itself.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         let bytes = self.as_bytes();
         *blake3::hash(&bytes[..HEADER_BYTES - 32]).as_bytes()
+    }
+}
+
+impl BlockRecord {
+    /// Whether it lies in the base.
+    #[must_use]
+    pub fn in_base(&self) -> bool {
+        self.flags & block_flag::IN_BASE != 0
+    }
+
+    /// One past its last byte in the file; of a record that was checked.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset.get() + u64::from(self.stored_bytes.get())
     }
 }
 

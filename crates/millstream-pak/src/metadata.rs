@@ -14,16 +14,15 @@
 //! record.image = Some(Image { width: 512, height: 256, ..Image::default() });
 //! record.mips.push(Mip { level: 0, offset: 128, bytes: 65_536, ..Mip::default() });
 //! let stored = record.encode();
-//! assert_eq!(Metadata::decode(&stored), Ok(record));
+//! assert_eq!(Metadata::decode(&stored).expect("a record"), record);
 //! ```
 //!
 //! Records can be serialized for people and tools (`list --json`): kinds, containers and roles by
 //! their names, absent fields left out.
 
-use std::fmt;
-
 use serde::{Serialize, Serializer};
 
+use crate::error::{Error, Result, corrupt};
 use crate::limits::METADATA_BYTES_MAX;
 use crate::names;
 
@@ -246,8 +245,8 @@ pub struct Metadata {
 macro_rules! serialize_as_name {
     ($($number:ty),*) => {$(
         impl Serialize for $number {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(self.name())
+            fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+                to.serialize_str(self.name())
             }
         }
     )*};
@@ -255,30 +254,13 @@ macro_rules! serialize_as_name {
 
 serialize_as_name!(Kind, Container, Role);
 
-fn escaped<S: Serializer>(name: &str, serializer: S) -> Result<S::Ok, S::Error> {
+fn escaped<S: Serializer>(name: &str, serializer: S) -> std::result::Result<S::Ok, S::Error> {
     serializer.serialize_str(&names::escape(name.as_bytes()))
 }
 
-fn len<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+fn len<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S::Ok, S::Error> {
     serializer.serialize_u64(bytes.len() as u64)
 }
-
-/// A record that cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MetadataError {
-    /// Byte of the record.
-    pub offset: usize,
-    /// What is wrong.
-    pub cause: &'static str,
-}
-
-impl fmt::Display for MetadataError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "metadata, byte {}: {}", self.offset, self.cause)
-    }
-}
-
-impl std::error::Error for MetadataError {}
 
 const TAG_IMAGE: u16 = 1;
 const TAG_MIPS: u16 = 2;
@@ -300,14 +282,15 @@ impl Metadata {
         }
     }
 
+    fn found(&self, level: u16, layer: u16) -> Option<&Mip> {
+        let mut mips = self.mips.iter();
+        mips.find(|mip| mip.level == level && mip.layer == layer)
+    }
+
     /// The range `(offset, bytes)` of a mip level, all its layers if they lie together.
     #[must_use]
     pub fn mip(&self, level: u16, layer: u16) -> Option<(u64, u64)> {
-        let found = |mip: &&Mip| mip.level == level && mip.layer == layer;
-        self.mips
-            .iter()
-            .find(found)
-            .map(|mip| (mip.offset, mip.bytes))
+        self.found(level, layer).map(|mip| (mip.offset, mip.bytes))
     }
 
     /// The range `(offset, bytes)` of `count` rows of a mip from `first` on (rows of blocks, in
@@ -315,40 +298,12 @@ impl Metadata {
     /// is not known, its rows are not, or has fewer.
     #[must_use]
     pub fn rows(&self, level: u16, layer: u16, first: u32, count: u32) -> Option<(u64, u64)> {
-        let found = |mip: &&Mip| mip.level == level && mip.layer == layer;
-        let mip = self
-            .mips
-            .iter()
-            .find(found)
-            .filter(|mip| mip.row_bytes > 0)?;
+        let mip = self.found(level, layer).filter(|mip| mip.row_bytes > 0)?;
         let row = u64::from(mip.row_bytes);
         let (start, bytes) = (u64::from(first) * row, u64::from(count) * row);
         let end = start.checked_add(bytes).filter(|end| *end <= mip.bytes)?;
-        // Offsets of rows inside are computed without checks: the last byte needs one, too.
+        // The last byte needs an offset, too.
         Some((mip.offset.checked_add(end)? - bytes, bytes))
-    }
-
-    /// The ranges `(offset, bytes)` of a rectangle of a mip, one per row: a tile. Columns are
-    /// counted in units of `unit_bytes` (a texel, or a block of a block format).
-    #[must_use]
-    pub fn tile(
-        &self,
-        (level, layer): (u16, u16),
-        (first_row, rows): (u32, u32),
-        (first_unit, units): (u32, u32),
-        unit_bytes: u32,
-    ) -> Option<Vec<(u64, u64)>> {
-        let left = u64::from(first_unit) * u64::from(unit_bytes);
-        let bytes = u64::from(units) * u64::from(unit_bytes);
-        let last_row = first_row.checked_add(rows)?;
-        self.rows(level, layer, first_row, rows)?;
-        (first_row..last_row)
-            .map(|row| {
-                let (start, row_bytes) = self.rows(level, layer, row, 1)?;
-                let end = left.checked_add(bytes)?;
-                (end <= row_bytes).then_some((start + left, bytes))
-            })
-            .collect()
     }
 
     /// The record's bytes. They may be more than [`METADATA_BYTES_MAX`]; a package then refuses
@@ -386,37 +341,30 @@ impl Metadata {
     ///
     /// # Errors
     /// The bytes are cut, a field has a wrong length, or a name is not UTF-8.
-    pub fn decode(bytes: &[u8]) -> Result<Metadata, MetadataError> {
-        let mut head = Reader { bytes, at: 0 };
+    pub fn decode(bytes: &[u8]) -> Result<Metadata> {
+        let mut head = Reader::new(bytes, 0);
         let kind = Kind(head.get()?);
         head.get::<u16>()?;
         let total = head.get::<u32>()? as usize;
         if total < HEAD_BYTES || total > bytes.len() || total > METADATA_BYTES_MAX {
             return Err(head.wrong("the record's length is wrong"));
         }
-        let mut fields = Reader {
-            bytes: &bytes[..total],
-            at: HEAD_BYTES,
-        };
+        let mut fields = Reader::new(&bytes[..total], 0);
+        fields.at = HEAD_BYTES;
         let mut record = Metadata::new(kind);
         while fields.at < total {
             let tag = fields.get::<u16>()?;
             fields.get::<u16>()?;
             let len = fields.get::<u32>()? as usize;
             let start = fields.at;
-            let body = fields.take(len)?;
-            let mut body = Reader { bytes: body, at: 0 };
-            record.read_field(tag, &mut body).map_err(|mut error| {
-                error.offset += start;
-                error
-            })?;
+            record.read_field(tag, &mut Reader::new(fields.take(len)?, start))?;
             let padded = len.next_multiple_of(FIELD_HEAD_BYTES).min(total - start);
             fields.at = start + padded;
         }
         Ok(record)
     }
 
-    fn read_field(&mut self, tag: u16, body: &mut Reader<'_>) -> Result<(), MetadataError> {
+    fn read_field(&mut self, tag: u16, body: &mut Reader<'_>) -> Result<()> {
         match tag {
             TAG_IMAGE => self.image = Some(body.only()?),
             TAG_MIPS => self.mips.append(&mut body.list()?),
@@ -425,12 +373,9 @@ impl Metadata {
                 while !body.at_end() {
                     let role = body.get()?;
                     let len = usize::from(body.get::<u16>()?);
-                    let at = body.at;
-                    let name = std::str::from_utf8(body.take(len)?).map_err(|_| MetadataError {
-                        offset: at,
-                        cause: "the name of a dependency is not UTF-8",
-                    })?;
-                    let name = String::from(name);
+                    let name = String::from_utf8(body.take(len)?.to_vec());
+                    let wrong = |_| body.wrong("the name of a dependency is not UTF-8");
+                    let name = name.map_err(wrong)?;
                     self.dependencies.push(Dependency { role, name });
                 }
             }
@@ -446,7 +391,7 @@ impl Metadata {
 trait Stored: Sized {
     const BYTES: usize;
     fn write(&self, out: &mut Vec<u8>);
-    fn read(body: &mut Reader<'_>) -> Result<Self, MetadataError>;
+    fn read(body: &mut Reader<'_>) -> Result<Self>;
 }
 
 macro_rules! stored_numbers {
@@ -456,7 +401,7 @@ macro_rules! stored_numbers {
             fn write(&self, out: &mut Vec<u8>) {
                 out.extend_from_slice(&self.to_le_bytes());
             }
-            fn read(body: &mut Reader<'_>) -> Result<$number, MetadataError> {
+            fn read(body: &mut Reader<'_>) -> Result<$number> {
                 let bytes = body.take(Self::BYTES)?;
                 Ok(<$number>::from_le_bytes(bytes.try_into().expect("so many were taken")))
             }
@@ -474,7 +419,7 @@ macro_rules! stored_structures {
             fn write(&self, out: &mut Vec<u8>) {
                 $(<$type>::from(self.$field).write(out);)*
             }
-            fn read(body: &mut Reader<'_>) -> Result<$name, MetadataError> {
+            fn read(body: &mut Reader<'_>) -> Result<$name> {
                 Ok($name { $($field: <$type>::read(body)?.into()),* })
             }
         }
@@ -540,33 +485,39 @@ impl Writer {
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// Where the bytes begin in the record.
+    start: usize,
 }
 
 impl<'a> Reader<'a> {
-    fn wrong(&self, cause: &'static str) -> MetadataError {
-        MetadataError {
-            offset: self.at,
-            cause,
-        }
+    fn new(bytes: &'a [u8], start: usize) -> Reader<'a> {
+        let at = 0;
+        Reader { bytes, at, start }
+    }
+
+    fn wrong(&self, cause: &str) -> Error {
+        corrupt(format!("metadata, byte {}: {cause}", self.start + self.at))
     }
 
     fn at_end(&self) -> bool {
         self.at == self.bytes.len()
     }
 
-    fn take(&mut self, len: usize) -> Result<&'a [u8], MetadataError> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8]> {
         let rest = &self.bytes[self.at..];
-        let taken = rest.get(..len).ok_or(self.wrong("the record is cut"))?;
+        let taken = rest
+            .get(..len)
+            .ok_or_else(|| self.wrong("the record is cut"))?;
         self.at += len;
         Ok(taken)
     }
 
-    fn get<T: Stored>(&mut self) -> Result<T, MetadataError> {
+    fn get<T: Stored>(&mut self) -> Result<T> {
         T::read(self)
     }
 
     /// The one value that the field is.
-    fn only<T: Stored>(&mut self) -> Result<T, MetadataError> {
+    fn only<T: Stored>(&mut self) -> Result<T> {
         if self.bytes.len() != T::BYTES {
             return Err(self.wrong("a field has another length than its tag says"));
         }
@@ -574,7 +525,7 @@ impl<'a> Reader<'a> {
     }
 
     /// All values of the field.
-    fn list<T: Stored>(&mut self) -> Result<Vec<T>, MetadataError> {
+    fn list<T: Stored>(&mut self) -> Result<Vec<T>> {
         if !self.bytes.len().is_multiple_of(T::BYTES) {
             return Err(self.wrong("a list is no whole number of its items"));
         }

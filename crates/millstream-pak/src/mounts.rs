@@ -1,24 +1,24 @@
 //! Mounts: packages and folders over one another, as one source.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use millstream::{Read, Storage};
 use millstream_source::{Folder, Located, Source, clean_name};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::LAYERS_MAX;
+use crate::reader::{below, first_part};
 use crate::{Package, PackageOptions};
 
 /// Packages and folders over one another, as one source. Lookups may be made from any thread.
 ///
 /// The layer that was mounted last is asked first: a patch or a mod over the base, loose files over
-/// both during development, a folder that the user may write to on top. A patch hides what it says
-/// is gone. A patch that refers to blocks of a base finds it among the layers below.
+/// both during development, a folder in which the user saves on top. A patch hides what it says is
+/// gone. A patch that refers to blocks of a base finds it among the layers below.
 ///
 /// Loose files are looked at anew at each lookup, so a changed one is loaded with its new content
-/// (hot reload); [`Mounts::changes`] tells which of those that were found have changed since.
+/// (hot reload): what is found then differs from what was found before.
 ///
 /// ```
 /// use millstream::{Storage, StorageOptions};
@@ -49,10 +49,6 @@ use crate::{Package, PackageOptions};
 pub struct Mounts {
     /// The lowest first.
     layers: Vec<Layer>,
-    /// Where files are written.
-    writable: Option<usize>,
-    /// Loose files that were found, for [`Mounts::changes`].
-    found: Mutex<BTreeMap<Vec<u8>, Located>>,
 }
 
 enum Layer {
@@ -105,16 +101,6 @@ impl Mounts {
         self.push(Layer::Folder(folder))
     }
 
-    /// Mounts a folder over all layers, to which [`Mounts::writable_path`] leads.
-    ///
-    /// # Errors
-    /// As [`Mounts::mount_folder`].
-    pub fn mount_writable(&mut self, storage: &Storage, root: impl Into<PathBuf>) -> Result<()> {
-        self.mount_folder(storage, root)?;
-        self.writable = Some(self.layers.len() - 1);
-        Ok(())
-    }
-
     fn push(&mut self, layer: Layer) -> Result<()> {
         if self.layers.len() == LAYERS_MAX {
             return Err(Error::new(ErrorKind::Limit, "too many layers are mounted"));
@@ -130,30 +116,6 @@ impl Mounts {
         })
     }
 
-    /// Where to write the file of a name: below the writable folder. Write it with
-    /// [`FileOp::replace`](millstream::FileOp::replace); it hides what lies below it. `None`
-    /// without such a folder.
-    ///
-    /// # Errors
-    /// A name that would leave the folder.
-    pub fn writable_path(&self, name: &[u8]) -> Result<Option<PathBuf>> {
-        let clean = clean_name(name)?;
-        crate::names::check(&clean)?;
-        let path = crate::names::path(&clean)?;
-        Ok(self.writable.and_then(|nth| match &self.layers[nth] {
-            Layer::Folder(folder) => Some(folder.root().join(path)),
-            Layer::Package(_) => None,
-        }))
-    }
-
-    /// Whether a layer has the name.
-    ///
-    /// # Errors
-    /// As [`Source::find`].
-    pub fn exists(&self, name: &[u8]) -> Result<bool> {
-        Ok(self.find(name)?.is_some())
-    }
-
     /// What a folder holds in all layers: names of entries and, with a `/` at their end, of
     /// folders, sorted by their bytes; `None` if no layer has such a folder. An empty name is the
     /// root. Reads loose folders.
@@ -165,117 +127,72 @@ impl Mounts {
             b"" => Vec::new(),
             name => clean_name(name)?,
         };
-        let (mut found, mut emptied) = (BTreeSet::new(), BTreeSet::new());
-        let mut loose_parts: BTreeSet<Vec<u8>> = BTreeSet::new();
-        let (mut exists, mut loose) = (clean.is_empty(), clean.is_empty());
-        for layer in &self.layers {
-            let listed = match layer {
+        let (mut found, mut exists) = (BTreeSet::new(), clean.is_empty());
+        for (nth, layer) in self.layers.iter().enumerate() {
+            match layer {
                 Layer::Package(package) => {
-                    package.hide_gone(&clean, &mut found, &mut emptied)?;
-                    // A folder of packages is there while it has something; a loose one also empty.
-                    exists = exists && (loose || !found.is_empty());
-                    package.folder(&clean)?
+                    for &index in package.by_name()? {
+                        let name = package.name(index)?;
+                        if let Some(rest) = below(&clean, name)
+                            && !found.contains(first_part(rest))
+                            && !package.info(index)?.gone
+                            && !self.is_hidden(nth, name)?
+                        {
+                            found.insert(first_part(rest).to_vec());
+                        }
+                    }
                 }
                 Layer::Folder(folder) => {
                     let listed = list_loose(folder.root(), &clean)?;
-                    loose |= listed.is_some();
-                    loose_parts.extend(listed.iter().flatten().cloned());
-                    listed
+                    exists |= listed.is_some();
+                    for part in listed.into_iter().flatten() {
+                        // A folder of loose files is there also while it is empty.
+                        let name = [&clean[..], b"/", &part].concat();
+                        let name = if clean.is_empty() { &part } else { &name };
+                        if part.ends_with(b"/") || !self.is_hidden(nth, name)? {
+                            found.insert(part);
+                        }
+                    }
                 }
-            };
-            exists |= listed.is_some();
-            found.extend(listed.into_iter().flatten());
+            }
         }
-        emptied.retain(|part| !loose_parts.contains(part));
-        for part in self.without_entries(&clean, emptied)? {
-            found.remove(&part);
-        }
-        exists = exists && (loose || !found.is_empty());
+        let exists = exists || !found.is_empty();
         Ok(exists.then(|| found.into_iter().collect()))
     }
 
-    /// Of folders in `folder`, with their `/`, those that have no entry of a package.
-    fn without_entries(
-        &self,
-        folder: &[u8],
-        mut parts: BTreeSet<Vec<u8>>,
-    ) -> Result<BTreeSet<Vec<u8>>> {
-        if parts.is_empty() {
-            return Ok(parts);
-        }
-        let mut there: BTreeSet<&[u8]> = BTreeSet::new();
-        for layer in &self.layers {
-            let Layer::Package(package) = layer else {
-                continue;
-            };
-            for index in 0..package.len() {
-                if let Some(rest) = crate::reader::below(folder, package.name(index)?)
-                    && parts.contains(first_folder(rest))
-                {
-                    match package.info(index)?.gone {
-                        true => there.remove(rest),
-                        false => there.insert(rest),
-                    };
-                }
+    /// Whether a package above a layer says that the name is gone. What is above that lists it
+    /// again, if it has it.
+    fn is_hidden(&self, layer: usize, name: &[u8]) -> Result<bool> {
+        for above in &self.layers[layer + 1..] {
+            if let Layer::Package(package) = above
+                && package.base_root().is_some()
+                && package.lookup(name)?.is_some_and(|found| found.gone)
+            {
+                return Ok(true);
             }
         }
-        for rest in there {
-            parts.remove(first_folder(rest));
-        }
-        Ok(parts)
-    }
-
-    /// Names of loose files that were found before and are no longer what they were: another
-    /// content, hidden by another layer, or gone. Asks the system for each. What is found then
-    /// counts as found anew.
-    ///
-    /// # Errors
-    /// As [`Source::find`].
-    pub fn changes(&self) -> Result<Vec<Vec<u8>>> {
-        let before = self
-            .found
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        let mut changed = Vec::new();
-        for (name, old) in before {
-            let now = self.find(&name)?;
-            if now != Some(old) {
-                if now.is_none() {
-                    self.found
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .remove(&name);
-                }
-                changed.push(name);
-            }
-        }
-        Ok(changed)
+        Ok(false)
     }
 
     /// The layer of an entry, and the entry as the layer knows it.
-    fn inner(&self, entry: &Located) -> std::result::Result<(&Layer, Located), millstream::Error> {
+    fn inner(
+        &self,
+        entry: &Located,
+    ) -> std::result::Result<(&dyn Source, Located), millstream::Error> {
         let [inner, nth] = entry.place();
-        let layer = usize::try_from(nth)
-            .ok()
-            .and_then(|nth| self.layers.get(nth));
-        let layer = layer.ok_or_else(|| {
-            let cause = "the entry was not found by these mounts";
-            millstream::Error::new(millstream::ErrorKind::InvalidArgument, cause)
-        })?;
-        let place = match layer {
+        let nth = usize::try_from(nth).ok();
+        let (source, mark): (&dyn Source, _) = match nth.and_then(|nth| self.layers.get(nth)) {
             // As [`Package::locate`] gives it.
-            Layer::Package(package) => [inner, package.mark()],
-            Layer::Folder(_) => [inner, 0],
+            Some(Layer::Package(package)) => (package, package.mark()),
+            Some(Layer::Folder(folder)) => (folder, 0),
+            None => {
+                let cause = "the entry was not found by these mounts";
+                let kind = millstream::ErrorKind::InvalidArgument;
+                return Err(millstream::Error::new(kind, cause));
+            }
         };
-        Ok((layer, Located::new(entry.raw_bytes(), place)))
+        Ok((source, Located::new(entry.raw_bytes(), [inner, mark])))
     }
-}
-
-/// The first folder of a name, with its `/`; empty if there is none.
-fn first_folder(name: &[u8]) -> &[u8] {
-    let slash = name.iter().position(|&byte| byte == b'/');
-    slash.map_or(b"", |slash| &name[..=slash])
 }
 
 /// What a loose folder has below `root`, as [`Mounts::folder`] lists it.
@@ -321,13 +238,7 @@ impl Source for Mounts {
             };
             if let Some(located) = located {
                 let [inner, _] = located.place();
-                let located = Located::new(located.raw_bytes(), [inner, nth as u64]);
-                if matches!(layer, Layer::Folder(_)) {
-                    let clean = clean_name(name)?;
-                    let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-                    found.insert(clean, located);
-                }
-                return Ok(Some(located));
+                return Ok(Some(Located::new(located.raw_bytes(), [inner, nth as u64])));
             }
         }
         Ok(None)
@@ -339,51 +250,18 @@ impl Source for Mounts {
         offset: u64,
         len: u64,
     ) -> std::result::Result<Read, millstream::Error> {
-        match self.inner(entry)? {
-            (Layer::Package(package), inner) => package.request_range(&inner, offset, len),
-            (Layer::Folder(folder), inner) => folder.request_range(&inner, offset, len),
-        }
+        let (source, inner) = self.inner(entry)?;
+        source.request_range(&inner, offset, len)
     }
 
     fn metadata(&self, entry: &Located) -> std::result::Result<Option<&[u8]>, millstream::Error> {
-        match self.inner(entry)? {
-            (Layer::Package(package), inner) => Source::metadata(package, &inner),
-            (Layer::Folder(folder), inner) => folder.metadata(&inner),
-        }
+        let (source, inner) = self.inner(entry)?;
+        source.metadata(&inner)
     }
 
     fn stored_in(&self, entry: &Located) -> (u64, u64) {
-        match self.inner(entry) {
-            Ok((Layer::Package(package), inner)) => package.stored_in(&inner),
-            Ok((Layer::Folder(folder), inner)) => folder.stored_in(&inner),
-            Err(_) => (0, 0),
-        }
-    }
-}
-
-impl Package {
-    /// Takes out of a folder's list what this patch says is gone; adds to `emptied` the folders in
-    /// it, with their `/`, that may have nothing left.
-    fn hide_gone(
-        &self,
-        folder: &[u8],
-        found: &mut BTreeSet<Vec<u8>>,
-        emptied: &mut BTreeSet<Vec<u8>>,
-    ) -> Result<()> {
-        if self.base_root().is_none() {
-            return Ok(());
-        }
-        for index in 0..self.len() {
-            if self.info(index)?.gone
-                && let Some(rest) = crate::reader::below(folder, self.name(index)?)
-            {
-                match first_folder(rest) {
-                    b"" => found.remove(rest),
-                    part => emptied.insert(part.to_vec()),
-                };
-            }
-        }
-        Ok(())
+        let inner = self.inner(entry);
+        inner.map_or((0, 0), |(source, inner)| source.stored_in(&inner))
     }
 }
 

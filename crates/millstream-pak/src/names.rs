@@ -133,28 +133,6 @@ pub(crate) fn path(name: &[u8]) -> Result<&Path> {
         .map_err(|error| Error::new(ErrorKind::BadName, error.cause).entry(name))
 }
 
-/// Whether a name is as packages write it, so that it need not be cleaned before it is looked up.
-pub(crate) fn is_clean(name: &[u8]) -> bool {
-    let mut part_bytes = 0;
-    let mut dots = 0;
-    for &byte in name {
-        match byte {
-            b'/' => {
-                if part_bytes == dots && dots <= 2 {
-                    return false;
-                }
-                (part_bytes, dots) = (0, 0);
-            }
-            0 => return false,
-            _ => {
-                part_bytes += 1;
-                dots += usize::from(byte == b'.');
-            }
-        }
-    }
-    !(part_bytes == dots && dots <= 2)
-}
-
 /// The hash of a name.
 #[inline]
 pub(crate) fn hash(name: &[u8], seed: u64, fold_case: bool) -> u64 {
@@ -232,23 +210,6 @@ fn glob(pattern: &[u8], name: &[u8]) -> bool {
                 (p, n) = (at, from + 1);
             }
             _ => return false,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_clean;
-
-    #[test]
-    fn clean_names_are_distinguished_from_others() {
-        for name in [
-            "", "/a", "a/", "a//b", ".", "./a", "a/./b", "..", "a/..", "a\0",
-        ] {
-            assert!(!is_clean(name.as_bytes()), "{name:?}");
-        }
-        for name in ["a", "a/b.c", "...", ".hidden", "a b/ü", "a\\b"] {
-            assert!(is_clean(name.as_bytes()), "{name:?}");
         }
     }
 }

@@ -11,7 +11,7 @@ pub(crate) mod section;
 pub(crate) mod tables;
 pub(crate) mod visit;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use millstream::{BlockSource, Dictionary, Read, Storage};
@@ -147,23 +147,9 @@ impl Package {
         path: impl AsRef<Path>,
         options: PackageOptions,
     ) -> Result<Package> {
-        let opening = Package::open_async(storage.clone(), path.as_ref().to_path_buf(), options);
-        let opened = storage.wait(opening, None)?;
-        opened.expect("no time was set")
-    }
-
-    /// As [`Package::open_with`], without blocking: any executor may poll the future, on any
-    /// thread. The first poll begins the reads; dropping it closes the file.
-    ///
-    /// # Errors
-    /// As [`Package::open_with`].
-    pub async fn open_async(
-        storage: Storage,
-        path: PathBuf,
-        options: PackageOptions,
-    ) -> Result<Package> {
-        let opened = Tables::open(&storage, &path).await;
-        let tables = opened.map_err(|error| error.of(&path))?;
+        let path = path.as_ref();
+        let opened = Tables::open(storage, path);
+        let tables = opened.map_err(|error| error.of(path))?;
         let package = Package(Arc::new(Inner {
             tables,
             base: None,
@@ -288,14 +274,6 @@ impl Package {
     #[must_use]
     pub fn hot_bytes(&self) -> u64 {
         self.tables().header.hot_bytes.get()
-    }
-
-    /// Whether the package has a name (and does not say that it is gone).
-    ///
-    /// # Errors
-    /// As [`Package::lookup`].
-    pub fn exists(&self, name: &[u8]) -> Result<bool> {
-        Ok(self.lookup(name)?.is_some_and(|found| !found.gone))
     }
 
     /// What the tables say of an entry.
@@ -484,10 +462,7 @@ impl Package {
             if self.info(index)?.gone {
                 continue;
             }
-            let part = match rest.iter().position(|&byte| byte == b'/') {
-                Some(slash) => &rest[..=slash],
-                None => rest,
-            };
+            let part = first_part(rest);
             if found.last().is_none_or(|last| last != part) {
                 memory::push(&mut found, part.to_vec()).map_err(|error| error.of(self.path()))?;
             }
@@ -521,6 +496,9 @@ impl Package {
     #[must_use]
     pub fn blame(&self, index: u32, error: Error) -> Error {
         let error = error.of(self.path());
+        if error.entry_name().is_some() {
+            return error;
+        }
         match self.name_in(index, Some(&mut PageView::default())) {
             Ok(name) => error.entry(name),
             Err(_) => error,
@@ -563,6 +541,12 @@ pub(crate) fn below<'a>(folder: &[u8], name: &'a [u8]) -> Option<&'a [u8]> {
     }
     let rest = name.strip_prefix(folder)?;
     rest.strip_prefix(b"/")
+}
+
+/// The first part of a name, with a `/` at its end if it is a folder.
+pub(crate) fn first_part(name: &[u8]) -> &[u8] {
+    let slash = name.iter().position(|&byte| byte == b'/');
+    slash.map_or(name, |slash| &name[..=slash])
 }
 
 impl Source for Package {

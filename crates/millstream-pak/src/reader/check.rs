@@ -11,14 +11,12 @@ use millstream::{QueueOptions, Read, Storage};
 use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
 
 use super::batch::BatchOptions;
-use super::section::PageView;
+use super::section::{PageView, Section};
 use super::tables::Tables;
 use super::visit::visit;
 use super::{Package, plan};
 use crate::error::{Error, ErrorKind, Result, corrupt};
-use crate::format::{
-    EntryRecord, MetadataPlace, SectionRecord, block_flag, entry_flag, section, section_flag,
-};
+use crate::format::{EntryRecord, MetadataPlace, SectionRecord, entry_flag};
 use crate::limits::{HEADER_BYTES, METADATA_BYTES_MAX, TABLE_QUEUE_CAPACITY, VERIFY_ERRORS};
 use crate::memory;
 use crate::metadata::Metadata;
@@ -115,19 +113,11 @@ fn check_signature(package: &Package, key: Option<&PublicKey>, found: &mut Verif
         return;
     };
     found.signed = record.is_some();
-    let Some(key) = key else {
-        return;
-    };
-    match record {
-        None => found.note(Error::new(
-            ErrorKind::Signature,
-            "the package is not signed",
-        )),
-        Some(record) => {
-            if found.take(key.verify(&record, &package.root())).is_some() {
-                found.signature_verified = true;
-            }
-        }
+    if let Some(key) = key {
+        let missing = || Error::new(ErrorKind::Signature, "the package is not signed");
+        let verified = record.ok_or_else(missing);
+        let verified = verified.and_then(|record| key.verify(&record, &package.root()));
+        found.signature_verified = found.take(verified).is_some();
     }
 }
 
@@ -140,31 +130,10 @@ fn check_sections(tables: &Tables, found: &mut Verification) -> bool {
     {
         found.note(corrupt("the header's copy at the end differs from it").at(end));
     }
-    let needed = [
-        &tables.buckets,
-        &tables.entries,
-        &tables.blocks,
-        &tables.names,
-    ];
-    let rest = [
-        &tables.dictionaries,
-        &tables.metadata_index,
-        &tables.metadata,
-        &tables.contents,
-    ];
-    for section in needed.into_iter().chain(rest.into_iter().flatten()) {
-        found.take(section.check_pages(&tables.file));
-    }
-    let known = |record: &SectionRecord| section::is_known(record.kind.get());
-    let count = tables.header.section_count.get() as usize;
-    for record in tables.header.sections[..count]
-        .iter()
-        .filter(|record| !known(record))
-    {
-        if record.flags.get() & section_flag::UNHASHED == 0 {
-            let section = super::section::Section::new(&tables.path, record, false);
-            found.take(section.and_then(|section| section.check_pages(&tables.file)));
-        }
+    let sections = tables.header.used_sections().iter();
+    for record in sections.filter(|record| record.is_hashed()) {
+        let section = Section::new(&tables.path, record, false);
+        found.take(section.and_then(|section| section.check_pages(&tables.file)));
     }
     found.failures == before
 }
@@ -281,46 +250,36 @@ fn check_metadata(package: &Package, offset: u32, view: &mut PageView) -> Result
     };
     let bounds = (METADATA_BYTES_MAX, "a metadata record");
     let record = records.item(&tables.file, Some(view), offset as usize, bounds)?;
-    let decoded = Metadata::decode(record);
-    decoded.map_or_else(|error| Err(corrupt(error.to_string())), |_| Ok(()))
+    Metadata::decode(record).map(|_| ())
 }
 
 /// Blocks one after the other, and nothing but zeros in between.
 fn check_blocks_and_gaps(package: &Package, found: &mut Verification) {
     let tables = package.tables();
     let header = &tables.header;
-    let file_bytes = header.file_bytes.get();
-    let mut parts: Vec<(u64, u64)> = vec![
-        (0, HEADER_BYTES as u64),
-        (file_bytes - HEADER_BYTES as u64, file_bytes),
-    ];
-    for record in &header.sections[..header.section_count.get() as usize] {
-        let offset = record.offset.get();
-        parts.push((offset, offset + record.stored_bytes.get()));
-        if record.flags.get() & section_flag::UNHASHED == 0 {
-            let hashes = record.hashes_offset.get();
-            parts.push((hashes, hashes + record.hashes_bytes()));
-        }
-    }
+    let (file_bytes, header_bytes) = (header.file_bytes.get(), HEADER_BYTES as u64);
+    let mut parts = vec![(0, header_bytes), (file_bytes - header_bytes, file_bytes)];
+    let sections = header.used_sections();
+    parts.extend(sections.iter().flat_map(SectionRecord::parts));
     let mut end = header.data_offset.get();
     for index in 0..header.block_count.get() as u32 {
         let Some(block) = found.take(plan::block(tables, index)) else {
             continue;
         };
-        if block.flags & block_flag::IN_BASE != 0 {
+        if block.in_base() {
             continue;
         }
         found.blocks += 1;
-        if let Err(error) = plan::check_codec(&block) {
-            found.note(error.block(u64::from(index)).at(block.offset.get()));
-        }
         let start = block.offset.get();
+        if let Err(error) = plan::check_codec(&block) {
+            found.note(error.block(u64::from(index)).at(start));
+        }
         if start < end {
             let cause = "a block overlaps the one before it";
             found.note(plan::wrong_block(tables, index, cause));
             continue;
         }
-        end = start + u64::from(block.stored_bytes.get());
+        end = block.end();
         found.take(memory::push(&mut parts, (start, end)));
     }
     parts.sort_unstable();
@@ -333,12 +292,9 @@ fn check_blocks_and_gaps(package: &Package, found: &mut Verification) {
         }
         at = at.max(end);
     }
-    for some in gaps.chunks(TABLE_QUEUE_CAPACITY as usize / 2) {
-        if let Err(error) = check_zeros(tables, some, found) {
-            found.note(error);
-            return;
-        }
-    }
+    let mut groups = gaps.chunks(TABLE_QUEUE_CAPACITY as usize / 2);
+    let checked = groups.try_for_each(|some| check_zeros(tables, some, found));
+    found.take(checked);
 }
 
 /// Bytes of one read of padding.

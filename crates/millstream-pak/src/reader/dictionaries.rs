@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Package;
 use super::tables::Tables;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::BlockRecord;
 use crate::limits::{DICTIONARY_BYTES_MAX, PAGE_BYTES};
 
@@ -40,16 +40,17 @@ impl Tables {
         section.map_or(0, |section| section.len().div_ceil(PAGE_BYTES))
     }
 
-    /// The bytes of the dictionary at an index: its number less one.
-    fn dictionary(&self, index: usize) -> Result<&[u8]> {
-        let cause = "the package has not so many dictionaries";
-        let missing = || Error::new(ErrorKind::NotFound, cause);
-        let section = self.dictionaries.as_ref().ok_or_else(missing)?;
-        let at = index * PAGE_BYTES;
+    /// The bytes of a dictionary, from number 1 on, if there are so many.
+    fn dictionary(&self, number: usize) -> Result<Option<&[u8]>> {
+        let Some(section) = self.dictionaries.as_ref().filter(|_| number > 0) else {
+            return Ok(None);
+        };
+        let at = (number - 1) * PAGE_BYTES;
         if at >= section.len() {
-            return Err(missing());
+            return Ok(None);
         }
-        section.item(&self.file, None, at, (DICTIONARY_BYTES_MAX, "a dictionary"))
+        let bounds = (DICTIONARY_BYTES_MAX, "a dictionary");
+        section.item(&self.file, None, at, bounds).map(Some)
     }
 }
 
@@ -61,14 +62,8 @@ impl Package {
     /// # Errors
     /// The tables are damaged.
     pub fn dictionary(&self, number: u16) -> Result<Option<&[u8]>> {
-        let tables = self.tables();
-        match usize::from(number).checked_sub(1) {
-            Some(index) if index < tables.dictionary_count() => {
-                let found = tables.dictionary(index);
-                found.map(Some).map_err(|error| error.of(self.path()))
-            }
-            _ => Ok(None),
-        }
+        let found = self.tables().dictionary(number.into());
+        found.map_err(|error| error.of(self.path()))
     }
 
     /// What its dictionaries are used for, in the order of their numbers, from 1 on.
@@ -82,8 +77,8 @@ impl Package {
             return Ok(uses);
         }
         let of_path = |error: Error| error.of(self.path());
-        for (index, one) in uses.iter_mut().enumerate() {
-            one.bytes = tables.dictionary(index).map_err(of_path)?.len();
+        for (number, one) in (1..).zip(&mut uses) {
+            one.bytes = self.dictionary(number)?.map_or(0, <[u8]>::len);
         }
         let block_count = u32::try_from(tables.header.block_count.get());
         for index in 0..block_count.expect("bounded when it was opened") {
@@ -114,13 +109,14 @@ impl Package {
             return Ok(Arc::clone(ready));
         }
         let tables = self.tables();
-        let make = |index| {
-            Dictionary::new(tables.dictionary(index)?).map_err(|error| {
+        let make = |number| {
+            let bytes = tables.dictionary(number)?.unwrap_or_default();
+            Dictionary::new(bytes).map_err(|error| {
                 let section = tables.dictionaries.as_ref().expect("it has a dictionary");
-                section.wrong(index * PAGE_BYTES, error.cause)
+                section.wrong((number - 1) * PAGE_BYTES, error.cause)
             })
         };
-        let made = (0..tables.dictionary_count()).map(make);
+        let made = (1..=tables.dictionary_count()).map(make);
         let made: Arc<[Dictionary]> = made.collect::<Result<_>>()?;
         // Threads that race make the same dictionaries.
         Ok(Arc::clone(self.0.dictionaries.get_or_init(|| made)))

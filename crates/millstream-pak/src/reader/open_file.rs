@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream::{
-    Buffer, BufferPool, FileId, FileOptions, Priority, Queue, QueueOptions, Read, Storage, Ticket,
+    Buffer, BufferPool, FileId, FileOptions, Priority, Queue, QueueOptions, Read, Storage,
 };
 use millstream_codec::Scratch;
 
@@ -44,13 +44,9 @@ impl OpenFile {
         })
     }
 
-    /// Requests bytes of the file.
-    pub(crate) fn request(&self, offset: u64, len: u64) -> Result<Ticket<Buffer>> {
-        Ok(self.queue.submit(Read::range(self.id, offset, len))?)
-    }
-
     pub(crate) fn read(&self, offset: u64, len: u64) -> Result<Buffer> {
-        Ok(self.request(offset, len)?.wait()?)
+        let mut ticket = self.queue.submit(Read::range(self.id, offset, len))?;
+        Ok(ticket.wait()?)
     }
 
     /// Memory in huge pages if it is long: lookups in ordinary pages take a third longer.

@@ -12,7 +12,7 @@ use millstream_io::fs::file::{self, read_exact_at};
 use super::tables::Tables;
 use super::{Package, Storing};
 use crate::error::{Error, ErrorKind, Result, corrupt};
-use crate::format::{BlockRecord, EntryRecord, block_flag, entry_flag};
+use crate::format::{BlockRecord, EntryRecord, block_flag, entry_flag, feature};
 use crate::limits::{
     BLOCK_SHIFT_MAX, BLOCK_SHIFT_MIN, HEADER_BYTES, SHARED_BLOCK_BYTES, STORED_ALIGNMENT,
     STORED_EXTRA_MAX,
@@ -77,18 +77,13 @@ pub(crate) fn span(tables: &Tables, index: u32, offset: u64, len: u64) -> Result
             entry,
         });
     }
-    if len == 0 {
-        return Ok(Span {
-            first,
-            count: 0,
-            skip: 0,
-            entry,
-        });
-    }
-    let (from, to) = (offset >> shift, (offset + len - 1) >> shift);
+    let (from, to) = match len {
+        0 => (0, 0),
+        _ => (offset >> shift, ((offset + len - 1) >> shift) + 1),
+    };
     Ok(Span {
         first: first + from as u32,
-        count: (to - from + 1) as u32,
+        count: (to - from) as u32,
         skip: offset - (from << shift),
         entry,
     })
@@ -103,43 +98,37 @@ pub(super) fn wrong_block(tables: &Tables, index: u32, cause: &str) -> Error {
 /// A block's record, checked by itself.
 pub(crate) fn block(tables: &Tables, index: u32) -> Result<BlockRecord> {
     let block = tables.block(index)?;
-    let wrong = |cause| Err(wrong_block(tables, index, cause));
+    let header = &tables.header;
     let (stored, raw) = (block.stored_bytes.get(), block.raw_bytes.get());
-    if block.flags & !block_flag::KNOWN != 0 {
-        return wrong("a block has flags that are not known");
-    }
-    let named = usize::from(block.dictionary.get());
-    if named > tables.dictionary_count() {
-        return wrong("a block names a dictionary that the package does not have");
-    }
-    if named != 0 && block.codec != CodecId::ZSTD.0 {
-        return wrong("a block with a dictionary is not zstd");
-    }
-    if raw == 0 || raw > 1 << BLOCK_SHIFT_MAX {
-        return wrong("a block has an impossible raw length");
-    }
-    if stored == 0 || stored > raw + STORED_EXTRA_MAX {
-        return wrong("a block has an impossible stored length");
-    }
-    if block.codec == CodecId::STORED.0 && stored != raw {
-        return wrong("a stored block has another length than its raw bytes");
-    }
-    let tile = block.tile_bytes.get();
-    if (tile != 0) != (block.codec == CodecId::GDEFLATE.0) || !(tile == 0 || tile == 65_536) {
-        return wrong("a block has an impossible tile size");
-    }
+    let (named, tile) = (usize::from(block.dictionary.get()), block.tile_bytes.get());
+    let is_gdeflate = block.codec == CodecId::GDEFLATE.0;
     let start = block.offset.get();
     let end = start.checked_add(u64::from(stored));
-    let data = tables.header.data_offset.get();
-    let data_end = data + tables.header.data_bytes.get();
-    let in_base = block.flags & block_flag::IN_BASE != 0;
-    if in_base && tables.header.required.get() & crate::format::feature::PATCH == 0 {
-        return wrong("a block lies in a base, and the package is no patch");
-    }
-    if end.is_none() || (!in_base && (start < data || end.is_some_and(|end| end > data_end))) {
-        return wrong("a block lies outside of the data");
-    }
-    Ok(block)
+    let data = header.data_offset.get();
+    let data_end = data + header.data_bytes.get();
+    let is_inside = start >= data && end.is_some_and(|end| end <= data_end);
+    let cause = if block.flags & !block_flag::KNOWN != 0 {
+        "a block has flags that are not known"
+    } else if named > tables.dictionary_count() {
+        "a block names a dictionary that the package does not have"
+    } else if named != 0 && block.codec != CodecId::ZSTD.0 {
+        "a block with a dictionary is not zstd"
+    } else if raw == 0 || raw > 1 << BLOCK_SHIFT_MAX {
+        "a block has an impossible raw length"
+    } else if stored == 0 || stored > raw + STORED_EXTRA_MAX {
+        "a block has an impossible stored length"
+    } else if block.codec == CodecId::STORED.0 && stored != raw {
+        "a stored block has another length than its raw bytes"
+    } else if tile != if is_gdeflate { 65_536 } else { 0 } {
+        "a block has an impossible tile size"
+    } else if block.in_base() && header.required.get() & feature::PATCH == 0 {
+        "a block lies in a base, and the package is no patch"
+    } else if end.is_none() || (!block.in_base() && !is_inside) {
+        "a block lies outside of the data"
+    } else {
+        return Ok(block);
+    };
+    Err(wrong_block(tables, index, cause))
 }
 
 /// Raw bytes that a block of an entry must have.
@@ -161,21 +150,17 @@ pub(crate) fn blocks_of(tables: &Tables, span: &Span) -> Result<Vec<BlockRecord>
                 return wrong("a block has another raw length than its place in the entry");
             }
         }
-        if found.flags & block_flag::IN_BASE == 0 {
+        if !found.in_base() {
             let start = found.offset.get();
             // Blocks follow one another but for padding: so the request reads what it needs.
             if end.is_some_and(|end| start < end || start - end >= STORED_ALIGNMENT) {
                 return wrong("a block does not follow the one before it");
             }
-            end = Some(start + u64::from(found.stored_bytes.get()));
+            end = Some(found.end());
         }
         blocks.push(found);
     }
     Ok(blocks)
-}
-
-fn is_own(block: &BlockRecord) -> bool {
-    block.flags & block_flag::IN_BASE == 0
 }
 
 /// The request for a range, see [`Package::range`].
@@ -203,15 +188,14 @@ pub(crate) fn request_of(
     if blocks.is_empty() || len == 0 {
         return Ok(Read::range(file, 0, 0));
     }
-    let own = || blocks.iter().filter(|block| is_own(block));
-    let end_of = |block: &BlockRecord| block.offset.get() + u64::from(block.stored_bytes.get());
+    let own = || blocks.iter().filter(|block| !block.in_base());
     // A request reads bytes of its own: where all blocks lie in the base, it reads a few of the
     // header, which no block refers to.
     let start = own().next().map_or(0, |block| block.offset.get());
-    let end = own().next_back().map_or(16, end_of);
+    let end = own().next_back().map_or(16, BlockRecord::end);
     let stored = blocks
         .iter()
-        .all(|block| is_own(block) && block.codec == CodecId::STORED.0);
+        .all(|block| !block.in_base() && block.codec == CodecId::STORED.0);
     let whole = stored && end - start == blocks.iter().map(|b| u64::from(b.raw_bytes.get())).sum();
     let verify = package.0.options.verify;
     if whole && !verify {
@@ -231,7 +215,7 @@ pub(crate) fn request_of(
     if skip != 0 || len != table.raw_len() {
         table = table.trim(skip, len);
     }
-    if !blocks.iter().all(is_own) {
+    if blocks.iter().any(BlockRecord::in_base) {
         let base = package.0.base.clone().ok_or_else(|| {
             let cause = "the entry is patched, and the patch is not mounted over its base";
             Error::new(ErrorKind::Base, cause)
@@ -243,7 +227,7 @@ pub(crate) fn request_of(
 
 /// Appends a block to the table of a request that begins at `start`.
 fn push(table: &mut BlockTable, block: &BlockRecord, start: u64) {
-    let own = is_own(block);
+    let own = !block.in_base();
     let offset = block.offset.get() - if own { start } else { 0 };
     let stored = offset..offset + u64::from(block.stored_bytes.get());
     table.push(CodecId(block.codec), stored, block.raw_bytes.get());
@@ -262,8 +246,8 @@ pub(super) fn storing(package: &Package, index: u32) -> Result<Storing> {
         return Ok(Storing::default());
     }
     let raw_bytes = info.raw_bytes;
-    let span = span(tables, index, 0, raw_bytes).map_err(|error| package.blame(index, error))?;
-    let blocks = blocks_of(tables, &span).map_err(|error| package.blame(index, error))?;
+    let span = span(tables, index, 0, raw_bytes)?;
+    let blocks = blocks_of(tables, &span)?;
     let mut storing = Storing::default();
     for block in &blocks {
         let mut bytes = u64::from(block.stored_bytes.get());
@@ -272,7 +256,7 @@ pub(super) fn storing(package: &Package, index: u32) -> Result<Storing> {
             bytes = (bytes * raw_bytes).div_ceil(held);
         }
         storing.stored_bytes += bytes;
-        if !is_own(block) {
+        if block.in_base() {
             storing.base_bytes += bytes;
         }
         // At most 256, in order.

@@ -2,21 +2,15 @@
 //!
 //! Hash the name, look up its bucket by the hash's top bits, find the hash among the bucket's two
 //! entries or so, and compare the name: three accesses to memory, each of which needs the one
-//! before. In a package of 10^6 entries none of them is cached, and each takes 150 ns on a server.
-//! What makes lookups fast is that the processor begins the next while it waits for this one, which
-//! it does only if it guesses every branch right and its window holds both. So there are two paths:
-//!
-//! - the fast path, for tables whose pages were all found right (after [`Package::preload`], or
-//!   enough use), of a few dozen instructions and no branch that depends on where in its bucket an
-//!   entry is. It finds; it does not say that something is missing;
-//! - the slow path, which checks pages on their first touch, walks long buckets, and has the
-//!   errors. What the fast path does not find goes there.
-//!
-//! The fast path compares up to four entries of a bucket, which lie in two lines of the cache or in
-//! three. It never looks at the record of another bucket: a line more is one more to wait for.
-//! Batches go in stages, each for all lookups of a group before the next stage of any: hash and
-//! bucket, a touch of the entries, their comparison, a touch of the names, their comparison. What a
-//! stage needs is on its way while the one before goes on with the others.
+//! before, and of a package of 10^6 entries none is cached (150 ns each). Lookups are fast where
+//! the processor begins the next while it waits for this one: it must guess every branch right, and
+//! have room for both. So there is a fast path for tables whose pages were all found right (after
+//! [`Package::preload`], or enough use), without a branch that depends on where in its bucket an
+//! entry is; what it does not find goes the slow path, which checks pages on their first touch,
+//! walks long buckets, and has the errors. The fast path compares up to four entries of a bucket,
+//! and never looks at another bucket: a line of the cache more is one more to wait for. Batches go
+//! in stages, each for all lookups of a group before the next stage of any: what a stage needs is
+//! on its way while the one before goes on with the others.
 
 use zerocopy::little_endian::{U16, U32, U64};
 
@@ -108,6 +102,25 @@ impl<'a> FastTables<'a> {
         }
         None
     }
+
+    /// Finds a group of hashes, stage by stage; `hit` gets what was found of each.
+    #[inline(always)]
+    fn find_all(&self, hashes: &[u64], mut hit: impl FnMut(usize, Option<(u32, EntryRecord)>)) {
+        let mut ranges = [(0, 0); AT_ONCE];
+        for (range, &hash) in ranges.iter_mut().zip(hashes) {
+            *range = self.bucket(hash).unwrap_or((0, 0));
+        }
+        // Nothing depends on these loads, so the processor waits for all of them together, and
+        // finds the lines in its cache when it compares.
+        let mut touched = 0;
+        for &(start, end) in &ranges[..hashes.len()] {
+            touched ^= self.touch(start, end);
+        }
+        std::hint::black_box(touched);
+        for (nth, (&hash, &(start, end))) in hashes.iter().zip(&ranges).enumerate() {
+            hit(nth, self.find(hash, start, end));
+        }
+    }
 }
 
 /// The record in these bytes, read as four words. Copied as it is, the compiler moves it in pieces
@@ -166,12 +179,12 @@ impl Package {
     /// A name that was not found as it stands.
     #[cold]
     fn lookup_other(&self, name: &[u8]) -> Result<Option<EntryInfo>> {
-        if names::is_clean(name) {
-            return Ok(None);
-        }
         let clean = millstream_source::clean_name(name)
             .map_err(|error| Error::new(ErrorKind::BadName, error.cause()).entry(name))?;
-        self.lookup_clean(&clean)
+        match clean == name {
+            true => Ok(None),
+            false => self.lookup_clean(&clean),
+        }
     }
 
     /// A name that is there, in tables that were found right; what it does not find may be there.
@@ -180,7 +193,7 @@ impl Package {
         let tables = self.tables();
         let fast = FastTables::new(tables)?;
         let names = tables.names.whole(&tables.file)?;
-        let hash = names::hash(name, tables.header.hash_seed.get(), tables.fold_case);
+        let hash = self.hash_name(name);
         let (start, end) = fast.bucket(hash)?;
         let (index, entry) = fast.find(hash, start, end)?;
         let confirm = self.0.options.confirm_names;
@@ -191,39 +204,34 @@ impl Package {
     }
 
     fn lookup_clean(&self, name: &[u8]) -> Result<Option<EntryInfo>> {
-        let tables = self.tables();
-        let hash = names::hash(name, tables.header.hash_seed.get(), tables.fold_case);
-        let (start, end) = tables.bucket(hash)?;
-        let Some((index, entry)) = self.search(hash, start, end)? else {
-            return Ok(None);
-        };
-        let confirm = self.0.options.confirm_names;
-        if confirm && !names::same(self.name(index)?, name, tables.fold_case) {
+        let found = self.lookup_hash(self.hash_name(name))?;
+        if let Some(found) = found
+            && self.0.options.confirm_names
+            && !names::same(self.name(found.index)?, name, self.tables().fold_case)
+        {
             return Ok(None);
         }
-        Ok(Some(info(index, &entry)))
+        Ok(found)
     }
 
-    /// The hash of a name, for [`Package::lookup_hash`] of packages with this seed.
+    /// The hash of a name, for [`Package::lookup_hashes`] of packages with this seed.
     #[must_use]
+    #[inline]
     pub fn hash_name(&self, name: &[u8]) -> u64 {
         let tables = self.tables();
         names::hash(name, tables.header.hash_seed.get(), tables.fold_case)
     }
 
     /// The entry of a name's hash; the name is not confirmed.
-    ///
-    /// # Errors
-    /// Damaged tables.
     #[inline]
-    pub fn lookup_hash(&self, hash: u64) -> Result<Option<EntryInfo>> {
+    fn lookup_hash(&self, hash: u64) -> Result<Option<EntryInfo>> {
         let (start, end) = self.tables().bucket(hash)?;
         let found = self.search(hash, start, end)?;
         Ok(found.map(|(index, entry)| info(index, &entry)))
     }
 
-    /// The entries of many hashes. Faster than one by one in large packages: the memory accesses of
-    /// several lookups overlap.
+    /// The entries of many hashes; names are not confirmed. The memory accesses of several lookups
+    /// overlap.
     ///
     /// # Errors
     /// Damaged tables.
@@ -231,30 +239,18 @@ impl Package {
     /// # Panics
     /// `found` is shorter than `hashes`.
     pub fn lookup_hashes(&self, hashes: &[u64], found: &mut [Option<EntryInfo>]) -> Result<()> {
-        assert!(found.len() >= hashes.len(), "room for what is found");
-        let mut ranges = [(0, 0); AT_ONCE];
+        let found = &mut found[..hashes.len()];
+        found.fill(None);
         for (hashes, found) in hashes.chunks(AT_ONCE).zip(found.chunks_mut(AT_ONCE)) {
-            let Some(fast) = FastTables::new(self.tables()) else {
-                for (found, &hash) in found.iter_mut().zip(hashes) {
+            if let Some(fast) = FastTables::new(self.tables()) {
+                fast.find_all(hashes, |nth, hit| {
+                    found[nth] = hit.map(|(index, entry)| info(index, &entry));
+                });
+            }
+            for (found, &hash) in found.iter_mut().zip(hashes) {
+                if found.is_none() {
                     *found = self.lookup_hash(hash)?;
                 }
-                continue;
-            };
-            for (range, &hash) in ranges.iter_mut().zip(hashes) {
-                *range = fast.bucket(hash).unwrap_or((0, 0));
-            }
-            // Nothing depends on these loads, so the processor waits for all of them together, and
-            // finds the lines in its cache when it compares.
-            let mut touched = 0;
-            for &(start, end) in &ranges[..hashes.len()] {
-                touched ^= fast.touch(start, end);
-            }
-            std::hint::black_box(touched);
-            for ((found, &hash), &(start, end)) in found.iter_mut().zip(hashes).zip(&ranges) {
-                *found = match fast.find(hash, start, end) {
-                    Some((index, entry)) => Some(info(index, &entry)),
-                    None => self.lookup_hash(hash)?,
-                };
             }
         }
         Ok(())
@@ -273,22 +269,21 @@ impl Package {
         names: &[N],
         found: &mut [Option<EntryInfo>],
     ) -> Result<()> {
-        assert!(found.len() >= names.len(), "room for what is found");
+        let found = &mut found[..names.len()];
+        found.fill(None);
         for (names, found) in names.chunks(AT_ONCE).zip(found.chunks_mut(AT_ONCE)) {
-            let mut hits = [None; AT_ONCE];
-            self.find_names(names, &mut hits);
-            for ((name, found), hit) in names.iter().zip(found).zip(hits) {
-                *found = match hit {
-                    Some(hit) => Some(hit),
-                    None => self.lookup(name.as_ref())?,
-                };
+            self.find_names(names, found);
+            for (name, found) in names.iter().zip(found) {
+                if found.is_none() {
+                    *found = self.lookup(name.as_ref())?;
+                }
             }
         }
         Ok(())
     }
 
     /// The fast path for a group of names; what it does not find may be there.
-    fn find_names<N: AsRef<[u8]>>(&self, names: &[N], hits: &mut [Option<EntryInfo>; AT_ONCE]) {
+    fn find_names<N: AsRef<[u8]>>(&self, names: &[N], hits: &mut [Option<EntryInfo>]) {
         let tables = self.tables();
         let (Some(fast), Some(texts)) = (FastTables::new(tables), tables.names.whole(&tables.file))
         else {
@@ -299,25 +294,18 @@ impl Package {
             let name = name.as_ref();
             touched ^= name.first().unwrap_or(&0) ^ name.last().unwrap_or(&0);
         }
-        let mut wanted = [(0, 0, 0); AT_ONCE];
-        for (wanted, name) in wanted.iter_mut().zip(names) {
-            let seed = tables.header.hash_seed.get();
-            let hash = names::hash(name.as_ref(), seed, tables.fold_case);
-            let (start, end) = fast.bucket(hash).unwrap_or((0, 0));
-            *wanted = (hash, start, end);
-        }
-        let wanted = &wanted[..names.len()];
-        for &(_, start, end) in wanted {
-            touched ^= fast.touch(start, end);
-        }
         std::hint::black_box(touched);
-        let mut places = [0; AT_ONCE];
-        for ((hit, place), &(hash, start, end)) in hits.iter_mut().zip(&mut places).zip(wanted) {
-            if let Some((index, entry)) = fast.find(hash, start, end) {
-                *place = entry.name_offset.get();
-                *hit = Some(info(index, &entry));
-            }
+        let mut hashes = [0; AT_ONCE];
+        for (hash, name) in hashes.iter_mut().zip(names) {
+            *hash = self.hash_name(name.as_ref());
         }
+        let mut places = [0; AT_ONCE];
+        fast.find_all(&hashes[..names.len()], |nth, hit| {
+            if let Some((index, entry)) = hit {
+                places[nth] = entry.name_offset.get();
+                hits[nth] = Some(info(index, &entry));
+            }
+        });
         // A loop of its own: what waits keeps a place in the processor's window, which the longer
         // loop above would fill with a few lookups.
         for &place in &places {

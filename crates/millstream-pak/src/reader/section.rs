@@ -10,8 +10,9 @@
 //! so that no decoder sees bytes that were not packed so, and the length of each stands behind the
 //! hashes. What is decoded is never more than the header said, which the stored bytes bound.
 
+use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use millstream::{Buffer, CodecId, Read};
@@ -27,30 +28,20 @@ use crate::memory;
 pub(crate) struct Section {
     /// The package, for errors.
     path: Arc<Path>,
-    pub(crate) kind: u32,
+    record: SectionRecord,
+    /// Its first byte, and its bytes in memory.
     offset: u64,
-    /// Bytes in memory.
     bytes: usize,
-    stored_bytes: usize,
-    hashes_offset: u64,
-    hashes_bytes: usize,
-    hashes_digest: [u8; 32],
-    memory: Memory,
-}
-
-enum Memory {
-    Hot {
-        /// A bit for each page that was found right.
-        checked: Box<[AtomicU64]>,
-        /// Pages that were not checked yet.
-        left: AtomicUsize,
-        hashes_checked: OnceLock<()>,
-    },
-    Cold {
-        pages: Box<[OnceLock<Buffer>]>,
-        index: OnceLock<PageIndex>,
-        whole: OnceLock<Buffer>,
-    },
+    /// It is in memory since the package was opened.
+    is_hot: bool,
+    hashes_checked: OnceLock<()>,
+    /// Pages of a hot section that were found right, and how many were not yet.
+    checked: Box<[AtomicBool]>,
+    left: AtomicUsize,
+    /// Pages of a cold section that were read; all of it, if they were read at once.
+    pages: Box<[OnceLock<Buffer>]>,
+    whole: OnceLock<Buffer>,
+    index: OnceLock<PageIndex>,
 }
 
 fn boxed<T>(items: impl ExactSizeIterator<Item = T>) -> Result<Box<[T]>> {
@@ -75,33 +66,22 @@ impl Section {
     ///
     /// # Errors
     /// There is no memory for a word for each page.
-    pub(crate) fn new(path: &Arc<Path>, record: &SectionRecord, hot: bool) -> Result<Section> {
-        let usize = |bytes: u64| usize::try_from(bytes).expect("checked by the caller");
-        let bytes = usize(record.raw_bytes.get());
+    pub(crate) fn new(path: &Arc<Path>, record: &SectionRecord, is_hot: bool) -> Result<Section> {
+        let bytes = usize::try_from(record.raw_bytes.get()).expect("checked by the caller");
         let pages = bytes.div_ceil(PAGE_BYTES);
-        let memory = if hot {
-            Memory::Hot {
-                checked: boxed((0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)))?,
-                left: AtomicUsize::new(pages),
-                hashes_checked: OnceLock::new(),
-            }
-        } else {
-            Memory::Cold {
-                pages: boxed((0..pages).map(|_| OnceLock::new()))?,
-                index: OnceLock::new(),
-                whole: OnceLock::new(),
-            }
-        };
+        let (hot_pages, cold_pages) = if is_hot { (pages, 0) } else { (0, pages) };
         Ok(Section {
             path: Arc::clone(path),
-            kind: record.kind.get(),
+            record: *record,
             offset: record.offset.get(),
             bytes,
-            stored_bytes: usize(record.stored_bytes.get()),
-            hashes_offset: record.hashes_offset.get(),
-            hashes_bytes: usize(record.hashes_bytes()),
-            hashes_digest: record.hashes_digest,
-            memory,
+            is_hot,
+            hashes_checked: OnceLock::new(),
+            checked: boxed((0..hot_pages).map(|_| AtomicBool::new(false)))?,
+            left: AtomicUsize::new(hot_pages),
+            pages: boxed((0..cold_pages).map(|_| OnceLock::new()))?,
+            whole: OnceLock::new(),
+            index: OnceLock::new(),
         })
     }
 
@@ -109,22 +89,21 @@ impl Section {
         self.bytes
     }
 
-    fn is_packed(&self) -> bool {
-        self.stored_bytes != self.bytes
+    fn stored_bytes(&self) -> usize {
+        // No more than in memory.
+        self.record.stored_bytes.get() as usize
     }
 
     /// The whole section, if all of its pages are in memory and were found right: what a lookup
     /// uses without further questions.
     #[inline(always)]
     pub(crate) fn whole<'a>(&'a self, file: &'a OpenFile) -> Option<&'a [u8]> {
-        match &self.memory {
-            Memory::Hot { left, .. } => {
-                let start = self.offset as usize;
-                let is_known = left.load(Ordering::Acquire) == 0;
-                is_known.then(|| &file.hot[start..start + self.bytes])
-            }
-            Memory::Cold { whole, .. } => whole.get().map(|whole| &whole[..]),
+        if self.is_hot {
+            let start = self.offset as usize;
+            let is_known = self.left.load(Ordering::Acquire) == 0;
+            return is_known.then(|| &file.hot[start..start + self.bytes]);
         }
+        self.whole.get().map(|whole| &whole[..])
     }
 
     /// Bytes of the section. `len` must not be 0; a cold range must not cross a page.
@@ -140,59 +119,43 @@ impl Section {
     ) -> Result<&'a [u8]> {
         let end = offset.checked_add(len).filter(|&end| end <= self.bytes);
         let end = end.ok_or_else(|| self.wrong(offset, "a table refers beyond its section"))?;
-        let page = offset / PAGE_BYTES;
-        match &self.memory {
-            Memory::Hot { checked, .. } => {
-                let last = (end - 1) / PAGE_BYTES;
-                let bit = 1u64 << (page % 64);
-                let known = checked[page / 64].load(Ordering::Acquire) & bit != 0;
-                if !known || last != page {
-                    self.check_hot(file, page, last)?;
-                }
-                let start = self.offset as usize;
-                Ok(&file.hot[start + offset..start + end])
+        let (page, last) = (offset / PAGE_BYTES, (end - 1) / PAGE_BYTES);
+        if self.is_hot {
+            if !self.checked[page].load(Ordering::Acquire) || last != page {
+                self.check_hot(file, page, last)?;
             }
-            Memory::Cold { pages, whole, .. } => {
-                if (end - 1) / PAGE_BYTES != page {
-                    return Err(self.wrong(offset, "an item crosses a page"));
-                }
-                if let Some(whole) = whole.get() {
-                    return Ok(&whole[offset..end]);
-                }
-                let bytes = match pages[page].get() {
-                    Some(bytes) => bytes,
-                    None => self.fetch(file, page)?,
-                };
-                let start = offset % PAGE_BYTES;
-                Ok(&bytes[start..start + len])
-            }
+            let start = self.offset as usize;
+            return Ok(&file.hot[start + offset..start + end]);
         }
+        if last != page {
+            return Err(self.wrong(offset, "an item crosses a page"));
+        }
+        if let Some(whole) = self.whole.get() {
+            return Ok(&whole[offset..end]);
+        }
+        let bytes = match self.pages[page].get() {
+            Some(bytes) => bytes,
+            None => self.fetch(file, page)?,
+        };
+        let start = offset % PAGE_BYTES;
+        Ok(&bytes[start..start + len])
     }
 
     #[cold]
     fn check_hot(&self, file: &OpenFile, first: usize, last: usize) -> Result<()> {
-        let Memory::Hot {
-            checked,
-            left,
-            hashes_checked,
-        } = &self.memory
-        else {
-            unreachable!("called for hot sections")
-        };
-        let at = self.hashes_offset as usize;
-        let hashes = &file.hot[at..at + self.hashes_bytes];
-        if hashes_checked.get().is_none() {
+        let at = self.record.hashes_offset.get() as usize;
+        let hashes = &file.hot[at..at + self.record.hashes_bytes() as usize];
+        if self.hashes_checked.get().is_none() {
             self.check_hashes(hashes)?;
-            let _ = hashes_checked.set(());
+            let _ = self.hashes_checked.set(());
         }
         for page in first..=last {
-            let bit = 1u64 << (page % 64);
-            if checked[page / 64].load(Ordering::Acquire) & bit == 0 {
+            if !self.checked[page].load(Ordering::Acquire) {
                 let start = self.offset as usize + page * PAGE_BYTES;
                 let bytes = &file.hot[start..start + self.page_bytes(page)];
                 self.check_page(hashes, page, bytes)?;
-                if checked[page / 64].fetch_or(bit, Ordering::AcqRel) & bit == 0 {
-                    left.fetch_sub(1, Ordering::AcqRel);
+                if !self.checked[page].swap(true, Ordering::AcqRel) {
+                    self.left.fetch_sub(1, Ordering::AcqRel);
                 }
             }
         }
@@ -201,11 +164,8 @@ impl Section {
 
     #[cold]
     fn fetch<'a>(&'a self, file: &OpenFile, page: usize) -> Result<&'a [u8]> {
-        let Memory::Cold { pages, .. } = &self.memory else {
-            unreachable!("called for cold sections")
-        };
-        let bytes = self.read_page(file, page)?;
-        Ok(pages[page].get_or_init(|| bytes))
+        let bytes = self.read(file, page..page + 1)?;
+        Ok(self.pages[page].get_or_init(|| bytes))
     }
 
     /// Returns the item at `offset`, of 1 to `most` bytes: two bytes of its length, then its bytes,
@@ -222,18 +182,14 @@ impl Section {
             return Err(self.wrong(offset, "a table refers beyond its section"));
         }
         let (page, start) = (offset / PAGE_BYTES, offset % PAGE_BYTES);
-        let is_kept = match &self.memory {
-            Memory::Hot { .. } => true,
-            Memory::Cold { pages, whole, .. } => {
-                whole.get().is_some() || pages[page].get().is_some()
-            }
-        };
+        let is_read = || self.whole.get().is_some() || self.pages[page].get().is_some();
+        let is_kept = self.is_hot || is_read();
         let bytes = match view.filter(|_| !is_kept) {
             None => self.get(file, page * PAGE_BYTES, self.page_bytes(page))?,
             Some(view) => {
                 let (_, bytes) = match view.0.take().filter(|(held, _)| *held == page) {
                     Some(held) => view.0.insert(held),
-                    None => view.0.insert((page, self.read_page(file, page)?)),
+                    None => view.0.insert((page, self.read(file, page..page + 1)?)),
                 };
                 &bytes[..]
             }
@@ -247,99 +203,80 @@ impl Section {
         rest.get(..len).ok_or_else(crosses)
     }
 
-    /// Checks every page. Of a cold section one page at a time is in memory, and none is kept.
+    /// Checks every page of a cold section, of which one at a time is in memory, and none is kept.
     pub(crate) fn check_pages(&self, file: &OpenFile) -> Result<()> {
-        match &self.memory {
-            Memory::Hot { .. } => self.preload(file),
-            Memory::Cold { pages, .. } => {
-                (0..pages.len()).try_for_each(|page| self.read_page(file, page).map(|_| ()))
-            }
-        }
+        (0..self.page_count()).try_for_each(|page| self.read(file, page..page + 1).map(drop))
     }
 
-    /// Reads a page of a cold section, checks and decodes it.
-    fn read_page(&self, file: &OpenFile, page: usize) -> Result<Buffer> {
-        let Memory::Cold { index, .. } = &self.memory else {
-            unreachable!("called for cold sections")
-        };
+    /// Reads pages of a cold section, checks and decodes them.
+    fn read(&self, file: &OpenFile, pages: Range<usize>) -> Result<Buffer> {
         let range = |at: u64, len: usize| Read::range(file.id, at, len as u64);
+        let raw_start = pages.start * PAGE_BYTES;
+        let raw_bytes = self.bytes.min(pages.end * PAGE_BYTES) - raw_start;
         let mut batch = file.queue.batch();
-        // Hashes and page are on their way together, unless the ones say where the other is.
-        let ahead = match (index.get(), self.is_packed()) {
+        // Hashes and pages are on their way together, unless the ones say where the others are.
+        let ahead = match (self.index.get(), self.record.is_packed()) {
             (Some(_), _) => None,
-            (None, false) => Some((page * PAGE_BYTES, self.page_bytes(page))),
-            (None, true) => {
-                Some((0, self.stored_bytes)).filter(|(_, len)| *len <= SECTION_AT_ONCE_BYTES)
-            }
+            (None, false) => Some((raw_start, raw_bytes)),
+            (None, true) => Some((0, self.stored_bytes()))
+                .filter(|(_, len)| *len <= SECTION_AT_ONCE_BYTES || raw_bytes == self.bytes),
         };
         let ahead = match ahead {
             Some((at, len)) => Some((at, batch.add(range(self.offset + at as u64, len))?)),
             None => None,
         };
-        let index = match index.get() {
+        let index = match self.index.get() {
             Some(index) => index,
             None => {
-                let mut hashes = batch.add(range(self.hashes_offset, self.hashes_bytes))?;
+                let mut hashes = batch.add(range(
+                    self.record.hashes_offset.get(),
+                    self.record.hashes_bytes() as usize,
+                ))?;
                 batch.submit();
-                let found = self.index(hashes.wait()?)?;
-                index.get_or_init(|| found)
+                let found = self.index_of(hashes.wait()?)?;
+                self.index.get_or_init(|| found)
             }
         };
-        let (start, len) = self.place(index, page);
         let (at, mut ticket) = match ahead {
             Some(ahead) => ahead,
-            None => (start, batch.add(range(self.offset + start as u64, len))?),
+            None => {
+                let (start, _) = self.place(index, pages.start);
+                let (last, len) = self.place(index, pages.end - 1);
+                let read = range(self.offset + start as u64, last + len - start);
+                (start, batch.add(read)?)
+            }
         };
         batch.submit();
         let read = ticket.wait()?;
-        let stored = &read[start - at..][..len];
-        self.check_page(&index.hashes, page, stored)?;
-        if !self.is_packed() {
-            return Ok(read);
+        let mut packed = match self.record.is_packed() {
+            true => Some((file.buffer(raw_bytes)?, file.scratch())),
+            false => None,
+        };
+        for page in pages {
+            let (start, len) = self.place(index, page);
+            let stored = &read[start - at..][..len];
+            self.check_page(&index.hashes, page, stored)?;
+            if let Some((raw, scratch)) = &mut packed {
+                let raw = &mut raw[page * PAGE_BYTES - raw_start..][..self.page_bytes(page)];
+                self.decode(page, stored, raw, scratch)?;
+            }
         }
-        let mut raw = file.buffer(self.page_bytes(page))?;
-        self.decode(page, stored, &mut raw, &mut file.scratch())?;
-        Ok(raw)
+        Ok(packed.map_or(read, |(raw, _)| raw))
     }
 
-    /// Brings all of a cold section into memory, and checks it.
+    /// Brings all of a section into memory, and checks it.
     pub(crate) fn preload(&self, file: &OpenFile) -> Result<()> {
-        let Memory::Cold { index, whole, .. } = &self.memory else {
-            if self.bytes > 0 {
-                self.check_hot(file, 0, (self.bytes - 1) / PAGE_BYTES)?;
-            }
-            return Ok(());
-        };
-        if self.bytes == 0 || whole.get().is_some() {
-            return Ok(());
+        let pages = self.page_count();
+        if pages > 0 && self.is_hot {
+            self.check_hot(file, 0, pages - 1)?;
+        } else if pages > 0 && self.whole.get().is_none() {
+            let _ = self.whole.set(self.read(file, 0..pages)?);
         }
-        let range = |at: u64, len: usize| Read::range(file.id, at, len as u64);
-        let mut batch = file.queue.batch();
-        let mut stored = batch.add(range(self.offset, self.stored_bytes))?;
-        let mut hashes = batch.add(range(self.hashes_offset, self.hashes_bytes))?;
-        batch.submit();
-        let found = self.index(hashes.wait()?)?;
-        let found = index.get_or_init(|| found);
-        let stored = stored.wait()?;
-        let mut raw = match self.is_packed() {
-            true => file.buffer(self.bytes)?,
-            false => Buffer::empty(),
-        };
-        let mut scratch = file.scratch();
-        for page in 0..self.bytes.div_ceil(PAGE_BYTES) {
-            let (start, len) = self.place(found, page);
-            let stored = &stored[start..start + len];
-            self.check_page(&found.hashes, page, stored)?;
-            if self.is_packed() {
-                let raw = &mut raw[page * PAGE_BYTES..][..self.page_bytes(page)];
-                self.decode(page, stored, raw, &mut scratch)?;
-            }
-        }
-        let _ = whole.set(match self.is_packed() {
-            true => raw,
-            false => stored,
-        });
         Ok(())
+    }
+
+    fn page_count(&self) -> usize {
+        self.bytes.div_ceil(PAGE_BYTES)
     }
 
     fn page_bytes(&self, page: usize) -> usize {
@@ -355,13 +292,13 @@ impl Section {
     }
 
     /// Checks hashes that were read, and finds the places of pages.
-    fn index(&self, hashes: Buffer) -> Result<PageIndex> {
+    fn index_of(&self, hashes: Buffer) -> Result<PageIndex> {
         self.check_hashes(&hashes)?;
-        if !self.is_packed() {
+        if !self.record.is_packed() {
             let starts = Box::default();
             return Ok(PageIndex { hashes, starts });
         }
-        let pages = self.bytes.div_ceil(PAGE_BYTES);
+        let pages = self.page_count();
         let mut starts = memory::room(pages + 1)?;
         let mut at = 0u64;
         starts.push(at);
@@ -369,13 +306,13 @@ impl Section {
             let len = u32::from_le_bytes(len.try_into().expect("four of them"));
             at += u64::from(len);
             let fits = (1..=self.page_bytes(page)).contains(&(len as usize));
-            if !fits || at > self.stored_bytes as u64 {
+            if !fits || at > self.record.stored_bytes.get() {
                 let cause = "a packed page has an impossible length";
                 return Err(self.wrong(0, cause));
             }
             starts.push(at);
         }
-        if at != self.stored_bytes as u64 {
+        if at != self.record.stored_bytes.get() {
             let cause = "its packed pages are not all of it";
             return Err(self.wrong(0, cause));
         }
@@ -406,14 +343,16 @@ impl Section {
     }
 
     fn check_hashes(&self, hashes: &[u8]) -> Result<()> {
-        if *blake3::hash(hashes).as_bytes() == self.hashes_digest {
+        if *blake3::hash(hashes).as_bytes() == self.record.hashes_digest {
             return Ok(());
         }
         let cause = format!(
             "the page hashes of section {} are not those of the header",
-            self.kind
+            self.record.kind
         );
-        Err(corrupt(cause).at(self.hashes_offset).of(&self.path))
+        Err(corrupt(cause)
+            .at(self.record.hashes_offset.get())
+            .of(&self.path))
     }
 
     fn check_page(&self, hashes: &[u8], page: usize, bytes: &[u8]) -> Result<()> {
@@ -421,18 +360,21 @@ impl Section {
             return Ok(());
         }
         let cause = "has another hash: its bytes are damaged, or the file was changed";
-        let cause = format!("page {page} of section {} {cause}", self.kind);
+        let cause = format!("page {page} of section {} {cause}", self.record.kind);
         Err(self.located(corrupt(cause), page * PAGE_BYTES))
     }
 
     /// An error at a place of the section.
     pub(crate) fn wrong(&self, offset: usize, cause: &str) -> crate::error::Error {
-        self.located(corrupt(format!("section {}: {cause}", self.kind)), offset)
+        self.located(
+            corrupt(format!("section {}: {cause}", self.record.kind)),
+            offset,
+        )
     }
 
     /// Of a packed section the file has no byte for each of its own: it is named itself then.
     fn located(&self, error: crate::error::Error, offset: usize) -> crate::error::Error {
-        let within = if self.is_packed() {
+        let within = if self.record.is_packed() {
             0
         } else {
             offset.min(self.bytes)

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millstream::Storage;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use super::open_file::OpenFile;
 use super::section::Section;
@@ -41,13 +41,9 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    pub(crate) async fn open(storage: &Storage, path: &Path) -> Result<Tables> {
+    pub(crate) fn open(storage: &Storage, path: &Path) -> Result<Tables> {
         let mut file = OpenFile::open(storage, path)?;
-        let (header, bucket_bits) = open_tables(storage, path, &mut file).await?;
-        Tables::new(path, file, header, bucket_bits)
-    }
-
-    fn new(path: &Path, file: OpenFile, header: Box<Header>, bucket_bits: u32) -> Result<Tables> {
+        let (header, bucket_bits) = open_tables(storage, path, &mut file)?;
         let found = Sections::new(&header)?;
         let path: Arc<Path> = Arc::from(path);
         let take = |kind| found.take(&path, &header, kind);
@@ -109,21 +105,17 @@ impl Tables {
 
 /// Reads and checks the header, and reads the hot sections; returns the header, and the bits of the
 /// bucket index.
-async fn open_tables(
-    storage: &Storage,
-    path: &Path,
-    file: &mut OpenFile,
-) -> Result<(Box<Header>, u32)> {
-    let len = storage.opened(file.id)?.await?.len;
+fn open_tables(storage: &Storage, path: &Path, file: &mut OpenFile) -> Result<(Box<Header>, u32)> {
+    let len = storage.opened(file.id)?.wait()?.len;
     if len < 2 * HEADER_BYTES as u64 {
-        let head = file.request(0, len.min(8))?.await?;
+        let head = file.read(0, len.min(8))?;
         let cut = head.starts_with(&MAGIC);
         return Err(match cut {
             true => Error::new(ErrorKind::Truncated, "the file ends inside its header").at(len),
             false => Error::new(ErrorKind::NotAPackage, "the file is not a package"),
         });
     }
-    file.hot = file.request(0, len.min(OPEN_BYTES))?.await?;
+    file.hot = file.read(0, len.min(OPEN_BYTES))?;
     let header = Header::read_from_bytes(&file.hot[..HEADER_BYTES]).expect("so many were read");
     let header = Box::new(header);
     check_header(&header, len).map_err(|error| error.of(path))?;
@@ -131,8 +123,8 @@ async fn open_tables(
     let bucket_bits = check_hot_sizes(&header, &Sections::new(&header)?)?;
     let hot_bytes = header.hot_bytes.get();
     if hot_bytes > file.hot.len() as u64 {
-        file.hot = file.request(0, hot_bytes)?.await?;
-        if file.hot[..HEADER_BYTES] != zerocopy::IntoBytes::as_bytes(&*header)[..] {
+        file.hot = file.read(0, hot_bytes)?;
+        if file.hot[..HEADER_BYTES] != header.as_bytes()[..] {
             return Err(corrupt("the file was changed while it was opened"));
         }
     }
@@ -175,149 +167,120 @@ fn check_header(header: &Header, len: u64) -> Result<()> {
         let cause = format!("the package needs features {unknown:#x} that this reader lacks");
         return Err(Error::new(ErrorKind::Unsupported, cause).at(16));
     }
-    if header.entry_count.get() > ENTRIES_MAX {
-        return Err(corrupt("more entries than a package can have").at(48));
-    }
-    if header.block_count.get() > BLOCKS_MAX {
-        return Err(corrupt("more blocks than a package can have").at(56));
-    }
-    if u64::from(header.alignment.get()) != STORED_ALIGNMENT {
-        return Err(corrupt("the alignment is not 4096").at(64));
-    }
-    if header.section_count.get() as usize > SECTIONS_MAX {
-        return Err(corrupt("more sections than the header has room for").at(68));
-    }
     let body = HEADER_BYTES as u64..=file_bytes.saturating_sub(HEADER_BYTES as u64);
-    if !body.contains(&header.hot_bytes.get()) {
-        return Err(corrupt("the hot sections end outside of the file").at(72));
-    }
-    let data = header.data_offset.get();
+    let (hot, data) = (header.hot_bytes.get(), header.data_offset.get());
     let data_end = data.checked_add(header.data_bytes.get());
-    if !body.contains(&data) || data_end.is_none_or(|end| !body.contains(&end)) {
-        return Err(corrupt("the data lie outside of the file").at(80));
-    }
-    if header.hot_bytes.get() > data {
-        return Err(corrupt("the hot sections overlap the data").at(72));
-    }
-    if (header.target_bytes_per_second.get() == 0) != (header.target_cores.get() == 0) {
-        return Err(corrupt("half a target: a rate or cores alone").at(136));
-    }
-    let zeros = header.reserved.iter().chain(&header.reserved_tail);
-    if zeros.into_iter().any(|&byte| byte != 0) {
-        return Err(corrupt("reserved bytes of the header are not zero").at(148));
-    }
-    Ok(())
+    let data_inside = body.contains(&data) && data_end.is_some_and(|end| body.contains(&end));
+    let (rate, cores) = (
+        header.target_bytes_per_second.get(),
+        header.target_cores.get(),
+    );
+    let mut zeros = header.reserved.iter().chain(&header.reserved_tail);
+    let (at, cause) = if header.entry_count.get() > ENTRIES_MAX {
+        (48, "more entries than a package can have")
+    } else if header.block_count.get() > BLOCKS_MAX {
+        (56, "more blocks than a package can have")
+    } else if u64::from(header.alignment.get()) != STORED_ALIGNMENT {
+        (64, "the alignment is not 4096")
+    } else if header.section_count.get() as usize > SECTIONS_MAX {
+        (68, "more sections than the header has room for")
+    } else if !body.contains(&hot) {
+        (72, "the hot sections end outside of the file")
+    } else if !data_inside {
+        (80, "the data lie outside of the file")
+    } else if hot > data {
+        (72, "the hot sections overlap the data")
+    } else if (rate == 0) != (cores == 0) {
+        (136, "half a target: a rate or cores alone")
+    } else if zeros.any(|&byte| byte != 0) {
+        (148, "reserved bytes of the header are not zero")
+    } else {
+        return Ok(());
+    };
+    Err(corrupt(cause).at(at))
 }
 
 /// The section table, checked.
-struct Sections<'a>(Vec<(usize, &'a SectionRecord)>);
+struct Sections<'a>(&'a [SectionRecord]);
 
 impl<'a> Sections<'a> {
     fn new(header: &'a Header) -> Result<Sections<'a>> {
-        let count = header.section_count.get() as usize;
-        let mut known: Vec<(usize, &SectionRecord)> = Vec::new();
-        let mut taken: Vec<(u64, u64, usize)> = vec![(
-            header.data_offset.get(),
-            header.data_offset.get() + header.data_bytes.get(),
-            usize::MAX,
-        )];
-        for (index, record) in header.sections[..count].iter().enumerate() {
+        let sections = header.used_sections();
+        let data = header.data_offset.get();
+        // First byte, one past the last, and where the header says so.
+        let mut taken = vec![(data, data + header.data_bytes.get(), 80)];
+        for (index, record) in sections.iter().enumerate() {
             let place = 256 + index as u64 * 96;
-            let wrong = |cause: &str| Err(corrupt(format!("section {index}: {cause}")).at(place));
             check_section(header, record).map_err(|cause| corrupt(cause).at(place))?;
-            let offset = record.offset.get();
-            taken.push((offset, offset + record.stored_bytes.get(), index));
-            if record.flags.get() & section_flag::UNHASHED == 0 {
-                let hashes = record.hashes_offset.get();
-                taken.push((hashes, hashes + record.hashes_bytes(), index));
-            }
-            if known.iter().any(|(_, other)| other.kind == record.kind) {
-                return wrong("another has the same kind");
+            taken.extend(record.parts().map(|(start, end)| (start, end, place)));
+            if sections[..index]
+                .iter()
+                .any(|other| other.kind == record.kind)
+            {
+                let cause = format!("section {index}: another has the same kind");
+                return Err(corrupt(cause).at(place));
             }
             let is_known = section::is_known(record.kind.get());
             if !is_known && record.flags.get() & section_flag::REQUIRED != 0 {
                 let cause = format!("section kind {} is not known", record.kind.get());
                 return Err(Error::new(ErrorKind::Unsupported, cause).at(place));
             }
-            known.push((index, record));
         }
         taken.retain(|(start, end, _)| start < end);
         taken.sort_unstable();
-        for pair in taken.windows(2) {
-            if pair[1].0 < pair[0].1 {
-                let index = if pair[1].2 == usize::MAX {
-                    pair[0].2
-                } else {
-                    pair[1].2
-                };
-                let place = 256 + index as u64 * 96;
-                return Err(corrupt(format!("section {index} overlaps another part")).at(place));
-            }
+        if let Some(pair) = taken.windows(2).find(|pair| pair[1].0 < pair[0].1) {
+            let place = pair[0].2.max(pair[1].2);
+            return Err(corrupt("a section overlaps another part").at(place));
         }
-        let unused = &header.sections[count..];
-        if unused
-            .iter()
-            .any(|record| zerocopy::IntoBytes::as_bytes(record) != [0; 96])
-        {
+        let unused = &header.sections[sections.len()..];
+        if unused.as_bytes().iter().any(|&byte| byte != 0) {
             return Err(corrupt("unused sections of the header are not zero").at(256));
         }
-        Ok(Sections(known))
+        Ok(Sections(sections))
     }
 
     fn record(&self, kind: u32) -> Option<&'a SectionRecord> {
-        let found = self.0.iter().find(|(_, record)| record.kind.get() == kind);
-        found.map(|(_, record)| *record)
+        self.0.iter().find(|record| record.kind.get() == kind)
     }
 
     fn take(&self, path: &Arc<Path>, header: &Header, kind: u32) -> Result<Option<Section>> {
         let Some(record) = self.record(kind) else {
             return Ok(None);
         };
-        let end = record.offset.get() + record.stored_bytes.get();
-        let hashes_end = record.hashes_offset.get() + record.hashes_bytes();
-        let hot = end.max(hashes_end) <= header.hot_bytes.get() && !record.is_packed();
-        Section::new(path, record, hot).map(Some)
+        let is_hot = record.is_within(header.hot_bytes.get()) && !record.is_packed();
+        Section::new(path, record, is_hot).map(Some)
     }
 }
 
 fn check_section(header: &Header, record: &SectionRecord) -> std::result::Result<(), String> {
     let kind = record.kind.get();
-    let wrong = |cause: &str| Err(format!("section kind {kind}: {cause}"));
-    let flags = record.flags.get();
-    if flags & !section_flag::KNOWN != 0 {
-        return wrong("it has flags that are not known");
-    }
-    if record.reserved != [0; 24] {
-        return wrong("its reserved bytes are not zero");
-    }
     let (stored, raw) = (record.stored_bytes.get(), record.raw_bytes.get());
-    if record.is_packed() && !section::may_be_packed(kind) {
-        return wrong("its raw and stored lengths differ");
-    }
-    if raw < stored || raw / SECTION_RATIO_MAX > stored {
-        return wrong("it cannot have so many raw bytes");
-    }
     let end = header.file_bytes.get() - HEADER_BYTES as u64;
-    let inside = |offset: u64, len: u64| {
+    let is_inside = |offset: u64, len: u64| {
         let last = offset.checked_add(len);
         offset >= HEADER_BYTES as u64 && last.is_some_and(|last| last <= end)
     };
-    if !inside(record.offset.get(), record.stored_bytes.get()) {
-        return wrong("it lies outside of the file");
-    }
-    let unhashed = flags & section_flag::UNHASHED != 0;
-    if unhashed != (kind == section::SIGNATURE) {
-        return wrong("only the signature has no hashes");
-    }
-    if unhashed {
-        let rest = (record.hashes_offset.get(), record.hashes_digest);
-        if rest != (0, [0; 32]) {
-            return wrong("it says where its hashes are, and has none");
-        }
-    } else if !inside(record.hashes_offset.get(), record.hashes_bytes()) {
-        return wrong("its page hashes lie outside of the file");
-    }
-    Ok(())
+    let hashes = record.hashes_offset.get();
+    let cause = if record.flags.get() & !section_flag::KNOWN != 0 {
+        "it has flags that are not known"
+    } else if record.reserved != [0; 24] {
+        "its reserved bytes are not zero"
+    } else if record.is_packed() && !section::may_be_packed(kind) {
+        "its raw and stored lengths differ"
+    } else if raw < stored || raw / SECTION_RATIO_MAX > stored {
+        "it cannot have so many raw bytes"
+    } else if !is_inside(record.offset.get(), stored) {
+        "it lies outside of the file"
+    } else if record.is_hashed() == (kind == section::SIGNATURE) {
+        "only the signature has no hashes"
+    } else if !record.is_hashed() && (hashes, record.hashes_digest) != (0, [0; 32]) {
+        "it says where its hashes are, and has none"
+    } else if record.is_hashed() && !is_inside(hashes, record.hashes_bytes()) {
+        "its page hashes lie outside of the file"
+    } else {
+        return Ok(());
+    };
+    Err(format!("section kind {kind}: {cause}"))
 }
 
 /// Lengths that follow from the counts; the bits of the bucket index.
@@ -334,9 +297,7 @@ fn check_hot_sizes(header: &Header, sections: &Sections<'_>) -> Result<u32> {
             let cause = format!("section kind {kind} has {bytes} bytes, which do not fit");
             return Err(corrupt(cause).at(place));
         }
-        let end = record.offset.get() + bytes;
-        let hashes_end = record.hashes_offset.get() + record.hashes_bytes();
-        if is_hot && end.max(hashes_end) > hot_bytes {
+        if is_hot && !record.is_within(hot_bytes) {
             let cause = format!("section kind {kind} lies outside of the hot part");
             return Err(corrupt(cause).at(place));
         }

@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 
-use millstream::Queue;
+use millstream::{ErrorKind, Queue};
 
 use super::batch::{Batch, BatchOptions, Loaded, Piece};
 use super::content::ContentCheck;
 use super::{Package, plan};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limits::{VISIT_AHEAD, VISIT_GROUP_BYTES, VISIT_GROUP_PIECES, VISIT_PIECE_BYTES};
 use crate::memory;
 
@@ -49,7 +49,7 @@ pub fn visit(
     let pieces = pieces.flat_map(|&(_, nth, raw_bytes)| cut(entries[nth], raw_bytes));
     let mut pieces = pieces.peekable();
     let mut ahead: VecDeque<(Vec<Piece>, Result<Batch>)> = VecDeque::new();
-    let (mut check, mut again) = (None, None);
+    let mut check = None;
     loop {
         while ahead.len() < VISIT_AHEAD && pieces.peek().is_some() {
             let group = next_group(&mut pieces);
@@ -59,10 +59,20 @@ pub fn visit(
         let Some((group, loads)) = ahead.pop_front() else {
             return;
         };
+        let mut again = None;
         for (nth, piece) in group.iter().enumerate() {
             let loaded = match &loads {
-                Ok(loads) => loads.wait_or_retry(nth, (queue, options), &mut again),
-                Err(_) => Err(memory::no_memory(size_of_val(&group[..]))),
+                Ok(loads) => loads.wait(nth).or_else(|error| {
+                    if group.len() == 1 || ends_all(&error) {
+                        return Err(error);
+                    }
+                    // What is damaged may be a neighbor's: the group is read again without merging.
+                    if again.is_none() {
+                        again = Some(package.enqueue(queue, &group, options, false)?);
+                    }
+                    again.as_ref().map_or(Err(error), |again| again.wait(nth))
+                }),
+                Err(error) => Err(error.clone()),
             };
             let loaded = loaded
                 .and_then(|loaded| checked(package, piece, loaded, &mut check))
@@ -75,6 +85,13 @@ pub fn visit(
             }
         }
     }
+}
+
+/// Whether an error of a read is of all that are in flight.
+fn ends_all(error: &Error) -> bool {
+    use ErrorKind::{Canceled, Closed, OnStorageThread, TimedOut};
+    let kind = error.engine().map(millstream::Error::kind);
+    kind.is_some_and(|kind| [Canceled, Closed, OnStorageThread, TimedOut].contains(&kind))
 }
 
 /// A piece, once the entry's hash is compared if it is the last one.
