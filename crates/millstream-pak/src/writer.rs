@@ -199,7 +199,16 @@ fn write_as(
     options: &PackOptions<'_>,
     place: (&File, bool),
 ) -> Result<PackReport> {
-    encode::encode(&plan::plan(items, options)?, options, place)
+    encode::encode(&planned(items, options)?, options, place)
+}
+
+/// Cooks and describes the inputs, finds those that are the same, settles their blocks, and makes
+/// the dictionary.
+fn planned(items: Vec<Item>, options: &PackOptions<'_>) -> Result<plan::Plan> {
+    check_options(options)?;
+    let mut plan = plan::plan(cook::cook(items, options)?, options)?;
+    plan.dictionary = dictionary::make(&plan, options)?;
+    Ok(plan)
 }
 
 /// Writes a package of `items` and replaces `path` by it once it is complete and synced: a reader

@@ -4,7 +4,6 @@
 //! them; the header, without which the file is no package, is the very last write. [`Output`]
 //! writes the bytes.
 
-use std::borrow::Cow;
 use std::fs::File;
 
 use zerocopy::little_endian::{U16, U32, U64};
@@ -12,7 +11,7 @@ use zerocopy::{FromZeros as _, IntoBytes as _};
 
 use super::choose::Target;
 use super::output::Output;
-use super::packed::PackedSection;
+use super::packed::{self, page_hashes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{
     BlockRecord, EntryRecord, Header, MAGIC, MetadataPlace, SectionRecord, VERSION_MAJOR,
@@ -31,14 +30,14 @@ const SIGNATURE_BYTES: u64 = 96;
 
 /// An entry that is done.
 pub(crate) struct Entry<'a> {
-    pub(crate) name: Cow<'a, [u8]>,
+    pub(crate) name: &'a [u8],
     pub(crate) raw_bytes: u64,
     pub(crate) first_block: u32,
     pub(crate) offset_in_block: u32,
     pub(crate) block_shift: u8,
     pub(crate) flags: u8,
     pub(crate) content: [u8; 32],
-    pub(crate) metadata: Option<Cow<'a, [u8]>>,
+    pub(crate) metadata: Option<&'a [u8]>,
 }
 
 /// What the header says beside the tables.
@@ -58,13 +57,14 @@ pub(crate) struct Builder<'a> {
 }
 
 /// Where the hot sections are.
-#[derive(Clone)]
 struct Hot {
     entry_count: u64,
     block_count: u64,
     /// The section of dictionaries.
     dictionaries: Vec<u8>,
     bucket_bits: u32,
+    /// Of buckets, entries, blocks and dictionaries the first byte, and that of their hashes.
+    places: [(u64, u64); 4],
     end: u64,
     data_offset: u64,
 }
@@ -79,30 +79,27 @@ impl Hot {
             return limit("more blocks than a package can have");
         }
         let buckets = (entry_count / BUCKET_ENTRIES).max(2).next_power_of_two();
-        let mut hot = Hot {
+        let bucket_bits = buckets.ilog2().clamp(1, BUCKET_BITS_MAX);
+        let dictionaries = dictionaries_section(dictionaries)?;
+        let buckets_bytes = ((1 << bucket_bits) + 1) * 4;
+        let (entries, blocks) = (entry_count * 32, block_count * 32);
+        let mut end = HEADER_BYTES as u64;
+        let places = [buckets_bytes, entries, blocks, dictionaries.len() as u64].map(|bytes| {
+            let hashes = (end + bytes).next_multiple_of(HOT_ALIGNMENT);
+            let hashes_bytes = bytes.div_ceil(PAGE_BYTES as u64) * 32;
+            let place = (end, hashes);
+            end = (hashes + hashes_bytes).next_multiple_of(HOT_ALIGNMENT);
+            place
+        });
+        Ok(Hot {
             entry_count,
             block_count,
-            dictionaries: dictionaries_section(dictionaries)?,
-            bucket_bits: buckets.ilog2().clamp(1, BUCKET_BITS_MAX),
-            end: HEADER_BYTES as u64,
-            data_offset: 0,
-        };
-        let sizes = hot.sizes();
-        hot.end += sizes.iter().map(|bytes| placed(*bytes)).sum::<u64>();
-        hot.data_offset = hot.end.next_multiple_of(STORED_ALIGNMENT);
-        Ok(hot)
-    }
-
-    /// Bytes of buckets, entries, blocks and dictionaries.
-    fn sizes(&self) -> [u64; 4] {
-        let buckets = ((1 << self.bucket_bits) + 1) * 4;
-        let dictionaries = self.dictionaries.len() as u64;
-        [
-            buckets,
-            self.entry_count * 32,
-            self.block_count * 32,
             dictionaries,
-        ]
+            bucket_bits,
+            places,
+            end,
+            data_offset: end.next_multiple_of(STORED_ALIGNMENT),
+        })
     }
 }
 
@@ -125,12 +122,6 @@ fn dictionaries_section(dictionaries: &[&[u8]]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Bytes that a hot section takes with its hashes.
-fn placed(bytes: u64) -> u64 {
-    let hashes = bytes.div_ceil(PAGE_BYTES as u64) * 32;
-    bytes.next_multiple_of(HOT_ALIGNMENT) + hashes.next_multiple_of(HOT_ALIGNMENT)
-}
-
 impl<'a> Builder<'a> {
     /// A package of so many entries and blocks, which may name `dictionaries`; about so many
     /// bytes may go past the page cache.
@@ -149,48 +140,30 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Appends a block; its number. The record's offset is filled in.
-    pub(crate) fn push(&mut self, mut record: BlockRecord, stored: &[u8]) -> Result<u32> {
-        let is_stored = record.codec == 0 && record.stored_bytes.get() >= ALIGNED_BYTES_MIN;
-        let align = if is_stored {
-            STORED_ALIGNMENT
-        } else {
-            BLOCK_ALIGNMENT
+    /// Appends a block. The record's offset is filled in.
+    pub(crate) fn push(&mut self, mut record: BlockRecord, stored: &[u8]) -> Result<()> {
+        let align = match record.codec == 0 && record.stored_bytes.get() >= ALIGNED_BYTES_MIN {
+            true => STORED_ALIGNMENT,
+            false => BLOCK_ALIGNMENT,
         };
         self.output.pad(align)?;
         record.offset = U64::new(self.output.end());
-        self.output.append(stored)?;
-        self.push_record(record)
+        self.blocks.push(record);
+        self.output.append(stored)
     }
 
     /// Appends a block that lies in the base.
-    pub(crate) fn push_base(&mut self, mut record: BlockRecord) -> Result<u32> {
+    pub(crate) fn push_base(&mut self, mut record: BlockRecord) {
         record.flags |= block_flag::IN_BASE;
-        self.push_record(record)
-    }
-
-    fn push_record(&mut self, record: BlockRecord) -> Result<u32> {
-        let index = self.blocks.len() as u64;
-        assert!(
-            index < self.layout.block_count,
-            "more blocks than were planned"
-        );
         self.blocks.push(record);
-        Ok(u32::try_from(index).expect("checked against the limit"))
     }
 
     /// Appends a cold section with its hashes, packed if that shrinks it.
     fn section(&mut self, kind: u32, required: bool, bytes: &[u8]) -> Result<SectionRecord> {
-        let packed = section::may_be_packed(kind)
-            .then(|| PackedSection::of(bytes))
-            .flatten();
-        let (stored, hashes) = match &packed {
-            Some(packed) => (&packed.stored[..], packed.hashes()),
-            None => (bytes, page_hashes(bytes)),
-        };
+        let (stored, hashes) = packed::store(bytes);
         self.output.pad(BLOCK_ALIGNMENT)?;
         let offset = self.output.end();
-        self.output.append(stored)?;
+        self.output.append(&stored)?;
         self.output.pad(BLOCK_ALIGNMENT)?;
         let hashes_offset = self.output.end();
         self.output.append(&hashes)?;
@@ -207,11 +180,8 @@ impl<'a> Builder<'a> {
         features: &Features<'_>,
     ) -> Result<([u8; 32], u64)> {
         assert_eq!(entries.len() as u64, self.layout.entry_count, "as planned");
-        assert_eq!(
-            self.blocks.len() as u64,
-            self.layout.block_count,
-            "as planned"
-        );
+        let blocks = self.blocks.len() as u64;
+        assert_eq!(blocks, self.layout.block_count, "as planned");
         let data_bytes = self.output.end() - self.layout.data_offset;
         let (seed, hashes) = sort_by_hash(&mut entries, features.fold_case)?;
         let (mut sections, names) = self.cold_sections(&entries)?;
@@ -245,22 +215,22 @@ impl<'a> Builder<'a> {
     /// The cold sections, and where each entry's name is.
     fn cold_sections(&mut self, entries: &[Entry<'_>]) -> Result<(Vec<SectionRecord>, Vec<u32>)> {
         let mut by_name: Vec<u32> = (0..entries.len() as u32).collect();
-        by_name.sort_unstable_by(|&a, &b| entries[a as usize].name.cmp(&entries[b as usize].name));
+        by_name.sort_unstable_by(|&a, &b| entries[a as usize].name.cmp(entries[b as usize].name));
         let mut items = Items::default();
         let mut names = vec![0; entries.len()];
         for &nth in &by_name {
-            names[nth as usize] = items.push(&entries[nth as usize].name)?;
+            names[nth as usize] = items.push(entries[nth as usize].name)?;
         }
         let mut sections = vec![self.section(section::NAMES, true, &items.0)?];
         drop((by_name, items));
         let (mut items, mut places) = (Items::default(), Vec::new());
         for (nth, entry) in entries.iter().enumerate() {
-            let Some(metadata) = &entry.metadata else {
+            let Some(metadata) = entry.metadata else {
                 continue;
             };
             if metadata.is_empty() || metadata.len() > METADATA_BYTES_MAX {
                 let cause = "its metadata have more than 48 KiB";
-                return Err(Error::new(ErrorKind::Limit, cause).entry(&entry.name));
+                return Err(Error::new(ErrorKind::Limit, cause).entry(entry.name));
             }
             let place = MetadataPlace {
                 entry: U32::new(nth as u32),
@@ -289,17 +259,9 @@ impl<'a> Builder<'a> {
         header.major = U16::new(VERSION_MAJOR);
         header.minor = U16::new(VERSION_MINOR);
         header.header_bytes = U32::new(HEADER_BYTES as u32);
-        let fold = if features.fold_case {
-            feature::FOLD_CASE
-        } else {
-            0
-        };
-        let patch = if features.base_root.is_some() {
-            feature::PATCH
-        } else {
-            0
-        };
-        header.required = U64::new(fold | patch);
+        let fold_case = u64::from(features.fold_case) * feature::FOLD_CASE;
+        let patch = u64::from(features.base_root.is_some()) * feature::PATCH;
+        header.required = U64::new(fold_case | patch);
         header.file_bytes = U64::new(file_bytes);
         header.hash_seed = U64::new(seed);
         header.entry_count = U64::new(self.layout.entry_count);
@@ -347,8 +309,8 @@ impl Items {
 /// Sorts entries by the hashes of their names; the first seed without a collision, and the hashes.
 fn sort_by_hash(entries: &mut [Entry<'_>], fold_case: bool) -> Result<(u64, Vec<u64>)> {
     for seed in 0..SEEDS_MAX {
-        entries.sort_by_cached_key(|entry| names::hash(&entry.name, seed, fold_case));
-        let hash = |entry: &Entry<'_>| names::hash(&entry.name, seed, fold_case);
+        entries.sort_by_cached_key(|entry| names::hash(entry.name, seed, fold_case));
+        let hash = |entry: &Entry<'_>| names::hash(entry.name, seed, fold_case);
         let hashes: Vec<u64> = entries.iter().map(hash).collect();
         if hashes.windows(2).all(|pair| pair[0] != pair[1]) {
             return Ok((seed, hashes));
@@ -390,7 +352,7 @@ fn hot_bytes(
         };
         table.extend_from_slice(entry.as_bytes());
     }
-    let mut hot = Vec::new();
+    let mut hot = vec![0; layout.data_offset as usize - HEADER_BYTES];
     let mut sections = Vec::new();
     let parts: [(u32, &[u8]); 4] = [
         (section::BUCKETS, &buckets),
@@ -398,29 +360,17 @@ fn hot_bytes(
         (section::BLOCKS, blocks.as_bytes()),
         (section::DICTIONARIES, &layout.dictionaries),
     ];
-    for (kind, bytes) in parts {
+    for ((kind, bytes), (offset, hashes_offset)) in parts.into_iter().zip(layout.places) {
         if bytes.is_empty() && kind == section::DICTIONARIES {
             continue;
         }
-        let offset = (HEADER_BYTES + hot.len()) as u64;
-        hot.extend_from_slice(bytes);
-        hot.resize(hot.len().next_multiple_of(HOT_ALIGNMENT as usize), 0);
         let hashes = page_hashes(bytes);
-        let hashes_offset = (HEADER_BYTES + hot.len()) as u64;
-        hot.extend_from_slice(&hashes);
-        hot.resize(hot.len().next_multiple_of(HOT_ALIGNMENT as usize), 0);
+        for (at, bytes) in [(offset, bytes), (hashes_offset, &hashes)] {
+            hot[at as usize - HEADER_BYTES..][..bytes.len()].copy_from_slice(bytes);
+        }
         sections.push(record(kind, true, offset, bytes, hashes_offset, &hashes));
     }
-    assert_eq!((HEADER_BYTES + hot.len()) as u64, layout.end, "as planned");
-    hot.resize((layout.data_offset - HEADER_BYTES as u64) as usize, 0);
     (hot, sections)
-}
-
-fn page_hashes(bytes: &[u8]) -> Vec<u8> {
-    let pages = bytes.chunks(PAGE_BYTES);
-    pages
-        .flat_map(|page| *blake3::hash(page).as_bytes())
-        .collect()
 }
 
 fn record(

@@ -256,21 +256,4 @@ mod tests {
         let model = CostModel::new(target(48.0, 4));
         assert!(!model.may_take(CodecId::GDEFLATE, 262_144, 80_000, &SIZES[..3]));
     }
-
-    #[test]
-    fn a_gpu_decodes_what_shrinks_unless_the_disk_is_faster() {
-        let gains =
-            |disk, gpu, bytes| CostModel::new(target(disk, 4)).gains_on_gpu(gpu, 262_144, bytes);
-        assert!(gains(3500.0, 25_000.0, 131_072));
-        assert!(gains(3500.0, 25_000.0, 250_000));
-        // No page of the disk less.
-        assert!(!gains(3500.0, 25_000.0, 262_143));
-        assert!(!gains(14_000.0, 10_000.0, 131_072));
-    }
-
-    #[test]
-    fn what_hardly_shrinks_is_stored() {
-        let sizes = [(CodecId::STORED, 262_144), (CodecId::ZSTD, 262_000)];
-        assert_eq!(taken(3500.0, 4, &sizes), CodecId::STORED);
-    }
 }

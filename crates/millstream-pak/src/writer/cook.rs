@@ -23,14 +23,7 @@ pub(super) fn cook(items: Vec<Item>, options: &PackOptions<'_>) -> Result<Vec<It
     if !items.iter().any(|item| cook_of(item).is_some()) {
         return Ok(items);
     }
-    let inputs = ByName {
-        by_name: items
-            .iter()
-            .enumerate()
-            .map(|(nth, item)| (&item.name[..], nth))
-            .collect(),
-        items: &items,
-    };
+    let inputs = ByName(items.iter().map(|item| (&item.name[..], item)).collect());
     let unnamed = create_unnamed(&std::env::temp_dir());
     let unnamed = unnamed.map_err(|error| spooling(error.into()))?;
     let mut spool = Spool {
@@ -71,17 +64,13 @@ pub(super) fn cook(items: Vec<Item>, options: &PackOptions<'_>) -> Result<Vec<It
     Ok(all)
 }
 
-struct ByName<'a> {
-    by_name: HashMap<&'a [u8], usize>,
-    items: &'a [Item],
-}
+struct ByName<'a>(HashMap<&'a [u8], &'a Item>);
 
 impl Inputs for ByName<'_> {
     fn read(&self, name: &[u8]) -> std::result::Result<Vec<u8>, CookError> {
         let shown = names::escape(name);
-        let found = self.by_name.get(name);
-        let nth = found.ok_or_else(|| CookError::new(format!("'{shown}' is no input")))?;
-        let item = &self.items[*nth];
+        let missing = || CookError::new(format!("'{shown}' is no input"));
+        let item = self.0.get(name).ok_or_else(missing)?;
         if item.len > COOK_BYTES_MAX {
             return Err(CookError::new(format!("'{shown}' has more than 256 MiB")));
         }

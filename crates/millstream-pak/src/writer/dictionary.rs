@@ -16,7 +16,7 @@ use millstream_codec::{DictionaryEncoder, Scratch, train_dictionary};
 use super::choose::AUTO_ZSTD_LEVEL;
 use super::encoder::{Encoder, FreeBuffers, cost_model};
 use super::parallel::{in_parallel, thread_count};
-use super::plan::{BlockKind, Plan, shared_units};
+use super::plan::{BlockKind, Made, Plan, shared_units};
 use super::{Coding, Dictionaries, PackOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{DICTIONARY_BYTES_MAX, DICTIONARY_RAW_BYTES_MIN, DICTIONARY_UNITS_MAX};
@@ -39,12 +39,6 @@ const SHARED_SHARE_MIN: f64 = 4.0 * GAIN_MIN;
 
 /// What making a dictionary ready takes a reader once, in nanoseconds.
 const READY_NS: f64 = 60_000.0;
-
-/// A dictionary, ready for encoding.
-pub(super) struct Made {
-    pub(super) bytes: Vec<u8>,
-    pub(super) encoder: DictionaryEncoder,
-}
 
 /// The dictionary that the options ask for, if there is one to be had.
 pub(super) fn make(plan: &Plan, options: &PackOptions<'_>) -> Result<Option<Made>> {

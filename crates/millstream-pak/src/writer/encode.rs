@@ -105,8 +105,7 @@ pub(super) fn write_units<'a>(
     let mut raw_done = 0;
     for (nth, unit) in plan.units.iter().enumerate() {
         let done = next(nth)?;
-        let index = builder.push(record(&done), &done.stored)?;
-        assert_eq!(index as usize, nth, "a block for each unit");
+        builder.push(record(&done), &done.stored)?;
         report.blocks_by_codec[usize::from(done.codec)] += 1;
         report.blocks_with_dictionary += u64::from(done.dictionary);
         match unit {
@@ -172,14 +171,14 @@ fn entries<'a>(
         };
         let place = &plan.items[original];
         entries.push(Entry {
-            name: Cow::Borrowed(&planned.item.name),
+            name: &planned.item.name,
             raw_bytes: planned.item.len,
             first_block: place.first_unit,
             offset_in_block: place.offset_in_block,
             block_shift: place.block_shift,
             flags: if place.shared { entry_flag::SHARED } else { 0 },
             content: contents[original].unwrap_or(empty),
-            metadata: planned.metadata.as_deref().map(Cow::Borrowed),
+            metadata: planned.metadata.as_deref(),
         });
     }
     Ok(entries)

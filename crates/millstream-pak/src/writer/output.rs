@@ -241,31 +241,4 @@ mod tests {
         let want = [[7; 1000], [8; 1000], [9; 1000]].concat();
         assert!(std::fs::read(&path).unwrap() == want);
     }
-
-    #[test]
-    fn a_file_that_is_given_up_has_its_own_flags_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = File::create(folder.path().join("file")).unwrap();
-        let mut output = Output::new(&file, 0, PACK_DIRECT_BYTES_MIN);
-        output.append(&[7; 3 * PACK_DIRECT_WRITE_BYTES]).unwrap();
-        drop(output);
-        assert!(!is_direct(&file));
-    }
-
-    #[test]
-    fn the_error_of_a_write_comes_with_its_offset() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        File::create(&path).unwrap();
-        // Not open for writing: each write fails.
-        let file = File::open(&path).unwrap();
-        for bytes in [0, PACK_DIRECT_BYTES_MIN] {
-            let mut output = Output::new(&file, 4096, bytes);
-            let appended = output.append(&[7; 2 * PACK_DIRECT_WRITE_BYTES]);
-            let failed = appended.and_then(|()| output.finish(&[]).map(|_| ()));
-            let failed = failed.expect_err("not for writing");
-            assert_eq!(failed.offset(), Some(4096), "{failed}");
-        }
-        assert!(!is_direct(&file));
-    }
 }

@@ -16,7 +16,7 @@ use zerocopy::little_endian::U64;
 use super::build::{Builder, Entry, Features};
 use super::item::replace;
 use crate::error::{Error, ErrorKind, Result, corrupt};
-use crate::format::{BlockRecord, block_flag, entry_flag};
+use crate::format::{BlockRecord, entry_flag};
 use crate::reader::plan;
 use crate::sign::SecretKey;
 use crate::{PackReport, Package};
@@ -47,7 +47,22 @@ pub struct Difference {
 /// # Errors
 /// A package's tables are damaged, or it has no content hashes.
 pub fn diff(a: &Package, b: &Package) -> Result<Vec<Difference>> {
-    // Each name with its entries in both.
+    let differing = differing(a, b)?.into_iter();
+    let difference = |(name, entries): Differing<'_>| Difference {
+        change: match entries {
+            [Some(_), None] => Change::Removed,
+            [None, _] => Change::Added,
+            [Some(_), Some(_)] => Change::Changed,
+        },
+        name: name.to_vec(),
+    };
+    Ok(differing.map(difference).collect())
+}
+
+/// A name that differs, with its entries in both packages.
+type Differing<'a> = (&'a [u8], [Option<u32>; 2]);
+
+fn differing<'a>(a: &'a Package, b: &'a Package) -> Result<Vec<Differing<'a>>> {
     let mut names: BTreeMap<&[u8], [Option<u32>; 2]> = BTreeMap::new();
     for (side, package) in [a, b].into_iter().enumerate() {
         for index in live(package)? {
@@ -56,14 +71,10 @@ pub fn diff(a: &Package, b: &Package) -> Result<Vec<Difference>> {
     }
     let mut found = Vec::new();
     for (name, entries) in names {
-        let change = match entries {
-            [Some(_), None] => Change::Removed,
-            [Some(l), Some(r)] if content(a, l)? == content(b, r)? => continue,
-            [Some(_), Some(_)] => Change::Changed,
-            [None, _] => Change::Added,
-        };
-        let name = name.to_vec();
-        found.push(Difference { change, name });
+        match entries {
+            [Some(l), Some(r)] if content(a, l)? == content(b, r)? => {}
+            _ => found.push((name, entries)),
+        }
     }
     Ok(found)
 }
@@ -109,10 +120,9 @@ pub fn write_patch(
         let cause = "one package folds the case of names, the other does not";
         return Err(Error::new(ErrorKind::InvalidArgument, cause));
     }
-    let differences = diff(a, b)?;
+    let mut wanted = wanted(a, b)?;
     let base = BaseBlocks::new(a)?;
     let source = open(b)?;
-    let mut wanted = wanted(b, differences)?;
     let blocks = place_blocks(b, &mut wanted)?;
     let block_count = blocks.iter().map(|run| run.len() as u64).sum();
     let dictionaries = dictionaries_of(b, &blocks)?;
@@ -144,42 +154,35 @@ pub fn write_patch(
 
 /// What of `b` stands in the patch, in the order of the data, so that the patch's blocks lie as
 /// those of the package.
-fn wanted(b: &Package, mut differences: Vec<Difference>) -> Result<Vec<Wanted>> {
+fn wanted<'a>(a: &'a Package, b: &'a Package) -> Result<Vec<Wanted<'a>>> {
+    let mut differing = differing(a, b)?;
     if b.folds_case() {
         // A name of which only the case differs is one name.
-        let added = differences.iter().filter(|it| it.change == Change::Added);
-        let added: HashSet<_> = added.map(|it| it.name.to_ascii_lowercase()).collect();
-        let renamed = |it: &Difference| added.contains(&it.name.to_ascii_lowercase());
-        differences.retain(|it| it.change != Change::Removed || !renamed(it));
+        let added = differing.iter().filter(|(_, entries)| entries[0].is_none());
+        let added: HashSet<_> = added.map(|(name, _)| name.to_ascii_lowercase()).collect();
+        differing.retain(|(name, entries)| {
+            entries[1].is_some() || !added.contains(&name.to_ascii_lowercase())
+        });
     }
-    let mut wanted: Vec<Wanted> = Vec::new();
-    for difference in differences {
-        let index = match difference.change {
-            Change::Removed => None,
-            _ => {
-                let found = b.lookup(&difference.name);
-                found
-                    .map_err(|error| error.of(b.path()))?
-                    .map(|info| info.index)
-            }
-        };
+    let mut wanted = Vec::new();
+    for (name, [_, index]) in differing {
         let first_block = match index {
             Some(index) => b.tables().entry(index)?.first_block.get(),
             None => u32::MAX,
         };
         wanted.push(Wanted {
-            name: difference.name,
+            name,
             index,
             first_block,
         });
     }
-    wanted.sort_by(|x, y| (x.first_block, &x.name).cmp(&(y.first_block, &y.name)));
+    wanted.sort_by_key(|one| (one.first_block, one.name));
     Ok(wanted)
 }
 
 /// Returns the blocks of the patch, each once however many entries name it, in the order of `b`;
 /// and says of each entry which of them is its first.
-fn place_blocks(b: &Package, wanted: &mut [Wanted]) -> Result<Vec<Range<u32>>> {
+fn place_blocks(b: &Package, wanted: &mut [Wanted<'_>]) -> Result<Vec<Range<u32>>> {
     let mut runs: Vec<Range<u32>> = Vec::new();
     let mut count = 0;
     for one in wanted {
@@ -223,17 +226,17 @@ pub fn write_patch_file(
 }
 
 /// An entry of the patch to be; without an index, one that is gone.
-struct Wanted {
-    name: Vec<u8>,
+struct Wanted<'a> {
+    name: &'a [u8],
     index: Option<u32>,
     /// In the package, then in the patch.
     first_block: u32,
 }
 
-fn entry<'a>(b: &'a Package, wanted: Wanted, report: &mut PackReport) -> Result<Entry<'a>> {
+fn entry<'a>(b: &'a Package, wanted: Wanted<'a>, report: &mut PackReport) -> Result<Entry<'a>> {
     let Some(index) = wanted.index else {
         return Ok(Entry {
-            name: wanted.name.into(),
+            name: wanted.name,
             raw_bytes: 0,
             first_block: 0,
             offset_in_block: 0,
@@ -246,14 +249,14 @@ fn entry<'a>(b: &'a Package, wanted: Wanted, report: &mut PackReport) -> Result<
     let record = b.tables().entry(index)?;
     report.raw_bytes = report.raw_bytes.saturating_add(record.raw_bytes.get());
     Ok(Entry {
-        name: wanted.name.into(),
+        name: wanted.name,
         raw_bytes: record.raw_bytes.get(),
         first_block: wanted.first_block,
         offset_in_block: record.offset_in_block.get(),
         block_shift: record.block_shift,
         flags: record.flags,
         content: content(b, index)?,
-        metadata: b.metadata(index)?.map(Into::into),
+        metadata: b.metadata(index)?,
     })
 }
 
@@ -296,14 +299,13 @@ fn push(
     if let Some(offset) = base.find(&block, &stored)? {
         let mut record = block;
         record.offset = U64::new(offset);
-        builder.push_base(record)?;
+        builder.push_base(record);
         return Ok(());
     }
     if let Some(count) = report.blocks_by_codec.get_mut(usize::from(block.codec)) {
         *count += 1;
     }
-    builder.push(block, &stored)?;
-    Ok(())
+    builder.push(block, &stored)
 }
 
 fn open(package: &Package) -> Result<File> {
@@ -350,7 +352,7 @@ impl BaseBlocks<'_> {
         let Some(found) = self.by_content.get(&key(block)) else {
             return Ok(None);
         };
-        assert_eq!(found.flags & block_flag::IN_BASE, 0, "the base is no patch");
+        assert!(!found.in_base(), "the base is no patch");
         // Equal checksums can be made; equal bytes cannot.
         let same = read_block(self.package, &self.file, found)? == stored;
         Ok(same.then(|| found.offset.get()))

@@ -10,11 +10,10 @@ use std::collections::{HashMap, HashSet};
 use millstream_codec::DictionaryEncoder;
 use serde::{Deserialize, Serialize};
 
-use super::dictionary::{self, Made};
+use super::PackOptions;
 use super::item::Item;
 use super::parallel::{in_parallel, thread_count};
 use super::same::{self, Same};
-use super::{PackOptions, check_options, cook};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{
     BLOCK_SHIFT_DEFAULT, BLOCK_SHIFT_MAX, BLOCK_SHIFT_RANGED, BLOCKS_MAX, SHARED_BLOCK_BYTES,
@@ -22,6 +21,12 @@ use crate::limits::{
 };
 use crate::metadata::{Container, Metadata, Role};
 use crate::names;
+
+/// A dictionary, ready for encoding.
+pub(super) struct Made {
+    pub(super) bytes: Vec<u8>,
+    pub(super) encoder: DictionaryEncoder,
+}
 
 /// What is to be written.
 pub(super) struct Plan {
@@ -132,17 +137,8 @@ pub(super) enum Unit {
     Part { item: u32, nth: u32 },
 }
 
-/// Cooks and describes the inputs, finds those that are the same, settles their blocks, and makes
-/// the dictionary.
-pub(super) fn plan(items: Vec<Item>, options: &PackOptions<'_>) -> Result<Plan> {
-    check_options(options)?;
-    let mut plan = place(cook::cook(items, options)?, options)?;
-    plan.dictionary = dictionary::make(&plan, options)?;
-    Ok(plan)
-}
-
 /// The plan of inputs that are cooked, without a dictionary.
-fn place(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Plan> {
+pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Plan> {
     for item in &items {
         names::check(&item.name)?;
     }
@@ -292,43 +288,30 @@ fn shift_of(record: Option<&Metadata>, options: &PackOptions<'_>) -> u8 {
     }
 }
 
+/// Checks names, which are sorted.
 fn check_duplicates(items: &[Item], fold_case: bool) -> Result<()> {
     let duplicate =
         |name: &[u8], cause: &str| Err(Error::new(ErrorKind::Duplicate, cause).entry(name));
-    for pair in items.windows(2) {
-        if pair[0].name == pair[1].name {
-            return duplicate(&pair[1].name, "two inputs have this name");
+    let (mut before, mut seen): (&[u8], _) = (b"", HashSet::new());
+    for item in items {
+        let name = &item.name[..];
+        if name == before {
+            return duplicate(name, "two inputs have this name");
         }
         // A name that is a folder of another: such a package could not be unpacked.
-        let folder = names_folder_of(&pair[0].name, &items[1..], &pair[1].name);
-        if folder {
-            return duplicate(&pair[0].name, "the name is both a file and a folder");
-        }
-    }
-    if fold_case {
-        let mut seen = HashMap::new();
-        for item in items {
-            let folded = item.name.to_ascii_lowercase();
-            if seen.insert(folded, ()).is_some() {
-                let cause = "two inputs have this name but for its case";
-                return duplicate(&item.name, cause);
+        let mut above = folder(name);
+        while !above.is_empty() && above != folder(before) {
+            if items.binary_search_by(|it| it.name[..].cmp(above)).is_ok() {
+                return duplicate(above, "the name is both a file and a folder");
             }
+            above = folder(above);
         }
+        if fold_case && !seen.insert(name.to_ascii_lowercase()) {
+            return duplicate(name, "two inputs have this name but for its case");
+        }
+        before = name;
     }
     Ok(())
-}
-
-/// Whether some name lies below `name`, of names sorted by their bytes.
-fn names_folder_of(name: &[u8], sorted: &[Item], next: &[u8]) -> bool {
-    if !next.starts_with(name) {
-        return false;
-    }
-    let mut below = name.to_vec();
-    below.push(b'/');
-    let at = sorted.partition_point(|item| item.name < below);
-    sorted
-        .get(at)
-        .is_some_and(|item| item.name.starts_with(&below))
 }
 
 /// Puts the items that `order` names in front, in its order; the rest stay sorted by name.
@@ -357,9 +340,6 @@ pub(super) fn shared_units(plan: &Plan) -> (Vec<&[u32]>, u64) {
 }
 
 fn describe_all(items: &[Item], options: &PackOptions<'_>) -> Result<Vec<Option<Box<Metadata>>>> {
-    if options.describers.is_empty() {
-        return Ok(items.iter().map(|item| item.metadata.clone()).collect());
-    }
     in_parallel(items.len(), thread_count(options), |nth| {
         let item = &items[nth];
         if item.metadata.is_some() {

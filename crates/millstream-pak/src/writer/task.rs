@@ -25,8 +25,8 @@ use super::dictionary;
 use super::encode::write_units;
 use super::encoder::{Done, Encoder, FreeBuffers};
 use super::item::{self, Content, Item, Time};
-use super::plan::{self, BlockKind, Part, Plan, Unit};
-use super::{Coding, PackOptions, PackReport, Target, check_options};
+use super::plan::{BlockKind, Part, Plan, Unit};
+use super::{Coding, PackOptions, PackReport, Target, check_options, planned};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{BLOCK_SHIFT_MAX, TASK_RAW_BYTES_MAX};
 
@@ -61,7 +61,7 @@ impl<'a> PackPlan<'a> {
     /// # Errors
     /// As [`write()`](crate::write).
     pub fn new(items: Vec<Item>, options: PackOptions<'a>) -> Result<PackPlan<'a>> {
-        let plan = plan::plan(items, &options)?;
+        let plan = planned(items, &options)?;
         Ok(PackPlan { plan, options })
     }
 
@@ -335,10 +335,7 @@ struct Outcome<'a> {
 }
 
 /// As a slice of bytes: by itself, serde writes them one by one.
-pub(super) fn as_bytes<S: Serializer>(
-    bytes: &Cow<'_, [u8]>,
-    to: S,
-) -> std::result::Result<S::Ok, S::Error> {
+pub(super) fn as_bytes<S: Serializer>(bytes: &[u8], to: S) -> std::result::Result<S::Ok, S::Error> {
     to.serialize_bytes(bytes)
 }
 

@@ -41,27 +41,3 @@ fn inner(blocks: &[[u8; 32]]) -> [u8; 32] {
 fn left_count(count: usize) -> usize {
     count.next_power_of_two() / 2
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_hashed_apart_give_the_hash_of_the_whole() {
-        let bytes: Vec<u8> = (0..300_000u32)
-            .map(|at| (at * 7 + at / 251) as u8)
-            .collect();
-        for len in [
-            0, 1, 4095, 4096, 4097, 8192, 12_288, 65_536, 100_000, 299_999,
-        ] {
-            let raw = &bytes[..len];
-            let alone = len <= 4096;
-            let blocks: Vec<[u8; 32]> = raw
-                .chunks(4096)
-                .enumerate()
-                .map(|(nth, piece)| block(piece, nth as u64 * 4096, alone))
-                .collect();
-            assert_eq!(root(&blocks), *blake3::hash(raw).as_bytes(), "{len} bytes");
-        }
-    }
-}
