@@ -240,12 +240,12 @@ impl Package {
     /// `found` is shorter than `hashes`.
     pub fn lookup_hashes(&self, hashes: &[u64], found: &mut [Option<EntryInfo>]) -> Result<()> {
         let found = &mut found[..hashes.len()];
-        found.fill(None);
         for (hashes, found) in hashes.chunks(AT_ONCE).zip(found.chunks_mut(AT_ONCE)) {
-            if let Some(fast) = FastTables::new(self.tables()) {
-                fast.find_all(hashes, |nth, hit| {
+            match FastTables::new(self.tables()) {
+                Some(fast) => fast.find_all(hashes, |nth, hit| {
                     found[nth] = hit.map(|(index, entry)| info(index, &entry));
-                });
+                }),
+                None => found.fill(None),
             }
             for (found, &hash) in found.iter_mut().zip(hashes) {
                 if found.is_none() {
@@ -270,8 +270,8 @@ impl Package {
         found: &mut [Option<EntryInfo>],
     ) -> Result<()> {
         let found = &mut found[..names.len()];
-        found.fill(None);
         for (names, found) in names.chunks(AT_ONCE).zip(found.chunks_mut(AT_ONCE)) {
+            found.fill(None);
             self.find_names(names, found);
             for (name, found) in names.iter().zip(found) {
                 if found.is_none() {
