@@ -306,6 +306,26 @@ impl Metadata {
         Some((mip.offset.checked_add(end)? - bytes, bytes))
     }
 
+    /// The ranges `(offset, bytes)` of a rectangle of a mip, one per row: a tile. Columns are
+    /// counted in units of `unit_bytes` (a texel, or a block of a block format). `None` as for
+    /// [`Metadata::rows`], or if the rows are shorter.
+    #[must_use]
+    pub fn tile(
+        &self,
+        (level, layer): (u16, u16),
+        (first_row, rows): (u32, u32),
+        (first_unit, units): (u32, u32),
+        unit_bytes: u32,
+    ) -> Option<Vec<(u64, u64)>> {
+        let left = u64::from(first_unit) * u64::from(unit_bytes);
+        let bytes = u64::from(units) * u64::from(unit_bytes);
+        let (start, _) = self.rows(level, layer, first_row, rows)?;
+        let row_bytes = u64::from(self.found(level, layer)?.row_bytes);
+        left.checked_add(bytes).filter(|end| *end <= row_bytes)?;
+        let offsets = (0..u64::from(rows)).map(|row| start + row * row_bytes + left);
+        Some(offsets.map(|offset| (offset, bytes)).collect())
+    }
+
     /// The record's bytes. They may be more than [`METADATA_BYTES_MAX`]; a package then refuses
     /// them.
     #[must_use]

@@ -1,24 +1,27 @@
 //! Mounts: packages and folders over one another, as one source.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millstream::{Read, Storage};
 use millstream_source::{Folder, Located, Source, clean_name};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::LAYERS_MAX;
+use crate::names;
 use crate::reader::{below, first_part};
 use crate::{Package, PackageOptions};
 
 /// Packages and folders over one another, as one source. Lookups may be made from any thread.
 ///
 /// The layer that was mounted last is asked first: a patch or a mod over the base, loose files over
-/// both during development, a folder in which the user saves on top. A patch hides what it says is
-/// gone. A patch that refers to blocks of a base finds it among the layers below.
+/// both during development, a folder that the user may write to on top. A patch hides what it says
+/// is gone. A patch that refers to blocks of a base finds it among the layers below.
 ///
 /// Loose files are looked at anew at each lookup, so a changed one is loaded with its new content
-/// (hot reload): what is found then differs from what was found before.
+/// (hot reload); [`Mounts::changes`] returns which of those that were found have changed since.
 ///
 /// ```
 /// use millstream::{Storage, StorageOptions};
@@ -49,6 +52,10 @@ use crate::{Package, PackageOptions};
 pub struct Mounts {
     /// The lowest first.
     layers: Vec<Layer>,
+    /// Where files are written.
+    writable: Option<PathBuf>,
+    /// Loose files that were found, for [`Mounts::changes`].
+    loose: Mutex<BTreeMap<Vec<u8>, Located>>,
 }
 
 enum Layer {
@@ -101,6 +108,17 @@ impl Mounts {
         self.push(Layer::Folder(folder))
     }
 
+    /// Mounts a folder over all layers, to which [`Mounts::writable_path`] leads.
+    ///
+    /// # Errors
+    /// As [`Mounts::mount_folder`].
+    pub fn mount_writable(&mut self, storage: &Storage, root: impl Into<PathBuf>) -> Result<()> {
+        let root = root.into();
+        self.mount_folder(storage, &root)?;
+        self.writable = Some(root);
+        Ok(())
+    }
+
     fn push(&mut self, layer: Layer) -> Result<()> {
         if self.layers.len() == LAYERS_MAX {
             return Err(Error::new(ErrorKind::Limit, "too many layers are mounted"));
@@ -114,6 +132,53 @@ impl Mounts {
             Layer::Package(package) => Some(package),
             Layer::Folder(_) => None,
         })
+    }
+
+    /// Where to write the file of a name: below the writable folder. Write it with
+    /// [`FileOp::replace`](millstream::FileOp::replace); it hides what lies below it. `None`
+    /// without such a folder.
+    ///
+    /// # Errors
+    /// A name that would leave the folder.
+    pub fn writable_path(&self, name: &[u8]) -> Result<Option<PathBuf>> {
+        let clean = clean_name(name)?;
+        names::check(&clean)?;
+        let path = names::path(&clean)?;
+        Ok(self.writable.as_ref().map(|root| root.join(path)))
+    }
+
+    /// Whether a layer has the name.
+    ///
+    /// # Errors
+    /// As [`Source::find`].
+    pub fn exists(&self, name: &[u8]) -> Result<bool> {
+        Ok(self.find(name)?.is_some())
+    }
+
+    /// Names of loose files that were found before and are no longer what they were: another
+    /// content, hidden by another layer, or gone. Asks the system for each. What is found then
+    /// counts as found anew.
+    ///
+    /// # Errors
+    /// As [`Source::find`]; the next call then reports the changes.
+    pub fn changes(&self) -> Result<Vec<Vec<u8>>> {
+        let before = mem::take(&mut *self.loose());
+        let mut changed = Vec::new();
+        for (name, old) in &before {
+            match self.find(name) {
+                Ok(now) if now == Some(*old) => {}
+                Ok(_) => changed.push(name.clone()),
+                Err(error) => {
+                    self.loose().extend(before);
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(changed)
+    }
+
+    fn loose(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Located>> {
+        self.loose.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a folder holds in all layers: names of entries and, with a `/` at their end, of
@@ -197,7 +262,7 @@ impl Mounts {
 
 /// What a loose folder has below `root`, as [`Mounts::folder`] lists it.
 fn list_loose(root: &Path, folder: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
-    let path = root.join(crate::names::path(folder)?);
+    let path = root.join(names::path(folder)?);
     let failed = |error| Error::io(&path, "read the folder", error);
     let list = match std::fs::read_dir(&path) {
         Ok(list) => list,
@@ -238,7 +303,11 @@ impl Source for Mounts {
             };
             if let Some(located) = located {
                 let [inner, _] = located.place();
-                return Ok(Some(Located::new(located.raw_bytes(), [inner, nth as u64])));
+                let located = Located::new(located.raw_bytes(), [inner, nth as u64]);
+                if matches!(layer, Layer::Folder(_)) {
+                    self.loose().insert(clean_name(name)?, located);
+                }
+                return Ok(Some(located));
             }
         }
         Ok(None)

@@ -11,7 +11,7 @@ pub(crate) mod section;
 pub(crate) mod tables;
 pub(crate) mod visit;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use millstream::{BlockSource, Dictionary, Read, Storage};
@@ -147,9 +147,23 @@ impl Package {
         path: impl AsRef<Path>,
         options: PackageOptions,
     ) -> Result<Package> {
-        let path = path.as_ref();
-        let opened = Tables::open(storage, path);
-        let tables = opened.map_err(|error| error.of(path))?;
+        let opening = Package::open_async(storage.clone(), path.as_ref().to_path_buf(), options);
+        let opened = storage.wait(opening, None)?;
+        opened.expect("no time was set")
+    }
+
+    /// As [`Package::open_with`], without blocking: any executor may poll the future, on any
+    /// thread. The first poll begins the reads; dropping it closes the file.
+    ///
+    /// # Errors
+    /// As [`Package::open_with`].
+    pub async fn open_async(
+        storage: Storage,
+        path: PathBuf,
+        options: PackageOptions,
+    ) -> Result<Package> {
+        let opened = Tables::open(&storage, &path).await;
+        let tables = opened.map_err(|error| error.of(&path))?;
         let package = Package(Arc::new(Inner {
             tables,
             base: None,
@@ -274,6 +288,14 @@ impl Package {
     #[must_use]
     pub fn hot_bytes(&self) -> u64 {
         self.tables().header.hot_bytes.get()
+    }
+
+    /// Whether the package has a name (and does not say that it is gone).
+    ///
+    /// # Errors
+    /// As [`Package::lookup`].
+    pub fn exists(&self, name: &[u8]) -> Result<bool> {
+        Ok(self.lookup(name)?.is_some_and(|found| !found.gone))
     }
 
     /// What the tables say of an entry.

@@ -93,16 +93,34 @@ mod metadata {
     }
 
     #[test]
-    fn mips_and_rows_have_ranges_inside_the_level() {
+    fn mips_rows_and_tiles_have_ranges_inside_the_level() {
         let record = full();
         assert_eq!(record.mip(0, 0), Some((128, 640)));
         assert_eq!(record.mip(2, 0), None);
         assert_eq!(record.rows(0, 0, 2, 3), Some((128 + 2 * 64, 3 * 64)));
         assert_eq!(record.rows(0, 0, 8, 3), None, "the level has ten rows");
         assert_eq!(record.rows(1, 5, 0, 1), None, "its rows are not known");
+        let tile = record.tile((0, 0), (1, 2), (4, 4), 8);
+        assert_eq!(tile, Some(vec![(128 + 64 + 32, 32), (128 + 128 + 32, 32)]));
+        let outside = [((0, 0), (1, 2), (7, 2)), ((0, 0), (9, 2), (4, 4))];
+        let beyond = [((0, 0), (u32::MAX, 2), (4, 4)), ((1, 5), (0, 1), (0, 1))];
+        for (mip, rows, units) in outside.into_iter().chain(beyond) {
+            assert_eq!(
+                record.tile(mip, rows, units, 8),
+                None,
+                "{mip:?} {rows:?} {units:?}"
+            );
+        }
+        let widest = (u32::MAX, u32::MAX);
+        assert_eq!(record.tile((0, 0), (0, 1), widest, u32::MAX), None);
         let mut wrong = full();
         wrong.mips[0].offset = u64::MAX - 4;
         assert_eq!(wrong.rows(0, 0, 0, 1), None, "no file has it");
+        assert_eq!(
+            wrong.tile((0, 0), (0, 1), (4, 4), 8),
+            None,
+            "no file has it"
+        );
     }
 }
 

@@ -3,6 +3,10 @@
 mod support;
 
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
 
 use millstream::CodecId;
 use millstream_io::FileSystem as _;
@@ -28,11 +32,47 @@ fn every_entry_comes_out_as_it_went_in_whatever_the_codec() {
             let loaded = bench.load(&package, name).expect("loaded");
             assert!(loaded == *bytes, "{coding:?} {name}");
         }
-        assert_eq!(package.lookup(b"words/2").expect("asked"), None);
+        assert!(!package.exists(b"words/2").expect("asked"));
         let found = verify(&bench.storage, &package, None, &mut |_| true).expect("verified");
         assert_eq!(found.failures, 0, "{coding:?}: {:?}", found.errors);
         assert_eq!(found.entries as usize, entries.len());
     }
+}
+
+#[test]
+fn a_package_opens_without_blocking_and_a_dropped_open_leaves_nothing_behind() {
+    let bench = Bench::new();
+    let entries = entries(1);
+    let path = bench.pack("later.mpak", &entries, codings()[0]);
+    let open = |path: &Path| {
+        let (storage, path) = (bench.storage.clone(), path.to_path_buf());
+        let opening = Package::open_async(storage, path, PackageOptions::default());
+        let opening: Pin<Box<dyn Future<Output = _> + Send + 'static>> = Box::pin(opening);
+        opening
+    };
+    // At every poll that it takes, and once before the first.
+    for polls in 0..4 {
+        let mut opening = open(&path);
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..polls {
+            if opening.as_mut().poll(&mut context).is_ready() {
+                break;
+            }
+        }
+    }
+    let opened = bench.storage.wait(open(&path), None).expect("waited");
+    let package = opened.expect("no time was set").expect("open");
+    assert_eq!(package.len() as usize, entries.len());
+    let missing = bench.storage.wait(open(Path::new("missing")), None);
+    let error = missing.expect("waited").expect("no time was set");
+    let error = error.expect_err("there is no such file");
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert_eq!(error.path(), Some(Path::new("missing")));
+    drop(package);
+    assert_eq!(
+        bench.storage.close(Duration::from_secs(60)).files,
+        Vec::<PathBuf>::new()
+    );
 }
 
 #[test]
@@ -438,13 +478,8 @@ fn names_can_be_found_without_regard_to_case() {
     )
     .expect("packed");
     let package = bench.open(&path);
-    assert!(
-        package
-            .lookup("data/gRöße.txt".as_bytes())
-            .expect("asked")
-            .is_some()
-    );
-    assert_eq!(package.lookup(b"./Data//").expect("asked"), None);
+    assert!(package.exists("data/gRöße.txt".as_bytes()).expect("asked"));
+    assert!(package.exists(b"./Data//").is_ok_and(|found| !found));
     assert_eq!(
         package.name(0).expect("a name"),
         "Data/Größe.TXT".as_bytes()
@@ -550,7 +585,7 @@ fn patches_hold_what_changed_and_turn_one_package_into_the_other() {
         .iter()
         .filter(|(name, _)| !new.iter().any(|(other, _)| other == name))
     {
-        assert_eq!(mounts.find(name.as_bytes()).expect("asked"), None, "{name}");
+        assert!(!mounts.exists(name.as_bytes()).expect("asked"), "{name}");
     }
     let mut listed = Vec::new();
     let mut folders = vec![Vec::new()];
@@ -603,8 +638,10 @@ fn loose_files_hide_packages_and_are_reloaded_when_they_change() {
     mounts
         .mount_folder(&bench.storage, &loose)
         .expect("mounted");
-    let user = bench.path("user");
-    mounts.mount_folder(&bench.storage, &user).expect("mounted");
+    assert_eq!(mounts.writable_path(b"saves/1").expect("asked"), None);
+    mounts
+        .mount_writable(&bench.storage, bench.path("user"))
+        .expect("mounted");
     let queue = bench.queue();
     let load = |name: &str| {
         let found = mounts.find(name.as_bytes()).expect("asked")?;
@@ -616,18 +653,24 @@ fn loose_files_hide_packages_and_are_reloaded_when_they_change() {
     assert_eq!(load("a").as_deref(), Some("base a"));
     assert_eq!(load("b").as_deref(), Some("loose b"));
     assert_eq!(load("dir/c").as_deref(), Some("base c"));
-    let before = mounts.find(b"b").expect("asked");
-    assert_eq!(mounts.find(b"b").expect("asked"), before);
+    assert_eq!(mounts.changes().expect("asked"), Vec::<Vec<u8>>::new());
     std::fs::write(loose.join("b"), b"changed b").expect("written");
-    assert_ne!(mounts.find(b"b").expect("asked"), before);
+    assert_eq!(mounts.changes().expect("asked"), [b"b".to_vec()]);
+    assert_eq!(mounts.changes().expect("asked"), Vec::<Vec<u8>>::new());
     assert_eq!(load("b").as_deref(), Some("changed b"));
     std::fs::remove_file(loose.join("b")).expect("removed");
     if loose.join("b").exists() {
         println!("SKIP: Wine keeps the name of a file that is open");
     } else {
+        assert_eq!(mounts.changes().expect("asked"), [b"b".to_vec()]);
         assert_eq!(load("b").as_deref(), Some("base b"));
     }
-    let saved = user.join("saves/1");
+    let saved = mounts
+        .writable_path(b"saves/1")
+        .expect("asked")
+        .expect("a folder");
+    assert_eq!(saved, bench.path("user").join("saves/1"));
+    assert!(mounts.writable_path(b"../1").is_err());
     std::fs::create_dir_all(saved.parent().expect("a folder")).expect("made");
     std::fs::write(&saved, b"saved").expect("written");
     assert_eq!(load("saves/1").as_deref(), Some("saved"));
@@ -655,6 +698,29 @@ fn loose_files_hide_packages_and_are_reloaded_when_they_change() {
     assert_eq!(folder("none"), None);
     assert_eq!(folder("a"), None, "an entry of a package is no folder");
     assert_eq!(folder("saves/1"), None, "a loose file is no folder");
+}
+
+#[cfg(unix)]
+#[test]
+fn changes_that_an_error_kept_back_are_returned_by_the_next_call() {
+    let bench = Bench::new();
+    let (first, second) = (bench.path("1"), bench.path("2"));
+    let mut mounts = Mounts::new();
+    mounts
+        .mount_folder(&bench.storage, bench.path(""))
+        .expect("mounted");
+    for path in [&first, &second] {
+        std::fs::write(path, b"loose").expect("written");
+    }
+    assert!(mounts.exists(b"1").expect("asked") && mounts.exists(b"2").expect("asked"));
+    std::fs::remove_file(&first).expect("removed");
+    std::fs::remove_file(&second).expect("removed");
+    std::os::unix::fs::symlink(&second, &second).expect("a link to itself");
+    let error = mounts.changes().expect_err("a loop of links");
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    std::fs::remove_file(&second).expect("removed");
+    assert_eq!(mounts.changes().expect("asked"), [b"1", b"2"]);
+    assert_eq!(mounts.changes().expect("asked"), Vec::<Vec<u8>>::new());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream::{
-    Buffer, BufferPool, FileId, FileOptions, Priority, Queue, QueueOptions, Read, Storage,
+    Buffer, BufferPool, FileId, FileOptions, Priority, Queue, QueueOptions, Read, Storage, Ticket,
 };
 use millstream_codec::Scratch;
 
@@ -44,9 +44,13 @@ impl OpenFile {
         })
     }
 
+    /// Requests bytes of the file.
+    pub(crate) fn request(&self, offset: u64, len: u64) -> Result<Ticket<Buffer>> {
+        Ok(self.queue.submit(Read::range(self.id, offset, len))?)
+    }
+
     pub(crate) fn read(&self, offset: u64, len: u64) -> Result<Buffer> {
-        let mut ticket = self.queue.submit(Read::range(self.id, offset, len))?;
-        Ok(ticket.wait()?)
+        Ok(self.request(offset, len)?.wait()?)
     }
 
     /// Memory in huge pages if it is long: lookups in ordinary pages take a third longer.

@@ -41,9 +41,9 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    pub(crate) fn open(storage: &Storage, path: &Path) -> Result<Tables> {
+    pub(crate) async fn open(storage: &Storage, path: &Path) -> Result<Tables> {
         let mut file = OpenFile::open(storage, path)?;
-        let (header, bucket_bits) = open_tables(storage, path, &mut file)?;
+        let (header, bucket_bits) = open_tables(storage, path, &mut file).await?;
         let found = Sections::new(&header)?;
         let path: Arc<Path> = Arc::from(path);
         let take = |kind| found.take(&path, &header, kind);
@@ -105,17 +105,21 @@ impl Tables {
 
 /// Reads and checks the header, and reads the hot sections; returns the header, and the bits of the
 /// bucket index.
-fn open_tables(storage: &Storage, path: &Path, file: &mut OpenFile) -> Result<(Box<Header>, u32)> {
-    let len = storage.opened(file.id)?.wait()?.len;
+async fn open_tables(
+    storage: &Storage,
+    path: &Path,
+    file: &mut OpenFile,
+) -> Result<(Box<Header>, u32)> {
+    let len = storage.opened(file.id)?.await?.len;
     if len < 2 * HEADER_BYTES as u64 {
-        let head = file.read(0, len.min(8))?;
+        let head = file.request(0, len.min(8))?.await?;
         let cut = head.starts_with(&MAGIC);
         return Err(match cut {
             true => Error::new(ErrorKind::Truncated, "the file ends inside its header").at(len),
             false => Error::new(ErrorKind::NotAPackage, "the file is not a package"),
         });
     }
-    file.hot = file.read(0, len.min(OPEN_BYTES))?;
+    file.hot = file.request(0, len.min(OPEN_BYTES))?.await?;
     let header = Header::read_from_bytes(&file.hot[..HEADER_BYTES]).expect("so many were read");
     let header = Box::new(header);
     check_header(&header, len).map_err(|error| error.of(path))?;
@@ -123,7 +127,7 @@ fn open_tables(storage: &Storage, path: &Path, file: &mut OpenFile) -> Result<(B
     let bucket_bits = check_hot_sizes(&header, &Sections::new(&header)?)?;
     let hot_bytes = header.hot_bytes.get();
     if hot_bytes > file.hot.len() as u64 {
-        file.hot = file.read(0, hot_bytes)?;
+        file.hot = file.request(0, hot_bytes)?.await?;
         if file.hot[..HEADER_BYTES] != header.as_bytes()[..] {
             return Err(corrupt("the file was changed while it was opened"));
         }
