@@ -967,6 +967,23 @@ fn blocks_that_were_encoded_as_tasks_give_the_package_of_one_machine() {
 }
 
 #[test]
+fn builds_with_other_messages_refuse_the_tasks_of_each_other() {
+    let items = vec![Item::from_bytes("a", *b"some bytes")];
+    let plan = PackPlan::new(items, PackOptions::default()).expect("a plan");
+    let task = plan.task(0..1).expect("a task");
+    let (version, rest) = postcard::take_from_bytes::<&str>(&task).expect("begins with it");
+    // What the first messages begin with, and what the builds that read them compare with.
+    let first = env!("CARGO_PKG_VERSION");
+    assert_ne!(version, first);
+    let other = [&postcard::to_stdvec(first).expect("written")[..], rest].concat();
+    let error = encode_task(&other).expect_err("of another build");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    let both = format!("the task is of version {first}, not {version}");
+    assert!(error.to_string().contains(&both), "{error}");
+    encode_task(&task).expect("of this build");
+}
+
+#[test]
 fn tasks_and_what_they_give_are_not_believed() {
     let bench = Bench::new();
     let file = bench.path("file");
