@@ -114,16 +114,9 @@ impl Queue {
     /// An empty batch.
     #[must_use]
     pub fn batch(&self) -> Batch {
-        self.batch_that(true)
-    }
-
-    /// A batch, and whether it may keep room for long; one that is dropped at once does not.
-    #[inline]
-    fn batch_that(&self, holds: bool) -> Batch {
         Batch {
             queue: self.clone(),
-            holds,
-            parcel: Parcel::new(self.shared().mailbox.epoch),
+            parcel: Parcel::new(),
             cache: Cache::default(),
             room: 0,
         }
@@ -135,8 +128,9 @@ impl Queue {
     /// # Errors
     /// `QueueFull`, `TooManyTickets`, `Closed`.
     #[inline]
-    pub fn submit<R: Request>(&self, request: R) -> Result<Ticket<R::Output>, Error> {
-        self.batch_that(false).add(request)
+    pub fn submit<R: Request>(&self, mut request: R) -> Result<Ticket<R::Output>, Error> {
+        let id = self.put(request.parts_mut(), Delivery::Ticket, true)?;
+        Ok(Ticket::new(self.shared().pool.ticket(id)))
     }
 
     /// As [`Queue::submit`], but never blocks.
@@ -144,23 +138,57 @@ impl Queue {
     /// # Errors
     /// As [`Queue::submit`], with the request.
     pub fn try_submit<R: Request>(&self, request: R) -> Result<Ticket<R::Output>, Refused<R>> {
-        self.batch_that(false).try_add(request)
+        let mut batch = self.batch();
+        let ticket = batch.try_add(request)?;
+        batch.submit();
+        Ok(ticket)
     }
 
-    /// Submits one request, as [`Batch::post`].
+    /// Submits one request whose completion arrives in the completion queue
+    /// ([`Queue::drain_completions`]).
     ///
     /// # Errors
     /// As [`Queue::submit`].
-    pub fn post<R: Request>(&self, request: R) -> Result<(), Error> {
-        self.batch_that(false).post(request)
+    pub fn post<R: Request>(&self, mut request: R) -> Result<(), Error> {
+        self.put(request.parts_mut(), Delivery::Posted, true)
+            .map(drop)
     }
 
-    /// Submits one request, as [`Batch::detach`].
+    /// Submits one request whose completion shows in its group, a status or a signal, and whose
+    /// failure in [`Queue::take_errors`].
     ///
     /// # Errors
     /// As [`Queue::submit`].
-    pub fn detach<R: Request>(&self, request: R) -> Result<(), Error> {
-        self.batch_that(false).detach(request)
+    pub fn detach<R: Request>(&self, mut request: R) -> Result<(), Error> {
+        self.put(request.parts_mut(), Delivery::Detached, true)
+            .map(drop)
+    }
+
+    /// Submits a request of the storage's own.
+    pub(crate) fn submit_parts<T: 'static>(&self, mut parts: Parts) -> Result<Ticket<T>, Error> {
+        let id = self.put(&mut parts, Delivery::Ticket, false)?;
+        Ok(Ticket::new(self.shared().pool.ticket(id)))
+    }
+
+    fn put(&self, parts: &mut Parts, mode: Delivery, block: bool) -> Result<Id, Error> {
+        let shared = self.shared();
+        let charge = charge_of(shared, parts);
+        take_room(shared, charge, 1, block)?;
+        let default = shared.options.priority;
+        let priority = parts.priority.unwrap_or(default);
+        let submitted = shared.submit_one(|pool, cache| {
+            if !pool.secure(cache, 1) {
+                return None;
+            }
+            if let Some(group) = &parts.group {
+                group.add();
+            }
+            Some((pool.fill(cache, parts, mode, default, charge), priority))
+        });
+        if submitted.is_err() {
+            release_now(shared, 1, charge);
+        }
+        submitted
     }
 
     /// Cancels the requests submitted before this call whose `tag & mask == value`.
@@ -341,8 +369,6 @@ pub struct Batch {
     cache: Cache,
     /// Room reserved and not used.
     room: u64,
-    /// Its room counts as held: a full queue whose room is all held is not waited for.
-    holds: bool,
 }
 
 impl Batch {
@@ -367,50 +393,39 @@ impl Batch {
         if self.room == 0 || charge > 0 {
             self.reserve(charge, block)?;
         }
-        let most = self.share(u64::from(SLOT_CHUNK)) as u32;
-        if !self.queue.0.shared.pool.secure(&mut self.cache, most) {
+        if !self.queue.0.shared.pool.secure(&mut self.cache, SLOT_CHUNK) {
             release_now(self.shared(), 0, charge);
             return Err(too_many_tickets());
         }
         Ok(())
     }
 
-    /// How many slots or entries to take ahead, at most: as many as the batch has entries, so that
-    /// a batch of one takes one.
-    #[inline(always)]
-    fn share(&self, most: u64) -> u64 {
-        (self.parcel.indices.len() as u64).clamp(1, most)
-    }
-
     #[cold]
     fn reserve(&mut self, charge: u64, block: bool) -> Result<(), Error> {
         let share = u64::from(self.shared().options.capacity / 4).clamp(1, BATCH_RESERVE);
-        let most = if self.room == 0 { self.share(share) } else { 1 };
-        if self.shared().mailbox.is_closing() {
+        let most = if self.room == 0 { share } else { 1 };
+        let shared = Arc::clone(self.shared());
+        if shared.mailbox.is_closing() {
             return Err(crate::mailbox::closed_error());
         }
-        let count = match try_room(self.shared(), charge, most) {
+        let count = match try_room(&shared, charge, most) {
             Some(count) => count,
             None => {
                 self.submit();
-                take_room(self.shared(), charge, most, block)?
+                take_room(&shared, charge, most, block)?
             }
         };
-        self.keep(count);
+        shared.hold(count);
+        self.room += count;
         Ok(())
     }
 
     /// Makes sure that one more entry is accepted, be the queue full or not.
     fn reserve_always(&mut self) {
-        self.shared().reserve_always();
-        self.keep(1);
-    }
-
-    fn keep(&mut self, count: u64) {
-        if self.holds {
-            self.shared().hold(count);
-        }
-        self.room += count;
+        let shared = self.shared();
+        shared.reserve_always();
+        shared.hold(1);
+        self.room += 1;
     }
 
     #[inline(always)]
@@ -559,10 +574,8 @@ impl Batch {
 
     fn hand_over(&mut self) {
         if !self.parcel.indices.is_empty() {
-            if self.holds {
-                self.shared().unhold(self.parcel.indices.len() as u64);
-            }
-            self.queue.0.shared.hand_over(&mut self.parcel);
+            let shared = Arc::clone(&self.queue.0.shared);
+            shared.hand_over(&mut self.parcel);
             self.parcel.highest = Priority::Low;
         }
     }
@@ -577,9 +590,7 @@ impl Batch {
         self.queue.0.shared.pool.give_back(&mut self.cache);
         let unused = std::mem::take(&mut self.room);
         if unused > 0 {
-            if self.holds {
-                self.shared().unhold(unused);
-            }
+            self.shared().unhold(unused);
             release_now(self.shared(), unused, 0);
         }
     }

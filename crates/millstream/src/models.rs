@@ -47,8 +47,12 @@ fn request(token: &Arc<()>) -> Read<Buffer> {
         .user_data(7)
 }
 
-fn parts_of(request: &mut impl Request) -> &mut Parts {
-    request.parts_mut()
+fn parts(token: &Arc<()>) -> Parts {
+    fn taken_apart(mut request: impl Request) -> Parts {
+        let none = Parts::info(FileId::from_bits(0));
+        std::mem::replace(request.parts_mut(), none)
+    }
+    taken_apart(request(token))
 }
 
 /// The shared half of a storage that has no files and no threads.

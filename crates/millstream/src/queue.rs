@@ -22,7 +22,7 @@ use crate::mailbox::{Shared, closed_error};
 use crate::options::QueueOptions;
 use crate::park;
 use crate::priority::Priority;
-use crate::slots::{self, Pool, PoolOwner, Posted, SlotOutcome};
+use crate::slots::{self, Cache, Pool, PoolOwner, Posted, SlotOutcome};
 use crate::status::StatusArray;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, fence, lock};
 use crate::waiters::{Key, Waiters, ready_if, wake_all};
@@ -55,13 +55,13 @@ pub(crate) struct Parcel {
 }
 
 impl Parcel {
-    pub(crate) fn new(at: Instant) -> Parcel {
+    pub(crate) fn new() -> Parcel {
         Parcel {
             indices: Vec::new(),
             fifos: VecDeque::new(),
             first_sequence: 0,
             highest: Priority::Low,
-            at,
+            at: Instant::now(),
         }
     }
 }
@@ -124,6 +124,8 @@ struct Submitted {
     dirty: bool,
     /// The storage takes nothing any more.
     closed: bool,
+    /// Free slots for requests that are submitted one by one.
+    cache: Cache,
 }
 
 #[derive(Default)]
@@ -307,6 +309,8 @@ impl QueueShared {
             parcel.fifos.clear();
             return;
         }
+        let count = parcel.indices.len() as u64;
+        self.unhold(count);
         let mut submitted = lock(&self.submitted);
         if submitted.closed {
             drop(submitted);
@@ -315,15 +319,43 @@ impl QueueShared {
         }
         let indices = parcel.indices.iter().copied();
         self.pool.publish(indices.filter(|index| *index != FIFO));
-        let spare = submitted.spare.pop();
-        let mut other = spare.unwrap_or_else(|| Parcel::new(self.mailbox.epoch));
+        let mut other = submitted.spare.pop().unwrap_or_else(Parcel::new);
         std::mem::swap(&mut other, parcel);
-        other.first_sequence = submitted.next_sequence;
-        other.at = Instant::now();
-        submitted.next_sequence += other.indices.len() as u64;
+        self.push(submitted, other);
+    }
+
+    /// Submits one request, whose room is reserved: one lock, no parcel of the caller's. `fill`
+    /// drops nothing of the application's: that may call this queue.
+    pub(crate) fn submit_one(
+        self: &Arc<Self>,
+        mut fill: impl FnMut(&PoolOwner<Arc<Mailbox>>, &mut Cache) -> Option<(Id, Priority)>,
+    ) -> Result<Id, Error> {
+        if self.mailbox.is_forked() {
+            return Err(closed_error());
+        }
+        let mut submitted = lock(&self.submitted);
+        if submitted.closed {
+            return Err(closed_error());
+        }
+        let Some((id, priority)) = fill(&self.pool, &mut submitted.cache) else {
+            return Err(too_many_tickets());
+        };
+        self.pool.publish(std::iter::once(id.index()));
+        let mut parcel = submitted.spare.pop().unwrap_or_else(Parcel::new);
+        parcel.indices.push(id.index());
+        parcel.highest = priority;
+        self.push(submitted, parcel);
+        Ok(id)
+    }
+
+    /// Gives a parcel its place, and wakes the engine.
+    fn push(self: &Arc<Self>, mut submitted: MutexGuard<'_, Submitted>, mut parcel: Parcel) {
+        parcel.first_sequence = submitted.next_sequence;
+        parcel.at = Instant::now();
+        submitted.next_sequence += parcel.indices.len() as u64;
         self.sequence
             .store(submitted.next_sequence, Ordering::Relaxed);
-        submitted.parcels.push(other);
+        submitted.parcels.push(parcel);
         self.wake_engine(submitted);
     }
 
@@ -494,6 +526,8 @@ impl Drop for QueueShared {
         while let Some(outcome) = self.take_posted() {
             outcome.memory.discard();
         }
+        let mut cache = std::mem::take(&mut lock(&self.submitted).cache);
+        self.pool.give_back(&mut cache);
     }
 }
 

@@ -24,7 +24,7 @@ use millstream_codec::CodecId;
 use millstream_io::{Buffer, Destination, MappedView};
 
 use crate::decode::spec::{BlockTable, Decode};
-use crate::destination::{FileInfo, Memory, MemoryKind};
+use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
 use crate::group::Group;
@@ -203,6 +203,11 @@ impl Parts {
             true => MemoryKind::Borrowed,
             false => self.memory.kind(),
         }
+    }
+
+    /// The request of `Storage::opened`.
+    pub(crate) fn info(file: FileId) -> Parts {
+        Parts::new(Verb::Info, file, 0, 0, Memory::None, 0)
     }
 }
 
@@ -409,14 +414,6 @@ impl Write<()> {
     }
 }
 
-impl FileOp<FileInfo> {
-    /// The request of `Storage::opened`.
-    pub(crate) fn info(file: FileId) -> FileOp<FileInfo> {
-        let parts = Parts::new(Verb::Info, file, 0, 0, Memory::None, 0);
-        FileOp(parts, PhantomData)
-    }
-}
-
 impl FileOp<()> {
     /// Makes durable what earlier requests wrote to the file: waits for them, then syncs. Fails
     /// with the first write error since the last sync, so that write-behind never loses one.
@@ -456,7 +453,9 @@ impl FileOp<()> {
         parts.priority = Some(Priority::Low);
         FileOp(parts, PhantomData)
     }
+}
 
+impl FileOp<()> {
     /// As [`FileOp::replace`], with borrowed bytes.
     ///
     /// # Safety

@@ -5,7 +5,7 @@ use std::iter::once;
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::{check, parts_of, request, spawn, step};
+use super::{check, parts, spawn, step};
 use crate::ids::{Id, StorageNumber};
 use crate::mailbox::closed_error;
 use crate::priority::Priority;
@@ -26,8 +26,7 @@ fn pool(slots: u32) -> (Arc<PoolOwner<()>>, EngineSide<()>) {
 }
 
 fn fill(pool: &PoolOwner<()>, cache: &mut Cache, mode: Delivery, token: &Arc<()>) -> Id {
-    let mut request = request(token);
-    pool.fill(cache, parts_of(&mut request), mode, Priority::Normal, 0)
+    pool.fill(cache, &mut parts(token), mode, Priority::Normal, 0)
 }
 
 fn submit(pool: &PoolOwner<()>, token: &Arc<()>) -> SlotTicket<()> {
