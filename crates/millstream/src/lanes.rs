@@ -32,6 +32,9 @@ pub(crate) struct Lanes {
     /// Pools of threads for mounts that can hang, with the mount that each was made for: one that
     /// hangs holds up no other.
     slow: Vec<(u64, Box<dyn Device>)>,
+    /// The main lane took the place of one that broke, and sleeps without hearing the bell: it looks
+    /// for mail and its own completions alone.
+    replaced: bool,
     calls: Calls,
     fs: Arc<dyn FileSystem>,
     clock: Option<ModelClock>,
@@ -81,6 +84,7 @@ impl Lanes {
             main,
             cached: copies(&fs, &bell, helpers, settings.clone()),
             slow: Vec::new(),
+            replaced: false,
             calls: blocking(&fs, &bell, pumped, settings.clone()),
             fs,
             clock,
@@ -106,18 +110,27 @@ impl Lanes {
     }
 
     /// The lane for files on a mount that can hang, whose pool is made when the first is read.
-    /// Mounts beyond the most share those of others.
+    /// Beyond the most, a mount gets the pool of one that has nothing under way, or shares.
     pub(crate) fn slow_lane(&mut self, mount: u64) -> Result<Lane, IoError> {
         if !self.slow_apart {
             return Ok(Lane::Main);
         }
-        let known = self.slow.iter().any(|(of, _)| *of == mount);
-        if !known && self.slow.len() < SLOW_MOUNTS_MAX {
+        if self.slow.iter().any(|(of, _)| *of == mount) {
+            return Ok(Lane::Slow);
+        }
+        if self.slow.len() < SLOW_MOUNTS_MAX {
             match self.threads(SLOW_MOUNT_THREADS, true) {
-                Ok(pool) => self.slow.push((mount, pool)),
+                Ok(pool) => {
+                    self.slow.push((mount, pool));
+                    return Ok(Lane::Slow);
+                }
                 Err(error) if self.slow.is_empty() => return Err(error),
                 Err(_) => {}
             }
+        }
+        let mut pools = self.slow.iter_mut();
+        if let Some((of, _)) = pools.find(|(_, pool)| pool.in_flight() == 0) {
+            *of = mount;
         }
         Ok(Lane::Slow)
     }
@@ -241,7 +254,9 @@ impl Lanes {
         let due = slow.chain([&self.main]);
         let due = due.filter_map(|lane| lane.next_completion_at()).min();
         let due = due.map(|at| at.saturating_duration_since(Instant::now()));
-        let timeout = timeout.into_iter().chain(due).min();
+        let unheard = self.replaced && self.slow.iter().any(|(_, slow)| slow.in_flight() > 0);
+        let look = unheard.then_some(Duration::from_millis(1));
+        let timeout = timeout.into_iter().chain(due).chain(look).min();
         let Lanes {
             main,
             cached,
@@ -268,6 +283,7 @@ impl Lanes {
         let threads = self.threads(self.io_threads, false)?;
         let broken = std::mem::replace(&mut self.main, threads);
         self.unsubmitted = 0;
+        self.replaced = true;
         Ok(broken.shutdown(Instant::now(), completions).operations)
     }
 

@@ -76,6 +76,8 @@ struct Member {
 /// A read of one piece or of several.
 enum Run {
     Pending(Ticket<Buffer>),
+    /// The thread of the batch is in [`Batch::wait`], and calls back from there.
+    Waiting,
     Done(Arc<Buffer>),
     Failed(Error),
 }
@@ -353,24 +355,33 @@ impl Batch {
     /// There is no such piece.
     pub fn wait(&self, nth: usize) -> Result<Loaded> {
         let member = self.members[nth];
-        let run = &mut self.runs.borrow_mut()[member.run];
-        if let Run::Pending(ticket) = run {
-            *run = match ticket.wait() {
-                Ok(buffer) => Run::Done(Arc::new(buffer)),
+        let put = |run| std::mem::replace(&mut self.runs.borrow_mut()[member.run], run);
+        let ended = match put(Run::Waiting) {
+            Run::Pending(mut ticket) => match ticket.wait() {
+                Ok(buffer) => Ok(Arc::new(buffer)),
                 // The request goes on.
-                Err(error) if error == ErrorKind::OnStorageThread => return Err(error.into()),
-                Err(error) => Run::Failed(error.into()),
-            };
-        }
-        match run {
-            Run::Done(buffer) => Ok(Loaded {
-                buffer: Arc::clone(buffer),
-                start: member.start,
-                len: member.len,
-            }),
-            Run::Failed(error) => Err(error.clone()),
-            Run::Pending(_) => unreachable!("waited for above"),
-        }
+                Err(error) if error == ErrorKind::OnStorageThread => {
+                    put(Run::Pending(ticket));
+                    return Err(error.into());
+                }
+                Err(error) => Err(error.into()),
+            },
+            Run::Waiting => {
+                let cause = "a callback waits for what its thread waits for";
+                return Err(millstream::Error::new(ErrorKind::OnStorageThread, cause).into());
+            }
+            Run::Done(buffer) => Ok(buffer),
+            Run::Failed(error) => Err(error),
+        };
+        put(match &ended {
+            Ok(buffer) => Run::Done(Arc::clone(buffer)),
+            Err(error) => Run::Failed(error.clone()),
+        });
+        Ok(Loaded {
+            buffer: ended?,
+            start: member.start,
+            len: member.len,
+        })
     }
 
     /// Cancels what has not completed; waits for it then fail with `Canceled`.

@@ -20,7 +20,7 @@ use millstream_io::{
     Completion, Device, DeviceKind, Doorbell, IoError, Operation, OperationId, Region,
 };
 use millstream_testing::seccomp;
-use millstream_testing::{Child, Unavailable, or_skip, this_test};
+use millstream_testing::{Child, FaultFs, Unavailable, or_skip, this_test};
 
 use crate::rig::{PATIENCE, Rig, landed, options_with, pattern, result};
 
@@ -263,6 +263,11 @@ fn break_the_ring(access: Access) {
     std::fs::write(&path, &content).expect("written");
     let file = rig.storage.open(&path, FileOptions::default());
     assert!(landed(rig.submit(Read::range(file, 0, 4096)))[..] == content[..4096]);
+    let mount = or_skip!(FaultFs::mount(&[("c", &content)]));
+    let slow = rig
+        .storage
+        .open(mount.path("c"), crate::read::with_access(Access::Buffered));
+    assert!(landed(rig.submit(Read::range(slow, 0, 4096)))[..] == content[..4096]);
     or_skip!(refuse_enter());
     // The first requests may be with the ring when it breaks; later ones find it replaced.
     for round in 0..2 {
@@ -282,6 +287,7 @@ fn break_the_ring(access: Access) {
     std::fs::write(&other, &content).expect("written");
     let other = rig.storage.open(&other, FileOptions::default());
     assert!(landed(rig.submit(Read::whole(other)))[..] == content);
+    assert!(landed(rig.submit(Read::whole(slow)))[..] == content);
     let before = processor_ticks();
     std::thread::sleep(Duration::from_secs(1));
     let ticks = processor_ticks() - before;

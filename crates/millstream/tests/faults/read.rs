@@ -23,7 +23,7 @@ fn open(rig: &Rig, path: impl AsRef<std::path::Path>) -> FileId {
     rig.storage.open(path, FileOptions::default())
 }
 
-fn with_access(access: Access) -> FileOptions {
+pub(crate) fn with_access(access: Access) -> FileOptions {
     FileOptions {
         access: Some(access),
         ..FileOptions::default()
