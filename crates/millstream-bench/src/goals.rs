@@ -89,39 +89,38 @@ pub(crate) fn judge(rows: &[Row]) -> Vec<Verdict> {
 
 fn verdict(goal: &Goal, row: &Row, rows: &[Row]) -> Option<Verdict> {
     let figures = row.figures().filter(|it| it.metric == goal.metric)?;
-    let (figure, ours, unit) = (goal.figure(), &*figures.samples, &figures.unit);
-    let metric = &goal.metric;
-    let (what, it) = match (figure, best_of(goal, row, figures, rows)) {
-        (Figure::Amount, _) => (format!("{metric}, {unit}"), stats::interval(ours)?),
-        (_, None) => return None,
-        (Figure::Ratio, Some((name, theirs))) => {
-            let what = format!("{metric} over {name}");
-            (what, stats::compare(ours, theirs)?)
-        }
-        (Figure::Speedup, Some((name, theirs))) => {
-            let what = format!("times as fast as {name}");
-            (what, stats::compare(theirs, ours)?)
-        }
-        (Figure::Distance, Some((name, theirs))) => {
-            let pairs: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a - b).collect();
-            let value = stats::median(ours) - stats::median(theirs);
-            let interval = stats::interval(&pairs)?.holding(value);
-            (format!("{metric} beyond {name}, {unit}"), interval)
-        }
+    let (ours, metric, unit) = (&*figures.samples, &goal.metric, &figures.unit);
+    let (name, theirs) = match goal.theirs.is_empty() {
+        true => ("", ours),
+        false => best_of(goal, row, figures, rows)?,
     };
+    let (what, of): (String, fn(f64, f64) -> f64) = match goal.figure() {
+        Figure::Amount => (format!("{metric}, {unit}"), |ours, _| ours),
+        Figure::Ratio => (format!("{metric} over {name}"), |ours, theirs| {
+            ours / theirs
+        }),
+        Figure::Speedup => (format!("times as fast as {name}"), |ours, theirs| {
+            theirs / ours
+        }),
+        Figure::Distance => (format!("{metric} beyond {name}, {unit}"), |ours, theirs| {
+            ours - theirs
+        }),
+    };
+    let value = of(stats::median(ours), stats::median(theirs));
+    let each: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| of(*a, *b)).collect();
     let (bound, sign, reached) = match (goal.at_least, goal.at_most) {
-        (Some(bound), _) => (bound, ">=", it.value >= bound),
-        (_, most) => (most?, "<=", it.value <= most?),
+        (Some(bound), _) => (bound, ">=", value >= bound),
+        (_, most) => (most?, "<=", value <= most?),
     };
-    Some(Verdict {
+    value.is_finite().then(|| Verdict {
         workload: row.workload.clone(),
         case: row.case.clone(),
         contender: goal.ours.clone(),
         what,
         bound: format!("{sign} {bound}"),
-        value: it.value,
+        value,
         reached,
-        within_noise: it.within_noise(bound),
+        within_noise: stats::is_open(&each, value, bound),
     })
 }
 

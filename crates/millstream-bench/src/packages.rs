@@ -7,16 +7,13 @@
 //! - a folder of real data (`packages/NAME` below the corpus folder; links to files are followed),
 //!   beside the device, and beside a deflated zip;
 //! - the rate of packing beside the codecs alone, and the most memory that packing takes;
-//! - `auto` beside every fixed codec, unthrottled and under each throttle, on a mixed corpus and on
-//!   the folders of real data.
+//! - `auto` beside every fixed codec, on a mixed corpus.
 //!
 //! Loaded bytes lie in buffers of the storage, which are recycled; they are compared with the
 //! hashes of the loose files outside of the timed part.
 
-use std::path::PathBuf;
-
 use crate::error::Result;
-use crate::files::{list, make_folder};
+use crate::files::make_folder;
 use crate::session::Session;
 
 pub(crate) mod batch;
@@ -41,22 +38,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     packing::peak(session, &folder)?;
     tables::run(session, &folder)?;
     folder::start_up(session, &folder)?;
-    let real = real_folders(session);
     mixed::run(session, &folder)?;
-    mixed::real(session, &folder, &real)?;
     packing::rate(session, &folder)?;
-    folder::real(session, &folder, &real)
-}
-
-/// Folders of real data, with their names.
-fn real_folders(session: &Session<'_>) -> Vec<(String, PathBuf)> {
-    let all = list(&session.corpus.folder().join("packages")).unwrap_or_default();
-    let named = |path: PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        (name.into_owned(), path)
-    };
-    all.into_iter()
-        .filter(|path| path.is_dir())
-        .map(named)
-        .collect()
+    folder::real(session, &folder)
 }

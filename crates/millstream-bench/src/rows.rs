@@ -18,27 +18,28 @@ use crate::stats;
 /// Parameters of a contender, shown with its row.
 pub(crate) type Params = BTreeMap<String, Value>;
 
-/// A row of figures; a skipped row if the samples make no summary.
+/// A row of figures; a skipped row if there are none or one is not finite.
 pub(crate) fn figures(
     [workload, case, contender]: [&str; 3],
     metric: Metric,
     samples: Vec<f64>,
     params: Params,
 ) -> Row {
-    let Some(summary) = stats::summarize(&samples) else {
+    if samples.is_empty() || samples.iter().any(|sample| !sample.is_finite()) {
         let why = format!("no finite figure for {}", metric.name);
         return skipped(workload, case, contender, &why);
-    };
+    }
+    let (mean, ci95) = stats::mean_and_interval(&samples);
     let figures = Figures {
         metric: metric.name.to_owned(),
         unit: metric.unit.to_owned(),
         better: metric.better,
         n: samples.len() as u64,
-        min: summary.min,
-        median: summary.median,
-        mean: summary.mean,
-        max: summary.max,
-        ci95: summary.ci95,
+        min: samples.iter().copied().fold(f64::INFINITY, f64::min),
+        median: stats::median(&samples),
+        mean,
+        max: samples.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        ci95,
         params,
         samples,
     };

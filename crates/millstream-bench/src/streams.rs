@@ -8,7 +8,6 @@
 //! In the cases called `disturbed` another process writes to the same disk all the while.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
 use millstream::Storage;
 
@@ -21,6 +20,7 @@ use crate::memory::Destination;
 use crate::ours::Setup;
 use crate::session::Session;
 use crate::streams::load::{Load, sync};
+use crate::threads::Disturber;
 
 pub(crate) mod contenders;
 pub(crate) mod load;
@@ -54,13 +54,11 @@ fn calls(
     // Bytes of a call: from a field to a texture; `bulk` is one call for all.
     let (chunk, way): (String, String) = (instance.get("chunk"), instance.get("way"));
     let load = &Load::new(Bytes::parse(&chunk).map(Bytes::len));
-    let disturber = way
-        .contains("disturbed")
-        .then(|| Disturber::start(&place.folder));
-    let _disturber = match disturber.transpose() {
-        Ok(disturber) => disturber,
-        Err(error) => return session.skip(instance, "millstream", &error),
-    };
+    // The study's disturbance, a process that writes and syncs.
+    const WRITES: &str = "while :; do dd if=/dev/zero of=\"$1\" bs=1M count=64 conv=fsync; done";
+    let disturbance = place.folder.join("disturbance");
+    let is_disturbed = way.contains("disturbed");
+    let _disturber = is_disturbed.then(|| Disturber::start(WRITES, &disturbance));
     let path = match way.starts_with("file read") {
         true => load.file(&place.folder)?,
         false => place.folder.join("written"),
@@ -112,37 +110,6 @@ fn written<'a>(case: &mut Case<'a>, load: &'a Load, path: &Path, is_new: bool) {
         let right = bytes == load.bytes[..];
         ensure(right, "the file holds other bytes than were written")
     });
-}
-
-/// The study's disturbance: a process that writes and syncs, until it is dropped.
-struct Disturber {
-    child: Child,
-    path: PathBuf,
-}
-
-impl Disturber {
-    fn start(folder: &Path) -> Result<Disturber> {
-        let path = folder.join("disturbance");
-        let script = "while :; do dd if=/dev/zero of=\"$1\" bs=1M count=64 conv=fsync; done";
-        let child = Command::new("sh")
-            .args(["-c", script, "sh"])
-            .arg(&path)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .what("start a process that writes")?;
-        Ok(Disturber { child, path })
-    }
-}
-
-impl Drop for Disturber {
-    fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to end. A `dd` that it started goes on
-        // to its end, which is near.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_file(&self.path);
-    }
 }
 
 #[cfg(test)]

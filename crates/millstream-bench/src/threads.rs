@@ -1,8 +1,10 @@
-//! Threads: a pool that starts together, and a busy machine.
+//! Threads: a pool that starts together; and processes that keep the machine busy.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
-use std::thread::{JoinHandle, ScopedJoinHandle};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
 
 use crate::clock::{Moment, Span};
 use crate::error::{Context, Error, Result};
@@ -73,43 +75,26 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// Fewest spinning threads.
-const HOGS_MIN: usize = 2;
+/// Another process that keeps the machine busy, a script of the shell, until this is dropped.
+pub(crate) struct Disturber(Child);
 
-/// A busy machine, beside which wakes and preemptions show: threads that spin until this is
-/// dropped, one for each core and at least two.
-pub(crate) struct Hogs {
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Hogs {
-    pub(crate) fn start() -> Result<Hogs> {
-        let mut hogs = Hogs {
-            stop: Arc::default(),
-            threads: Vec::new(),
-        };
-        for _ in 0..cores().max(HOGS_MIN) {
-            let stop = Arc::clone(&hogs.stop);
-            let spin = move || {
-                while !stop.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            };
-            let hog = std::thread::Builder::new().name("hog".into()).spawn(spin);
-            hogs.threads.push(hog.what("start a thread")?);
-        }
-        Ok(hogs)
+impl Disturber {
+    /// Starts `script`, whose `$1` is `word`.
+    pub(crate) fn start(script: &str, word: &Path) -> Result<Disturber> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh"]).arg(word);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().what("start a process that disturbs")?;
+        Ok(Disturber(child))
     }
 }
 
-impl Drop for Hogs {
+impl Drop for Disturber {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for hog in self.threads.drain(..) {
-            // A loop over a flag does not panic.
-            let _ = hog.join();
-        }
+        // It may have ended by itself; then there is nothing to end. What it started goes on to
+        // its end.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

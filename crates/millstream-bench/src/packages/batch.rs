@@ -8,10 +8,9 @@ use millstream::{CodecId, Storage};
 use millstream_pak::{BatchOptions, Coding, Item, PackOptions, Package, Target};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::case::{Case, Method, Work};
+use crate::case::{Method, Work};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::files::drop_all;
 use crate::limits::BATCH_RETAINED_BYTES;
 use crate::memory::Destination;
 use crate::metric::Metric;
@@ -20,8 +19,8 @@ use crate::threads::cores;
 
 /// Bytes of the blocks that packing makes.
 pub(super) const BLOCK_BYTES: usize = 256 << 10;
-/// Rate that `auto` chooses for where nothing throttles.
-const UNTHROTTLED_MBPS: f64 = 3500.0;
+/// Rate of the disk that `auto` chooses for.
+const DISK_MBPS: f64 = 3500.0;
 
 /// The digest of those who have nothing to check in the destination: packages bring buffers of
 /// their own, and check those themselves.
@@ -53,11 +52,10 @@ pub(super) fn packed(
     Ok(())
 }
 
-/// The coding that is chosen for a disk of so many MB/s, or for one that is not throttled, on this
-/// machine's cores.
-pub(super) fn auto(rate: Option<f64>) -> Coding {
+/// The coding that is chosen for a fast disk, on this machine's cores.
+pub(super) fn auto() -> Coding {
     Coding::Auto(Target {
-        megabytes_per_second: rate.unwrap_or(UNTHROTTLED_MBPS),
+        megabytes_per_second: DISK_MBPS,
         cores: cores() as u32,
     })
 }
@@ -71,10 +69,10 @@ pub(super) fn codec_of(word: &str) -> CodecId {
 }
 
 /// The coding of a contender: `millstream` is `auto`, others name a codec.
-pub(super) fn coding_of(contender: &str, rate: Option<f64>) -> Coding {
+pub(super) fn coding_of(contender: &str) -> Coding {
     match contender.strip_prefix("millstream-") {
         Some(word) => Coding::Fixed(codec_of(word)),
-        None => auto(rate),
+        None => auto(),
     }
 }
 
@@ -88,35 +86,27 @@ pub(super) fn size_of(package_bytes: u64, raw_bytes: u64) -> (Metric, f64) {
 pub(super) struct Batch {
     package: PathBuf,
     wanted: Arc<Vec<Wanted>>,
-    /// So many such batches, each enqueued before the one ahead of it is waited for.
-    passes: usize,
     /// Kept between runs, so that its buffers are recycled, as those of all contenders are.
     storage: Storage,
 }
 
 impl Batch {
-    /// So many passes, of which some are run now if there are several: their memory is what later
-    /// ones get.
-    pub(super) fn new(package: &Path, wanted: &Arc<Vec<Wanted>>, passes: usize) -> Result<Batch> {
+    pub(super) fn new(package: &Path, wanted: &Arc<Vec<Wanted>>) -> Result<Batch> {
         let setup = Setup {
             retained_bytes: Some(BATCH_RETAINED_BYTES),
             ..Setup::direct()
         };
-        let mut batch = Batch {
+        Ok(Batch {
             package: package.to_path_buf(),
             wanted: Arc::clone(wanted),
-            passes: passes.min(3),
             storage: setup.storage()?,
-        };
-        if passes > 1 {
-            batch.load()?;
-        }
-        batch.passes = passes;
-        Ok(batch)
+        })
     }
+}
 
-    fn load(&self) -> Result<Work> {
-        let queue = queue_for(&self.storage, self.wanted.len() * self.passes.min(2))?;
+impl Method for Batch {
+    fn run(&mut self, _: &mut Destination) -> Result<Work> {
+        let queue = queue_for(&self.storage, self.wanted.len())?;
         let begun = Moment::now();
         let package = Package::open(&self.storage, &self.package)?;
         let mut entries = Vec::with_capacity(self.wanted.len());
@@ -124,37 +114,17 @@ impl Batch {
             let found = package.lookup(wanted.name.as_bytes())?;
             entries.push(found.ok_or_else(|| Error::new("a name is missing"))?.index);
         }
-        let (mut ahead, mut loaded) = (None, Vec::new());
-        let (mut bytes, mut requests) = (0, 0);
-        for pass in 0..=self.passes {
-            let enqueue = || package.enqueue_all(&queue, &entries, &BatchOptions::default());
-            let next = (pass < self.passes).then(enqueue).transpose()?;
-            let Some(batch) = std::mem::replace(&mut ahead, next) else {
-                continue;
-            };
-            let wait = |nth| batch.wait(nth).map_err(Error::from);
-            loaded = (0..batch.len()).map(wait).collect::<Result<Vec<_>>>()?;
-            bytes += loaded.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
-            requests += batch.requests();
-        }
+        let batch = package.enqueue_all(&queue, &entries, &BatchOptions::default())?;
+        let wait = |nth| batch.wait(nth).map_err(Error::from);
+        let loaded = (0..batch.len()).map(wait).collect::<Result<Vec<_>>>()?;
         let span = begun.elapsed();
-        // The bytes of the last pass: those before it were given back for it.
+        let bytes = loaded.iter().map(|bytes| bytes.len() as u64).sum();
         for (bytes, wanted) in loaded.iter().zip(self.wanted.iter()) {
             if xxh3_64(bytes) != wanted.xxh3 {
                 return Err(Error::new(format!("other bytes than {} has", wanted.name)));
             }
         }
-        Ok(Work::of(bytes, requests).took(span).with_digest(CHECKED))
+        let work = Work::of(bytes, batch.requests());
+        Ok(work.took(span).with_digest(CHECKED))
     }
-}
-
-impl Method for Batch {
-    fn run(&mut self, _: &mut Destination) -> Result<Work> {
-        self.load()
-    }
-}
-
-/// Files are cold before each run.
-pub(super) fn loads_cold(case: &mut Case<'_>, files: Vec<PathBuf>) {
-    case.prepare(move || drop_all(&files));
 }

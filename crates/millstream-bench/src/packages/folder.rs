@@ -7,12 +7,12 @@ use std::sync::Arc;
 use millstream_pak::Item;
 use walkdir::WalkDir;
 
-use super::batch::{Batch, CHECKED, Wanted, coding_of, loads_cold, packed, size_of};
+use super::batch::{Batch, CHECKED, Wanted, coding_of, packed, size_of};
 use crate::case::Method;
 use crate::cases::Instance;
 use crate::corpus::CorpusFile;
 use crate::error::Result;
-use crate::files::len_of;
+use crate::files::{drop_all, len_of, list};
 use crate::limits::POOL_THREADS;
 use crate::memory::Destination;
 use crate::peers;
@@ -45,21 +45,19 @@ pub(super) fn start_up(session: &mut Session<'_>, made: &Path) -> Result<()> {
 }
 
 /// Real data.
-pub(super) fn real(
-    session: &mut Session<'_>,
-    made: &Path,
-    folders: &[(String, PathBuf)],
-) -> Result<()> {
-    for (name, folder) in folders {
-        for instance in session.cases_with("packages", "real", "name", [name.as_str()]) {
-            one(session, &instance, made, name, &files(folder)?)?;
+pub(super) fn real(session: &mut Session<'_>, made: &Path) -> Result<()> {
+    let folders = list(&session.corpus.folder().join("packages")).unwrap_or_default();
+    for folder in folders.into_iter().filter(|path| path.is_dir()) {
+        let name = &*folder.file_name().unwrap_or_default().to_string_lossy();
+        for instance in session.cases_with("packages", "real", "name", [name]) {
+            one(session, &instance, made, name, &files(&folder)?)?;
         }
     }
     Ok(())
 }
 
 /// What a package must deliver of a file.
-pub(super) fn wanted((name, file): &(String, CorpusFile)) -> Wanted {
+fn wanted((name, file): &(String, CorpusFile)) -> Wanted {
     Wanted {
         name: name.clone(),
         xxh3: file.raw_xxh3,
@@ -67,13 +65,13 @@ pub(super) fn wanted((name, file): &(String, CorpusFile)) -> Wanted {
 }
 
 /// A file as an input of a package.
-pub(super) fn item((name, file): &(String, CorpusFile)) -> Result<Item> {
+fn item((name, file): &(String, CorpusFile)) -> Result<Item> {
     Ok(Item::from_file(name.as_str(), &file.path)?)
 }
 
 /// The files below a folder by their names, links to files being followed: distributions replace a
 /// file that another package has too by a link, which packing refuses.
-pub(super) fn files(folder: &Path) -> Result<Named> {
+fn files(folder: &Path) -> Result<Named> {
     let mut files = Named::new();
     for entry in WalkDir::new(folder).min_depth(1) {
         let path = entry?.into_path();
@@ -126,11 +124,11 @@ fn one(
             _ => {
                 let path = made.join(format!("{stem}-{name}.mpak"));
                 let items = || files.iter().map(item).collect();
-                packed(&path, coding_of(name, None), items)?;
+                packed(&path, coding_of(name), items)?;
                 let (size, share) = size_of(len_of(&path)?, raw);
                 let names = ["packages", &instance.name, name];
                 sizes.push(figures(names, size, vec![share], Params::new()));
-                case.push(name, Batch::new(&path, &wanted, 1)?);
+                case.push(name, Batch::new(&path, &wanted)?);
                 packages.push(path);
             }
         }
@@ -139,7 +137,7 @@ fn one(
     let lens = packages.iter().map(|path| len_of(path));
     let largest = lens.collect::<Result<Vec<u64>>>()?.into_iter().max();
     let paths = [plan.paths(), packages].concat();
-    loads_cold(&mut case, paths);
+    case.prepare(move || drop_all(&paths));
     case.check(plan.destination_len, |bytes, work| match work.digest {
         Some(CHECKED) => Ok(()),
         _ => plan.check(bytes),

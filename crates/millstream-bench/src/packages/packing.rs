@@ -93,7 +93,7 @@ pub(super) fn peak(session: &mut Session<'_>, folder: &Path) -> Result<()> {
     for instance in session.cases("packages", "peak-long") {
         let size: Bytes = instance.get("size");
         let coding = match &*instance.get::<String>("codec") {
-            "auto" => auto(None),
+            "auto" => auto(),
             codec => Coding::Fixed(codec_of(codec)),
         };
         let long = folder.join("long.bin");

@@ -3,6 +3,7 @@
 
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::time::Instant;
 
 use crate::case::{Case, Method, Work, fresh};
@@ -18,7 +19,7 @@ use crate::requests::cells::{
 use crate::requests::systems::Reader;
 use crate::ring::{BareRing, ReadJob};
 use crate::session::Session;
-use crate::threads::Hogs;
+use crate::threads::{self, Disturber};
 
 /// Bytes between two single requests, farther apart than any read-ahead of a random read, so that
 /// none finds pages that another has read: the default read-ahead of Linux is 128 KiB.
@@ -114,9 +115,12 @@ pub(super) fn held(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHas
         peers::hand_over(&mut case, file, mode, &jobs);
         case.prepare(|| mode.make_state(file));
         case.check(READS * READ_BYTES, |bytes, _| pages.check(&jobs, bytes));
-        // Spinning threads for a case on a busy machine.
-        let is_busy = instance.name.ends_with(", busy cores");
-        let _hogs = is_busy.then(Hogs::start).transpose()?;
+        let busy_cores = match instance.name.ends_with(", busy cores") {
+            true => threads::cores(),
+            false => 0,
+        };
+        let hog = |_| Disturber::start("while :; do :; done", Path::new(""));
+        let _hogs = (0..busy_cores).map(hog).collect::<Result<Vec<_>>>()?;
         session.run(case, &mut destination)?;
     }
     Ok(())
