@@ -1,12 +1,12 @@
 //! The report of a benchmark: a run as a page.
 //!
 //! First the answer (ours over the best rival, a dot a case; the goals), then each workload with
-//! the study's figures beside ours, maps and every case, then the machine, who was skipped
-//! and how to read it all. It is made of rows alone and works with whatever rows there are.
+//! maps and every case, the study's figures beside ours, then the machine and how to read it all.
+//! It is made of rows alone and works with whatever rows there are.
 
 use serde::{Deserialize, Serialize};
 
-use crate::cases::{self, Case, distinct, grouped};
+use crate::cases;
 use crate::markup::figure;
 use crate::page::{self, Cell, Html, Table};
 use crate::rows::Row;
@@ -70,24 +70,6 @@ pub struct Run {
     pub facts: Vec<(String, String)>,
 }
 
-/// What a workload is, in a sentence.
-const WORKLOADS: [(&str, &str); 8] = [
-    ("read", "One big file into memory, as fast as possible."),
-    ("requests", "Many small requests, batched."),
-    (
-        "startup",
-        "Thousands of small files before the first frame.",
-    ),
-    ("scenes", "glTF scenes, every image decoded."),
-    ("packages", "Packages beside loose files."),
-    ("codecs", "Decoding and encoding in memory."),
-    ("pnm", "Text images parsed at the speed of the disk."),
-    (
-        "streams",
-        "Fields and objects through streams, and objects used in place.",
-    ),
-];
-
 /// The whole page.
 #[must_use]
 pub fn page(run: &Run) -> String {
@@ -102,20 +84,15 @@ pub fn page(run: &Run) -> String {
     for group in cases.chunk_by(|a, b| a.workload == b.workload) {
         let name = group[0].workload;
         body.section(&format!("w-{name}"), name);
-        if let Some((_, what)) = WORKLOADS.iter().find(|(known, _)| *known == name) {
-            body.paragraph("soft", what);
-        }
         for table in run.published.iter().filter(|it| it.workload == name) {
             detail::published(&mut body, table);
         }
         detail::workload(&mut body, group, &run.studies);
     }
-    skipped(&mut body, &cases);
     if !run.facts.is_empty() {
         body.section("machine", "Machine and versions");
         body.terms(&run.facts);
     }
-    versions(&mut body, &run.rows);
     how_to_read(&mut body);
     page::render("Millstream: benchmark", &body, "", None)
 }
@@ -172,43 +149,6 @@ pub(crate) fn goals_table<'g>(caption: &str, goals: impl Iterator<Item = &'g Goa
     table
 }
 
-fn skipped(body: &mut Html, cases: &[Case<'_>]) {
-    // A contender is often skipped for one reason in many cases.
-    let all = cases.iter().flat_map(|case| {
-        let skipped = case.skipped.iter();
-        skipped.map(move |reason| (reason, case))
-    });
-    let reasons = grouped(all, |it| it.0);
-    if reasons.is_empty() {
-        return;
-    }
-    body.section("skipped", "Skipped");
-    let caption = "Who could not run here, and why";
-    let mut table = Table::new(caption, "contender | ~why | ~where");
-    for group in reasons {
-        let (reason, first) = group[0];
-        let place = match group.len() {
-            1 => format!("{}: {}", first.workload, first.name),
-            many => format!("{}: {many} cases", first.workload),
-        };
-        table.row("", vec![reason.0.into(), reason.1.into(), place.into()]);
-    }
-    body.table(&table);
-}
-
-/// Versions of contenders, where rows have them.
-fn versions(body: &mut Html, rows: &[Row]) {
-    let versions = rows.iter().filter_map(|row| {
-        let version = row.figures()?.text("version")?;
-        Some((row.contender.clone(), version.to_owned()))
-    });
-    let known = distinct(versions, Clone::clone);
-    if !known.is_empty() {
-        body.heading("Versions of rivals");
-        body.terms(&known);
-    }
-}
-
 fn how_to_read(body: &mut Html) {
     body.section("reading", "How to read this");
     body.list([
@@ -255,17 +195,6 @@ mod tests {
         assert!(page.contains(">m31 MB/s<") && !page.contains(">m32 MB/s<"));
         assert!(page.contains("1,968 metrics more"));
         assert!(page.contains(">c1999<"));
-    }
-
-    #[test]
-    fn a_map_is_drawn_of_contenders_that_have_some_of_it() {
-        let cell = |n: u32, who| rate(&format!("a {}K depth {}", n % 24 + 1, n / 24 + 1), who);
-        let cells = (0..576).flat_map(|n| [cell(n, "millstream"), cell(n, "ring")]);
-        let others = (0..2000).map(|n| rate("a 1K depth 1", &format!("c{n}")));
-        let metrics = (0..2000).map(|n| named(cell(0, "millstream"), &format!("m{n}")));
-        let page = small_page(cells.chain(others).chain(metrics).collect(), 1500);
-        assert_eq!(page.matches("best 5.00 MB/s").count(), 2);
-        assert!(page.contains("The same of 1 of 2,001 others"));
     }
 
     #[test]

@@ -221,18 +221,11 @@ mod tests {
 
     #[test]
     fn a_single_stream_is_not_compared_with_blocks() {
+        let form = |who, rate_of, form| with(rate("read", "zlib", who, rate_of), "form", form);
         let rows = [
-            with(rate("read", "zlib", "millstream", 4.0), "form", "zlib"),
-            with(
-                rate("read", "zlib", "millstream-blocks", 9.0),
-                "form",
-                "zlib-blocks",
-            ),
-            with(
-                rate("read", "zlib", "blocks-threads", 8.0),
-                "form",
-                "zlib-blocks",
-            ),
+            form("millstream", 4.0, "zlib"),
+            form("millstream-blocks", 9.0, "zlib-blocks"),
+            form("blocks-threads", 8.0, "zlib-blocks"),
             rate("read", "zlib", "stdio", 3.0),
         ];
         let verdict = cases(&rows)[0].verdict().expect("ours is there");
@@ -253,14 +246,9 @@ mod tests {
             rate("codecs", "b", "zstd", 5.0),
         ];
         let cases = cases(&rows);
-        let names: Vec<_> = cases
-            .iter()
-            .map(|it| (it.workload, it.name, it.figures.len()))
-            .collect();
-        assert_eq!(
-            names,
-            [("codecs", "a", 5), ("codecs", "b", 2), ("read", "a", 1)]
-        );
+        let names = cases.iter().map(|it| (it.workload, it.name));
+        let expected = [("codecs", "a"), ("codecs", "b"), ("read", "a")];
+        assert!(names.eq(expected));
         let verdict = cases[0].verdict().expect("ours is there");
         assert_eq!(verdict.figures.median, 6.0);
         let (name, comparison) = verdict.rival.expect("one is");

@@ -1,5 +1,5 @@
 //! A recorded trace as a page: where the time went in words and in a bar, then a timeline of queue,
-//! device and workers that zooms and pans, then the longest requests and stalls.
+//! device and workers that zooms and pans, then the longest requests.
 //!
 //! The page is whole without its script; what the script adds is looking closer.
 
@@ -87,9 +87,6 @@ fn write(body: &mut Html, trace: &Trace, times: &Times, requests: usize) {
     lanes::write(body, trace, times);
     body.section("tables", "Longest");
     body.table(&requests_table(trace, times));
-    if !times.stalls.is_empty() {
-        body.table(&stalls_table(times));
-    }
 }
 
 /// Draws where the time went: a bar of the parts, and their shares as its key.
@@ -177,26 +174,6 @@ fn requests_table(trace: &Trace, times: &Times) -> Table {
                 seconds((span.start_ns - times.start_ns) as f64 / 1e9).into(),
                 seconds(span.length_ns() as f64 / 1e9).into(),
                 whole(span.bytes as f64).into(),
-            ],
-        );
-    }
-    table
-}
-
-fn stalls_table(times: &Times) -> Table {
-    let caption = "The longest times in which the device had nothing to do though requests waited";
-    let mut table = Table::new(caption, ">from | >for | ~meanwhile");
-    for stall in &times.stalls {
-        let words = match stall.workers {
-            0 => "no worker decoded either".to_owned(),
-            most => format!("at most {} at work", count(most as usize, "worker")),
-        };
-        table.row(
-            "",
-            vec![
-                seconds((stall.start_ns - times.start_ns) as f64 / 1e9).into(),
-                seconds((stall.end_ns - stall.start_ns) as f64 / 1e9).into(),
-                words.into(),
             ],
         );
     }

@@ -1,4 +1,4 @@
-//! A workload in full: the study's figures beside ours, maps, every case.
+//! A workload in full: maps, and every case with the study's figures beside ours.
 
 use serde::Deserialize;
 
@@ -43,7 +43,6 @@ const OPEN_CASES: usize = 2;
 
 /// Writes one workload; all `cases` are of it.
 pub(crate) fn workload(body: &mut Html, cases: &[Case<'_>], studies: &[Study]) {
-    founding(body, cases, studies);
     let (maps, plain) = maps::split(cases);
     for map in &maps {
         maps::write(body, map);
@@ -59,33 +58,6 @@ pub(crate) fn workload(body: &mut Html, cases: &[Case<'_>], studies: &[Study]) {
         let number = cases.len() - plain.len();
         let heading = format!("The {number} cells of the maps, one by one");
         body.details(false, &heading, &"".into(), &inside);
-    }
-}
-
-/// The study's figures beside what the same method gives here.
-fn founding(body: &mut Html, cases: &[Case<'_>], studies: &[Study]) {
-    let caption = "The study's own figures, on its machines, beside the same experiment here";
-    let mut table = Table::new(caption, "case | method | >here | | ~the study");
-    for (case, metric) in cases
-        .iter()
-        .filter_map(|case| Some((case, case.primary()?)))
-    {
-        for (contender, figures) in case.of_metric(&metric.metric) {
-            if let Some(study) = study(studies, case, contender) {
-                let line = vec![
-                    case.name.into(),
-                    contender.into(),
-                    figure(figures.median).into(),
-                    figures.unit.clone().into(),
-                    study.into(),
-                ];
-                table.row(Whose::of(contender).class(), line);
-            }
-        }
-    }
-    if !table.is_empty() {
-        body.heading("The founding table");
-        body.table(&table);
     }
 }
 

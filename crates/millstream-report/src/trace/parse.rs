@@ -65,8 +65,8 @@ pub(crate) struct Trace {
     pub(crate) lost: u64,
     /// Events of other lanes.
     pub(crate) ignored: usize,
-    /// Number of workers, if the trace has it.
-    pub(crate) workers: Option<u64>,
+    /// Number of workers.
+    pub(crate) workers: u64,
 }
 
 impl Trace {
@@ -240,6 +240,6 @@ pub(super) fn parse(text: &[u8]) -> Result<Trace> {
         spans,
         counters: events.counters,
         lost: document.other.lost,
-        workers: document.other.workers.filter(|workers| *workers > 0),
+        workers: document.other.workers.unwrap_or(1).max(1),
     })
 }

@@ -5,10 +5,6 @@
 //! belongs to exactly one part: the device alone, device and workers, all workers without the
 //! device, some of them, nobody though requests waited, nobody because nothing was asked.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
-
-use crate::limits::TRACE_TABLE_ROWS;
 use crate::markup::{count, figure, percent};
 use crate::trace::parse::{Lane, Trace};
 
@@ -28,15 +24,6 @@ impl LaneTimes {
     pub(crate) fn mean_while_busy(&self) -> f64 {
         self.sum_ns as f64 / self.busy_ns.max(1) as f64
     }
-}
-
-/// A time in which the device had nothing to do though requests waited.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Stall {
-    pub(crate) start_ns: u64,
-    pub(crate) end_ns: u64,
-    /// Workers that decoded meanwhile, at most.
-    pub(crate) workers: u64,
 }
 
 /// What worked at a moment; as the limit of a load, what held it up most.
@@ -72,22 +59,19 @@ pub struct Times {
     pub total_ns: u64,
     /// When the first span starts.
     pub(crate) start_ns: u64,
-    /// Number of workers; as many as were seen at work at once, if the trace does not have it.
+    /// Number of workers; 1 if the trace does not have it.
     pub workers: u64,
     /// Times of the lanes, in the order of [`Lane`].
     pub(crate) lanes: [LaneTimes; 3],
     /// Times of the parts, in the order of [`PARTS`].
     pub(crate) parts_ns: [u64; 6],
-    /// The longest stalls, the longest first.
-    pub(crate) stalls: Vec<Stall>,
-    /// All stalls in the order of time, as start and end.
+    /// When the device had nothing to do though requests waited, in the order of time, as start and
+    /// end.
     pub(crate) idle: Vec<(u64, u64)>,
 }
 
 /// A smaller share of idleness of the device counts as none.
 const IDLE_NONE: f64 = 0.05;
-/// The part of all decoding that is a moment.
-const MOMENT: u64 = 1000;
 
 impl Times {
     /// The times of a lane.
@@ -184,43 +168,11 @@ pub(super) fn measure(trace: &Trace) -> Times {
     let mut times = Times {
         start_ns,
         total_ns: end_ns - start_ns,
-        workers: trace.workers.unwrap_or(0).max(workers_seen(&edges)),
+        workers: trace.workers,
         ..Times::default()
     };
     sweep(&mut times, &edges);
-    times.idle = times
-        .stalls
-        .iter()
-        .map(|it| (it.start_ns, it.end_ns))
-        .collect();
     times
-        .stalls
-        .sort_by_key(|it| Reverse(it.end_ns - it.start_ns));
-    times.stalls.truncate(TRACE_TABLE_ROWS);
-    times
-}
-
-/// Workers seen at work at once for more than a moment: starts and ends are rounded, so that a job
-/// may seem to start just before the one ahead of it ended.
-fn workers_seen(edges: &[Edge]) -> u64 {
-    let mut time_ns: BTreeMap<u64, u64> = BTreeMap::new();
-    let (mut now, mut before_ns) = (0u64, 0);
-    for (at_ns, starts, _) in edges.iter().filter(|edge| edge.2 == Lane::Decode) {
-        if now > 0 {
-            *time_ns.entry(now).or_default() += at_ns - before_ns;
-        }
-        before_ns = *at_ns;
-        now = if *starts { now + 1 } else { now - 1 };
-    }
-    let busy_ns: u64 = time_ns.values().sum();
-    let mut with_so_many_ns = 0;
-    for (count, length_ns) in time_ns.iter().rev() {
-        with_so_many_ns += length_ns;
-        if with_so_many_ns > 0 && with_so_many_ns >= busy_ns / MOMENT {
-            return *count;
-        }
-    }
-    0
 }
 
 /// How many spans of each lane are under way, in the order of [`Lane`].
@@ -229,11 +181,15 @@ type Now = [u64; 3];
 fn sweep(times: &mut Times, edges: &[Edge]) {
     let mut now = Now::default();
     let mut before_ns = times.start_ns;
-    let mut stalled = false;
     for (at_ns, starts, lane) in edges {
         if *at_ns > before_ns {
             stretch(times, now, at_ns - before_ns);
-            stalled = note_stall(times, stalled, now, (before_ns, *at_ns));
+            if now[Lane::Device as usize] == 0 && now[Lane::Queue as usize] > 0 {
+                match times.idle.last_mut().filter(|last| last.1 == before_ns) {
+                    Some(last) => last.1 = *at_ns,
+                    None => times.idle.push((before_ns, *at_ns)),
+                }
+            }
             before_ns = *at_ns;
         }
         let count = &mut now[*lane as usize];
@@ -268,27 +224,6 @@ fn stretch(times: &mut Times, now: Now, length_ns: u64) {
     times.parts_ns[part as usize] += length_ns;
 }
 
-/// Adds a stretch of time to the stalls if it is one, to the last if that has not ended; returns
-/// whether it is one.
-fn note_stall(times: &mut Times, stalled: bool, now: Now, (start_ns, end_ns): (u64, u64)) -> bool {
-    let [queue, device, workers] = now;
-    if device > 0 || queue == 0 {
-        return false;
-    }
-    match times.stalls.last_mut().filter(|_| stalled) {
-        Some(running) => {
-            running.end_ns = end_ns;
-            running.workers = running.workers.max(workers);
-        }
-        None => times.stalls.push(Stall {
-            start_ns,
-            end_ns,
-            workers,
-        }),
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,18 +244,24 @@ mod tests {
             counters: Vec::new(),
             lost: 0,
             ignored: 0,
-            workers: None,
+            workers: 1,
         }
     }
 
     #[test]
     fn each_limit_is_recognized() {
-        let limit = |spans: &[(Lane, u64, u64)]| measure(&trace(spans)).limit();
+        let of = |spans: &[(Lane, u64, u64)], workers| {
+            measure(&Trace {
+                workers,
+                ..trace(spans)
+            })
+            .limit()
+        };
+        let limit = |spans: &[(Lane, u64, u64)]| of(spans, 1);
         let decoding = [(Queue, 0, 100), (Device, 0, 40), (Decode, 30, 100)];
-        let sharing = [decoding.as_slice(), &[(Decode, 30, 40)]].concat();
         assert_eq!(limit(&[(Queue, 0, 100), (Device, 0, 98)]), Part::Device);
         assert_eq!(limit(&decoding), Part::AllWorkers);
-        assert_eq!(limit(&sharing), Part::SomeWorkers);
+        assert_eq!(of(&decoding, 2), Part::SomeWorkers);
         assert_eq!(limit(&[(Queue, 0, 100), (Device, 60, 100)]), Part::Waiting);
         assert_eq!(
             limit(&[(Queue, 0, 10), (Device, 0, 10), (Queue, 90, 100)]),
@@ -333,13 +274,7 @@ mod tests {
         let times = measure(&trace(&[(Queue, 0, 30), (Decode, 0, 10), (Decode, 10, 20)]));
         assert_eq!((times.workers, times.of(Decode).most), (1, 1));
         assert_eq!(times.parts_ns[Part::AllWorkers as usize], 20);
-        assert_eq!(times.stalls.len(), 1);
-        // Also where they overlap for a moment.
-        let job = |index: u64| (Decode, index * 10_000, (index + 1) * 10_000 + 1);
-        assert_eq!(
-            measure(&trace(&(0..10).map(job).collect::<Vec<_>>())).workers,
-            1
-        );
+        assert_eq!(times.idle, [(0, 30)]);
     }
 
     proptest! {
