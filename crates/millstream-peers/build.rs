@@ -14,15 +14,6 @@ const CRATES: [&str; 6] = ["tokio", "compio", "glommio", "rayon", "async-fs", "m
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=native/liburing_ffi.c");
-    // Set if the build has any rival: what they share is compiled then.
-    println!("cargo:rustc-check-cfg=cfg(has_rivals)");
-    let features = CRATES.iter().copied().chain(["sdl"]).map(variable_of);
-    if features
-        .into_iter()
-        .any(|name| std::env::var_os(format!("CARGO_FEATURE_{name}")).is_some())
-    {
-        println!("cargo:rustc-cfg=has_rivals");
-    }
     versions();
     #[cfg(feature = "sdl")]
     sdl::build();

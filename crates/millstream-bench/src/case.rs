@@ -27,9 +27,7 @@ const POISON_BYTES: usize = 64;
 /// What a run did.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Work {
-    /// Raw bytes delivered.
     pub(crate) bytes: u64,
-    /// Requests served.
     pub(crate) requests: u64,
     /// Set by contenders that deliver a digest instead of bytes; the check knows which.
     pub(crate) digest: Option<u64>,
@@ -40,11 +38,9 @@ pub(crate) struct Work {
     pub(crate) extra: Figures,
 }
 
-/// Figures of one run.
 pub(crate) type Figures = Vec<(Metric, f64)>;
 
 impl Work {
-    /// Work of so many bytes and requests.
     pub(crate) fn of(bytes: u64, requests: usize) -> Work {
         Work {
             bytes,
@@ -71,7 +67,6 @@ impl Work {
         self
     }
 
-    /// Nothing but figures.
     pub(crate) fn figures(extra: Figures) -> Work {
         Work::default().with(extra)
     }
@@ -133,34 +128,26 @@ where
 pub(crate) struct Contender<'a> {
     /// Its name in rows; ours begin with `millstream`.
     pub(crate) name: String,
-    /// How it is set up.
     pub(crate) params: Params,
-    /// What it does.
     pub(crate) method: Box<dyn Method + 'a>,
 }
 
 impl Contender<'_> {
-    /// Adds a parameter to its rows.
     pub(crate) fn with(&mut self, name: &str, value: impl Into<serde_json::Value>) -> &mut Self {
         self.params.insert(name.into(), value.into());
         self
     }
 }
 
-/// What is done before each run.
 type Prepare<'a> = Box<dyn FnMut() -> Result<()> + 'a>;
 /// Whether the bytes of the destination and the work are right.
 type Check<'a> = Box<dyn Fn(&[u8], &Work) -> Result<()> + 'a>;
-/// Makes figures of a run.
 type Figure<'a> = Box<dyn Fn(&Span, &Work) -> Figures + 'a>;
 
 /// One case: the same work for everyone.
 pub(crate) struct Case<'a> {
-    /// Workload of the rows.
     pub(crate) workload: &'static str,
-    /// Name of the case.
     pub(crate) name: String,
-    /// Counted rounds.
     pub(crate) runs: usize,
     /// Time after which no further round begins, once there are [`RUNS_MIN`].
     pub(crate) budget: Duration,
@@ -172,7 +159,6 @@ pub(crate) struct Case<'a> {
     /// Whether rows `limit` are added: of the contender that is best by the first figure and not
     /// ours.
     pub(crate) limit: bool,
-    /// Everyone who takes part.
     pub(crate) contenders: Vec<Contender<'a>>,
     /// Rows of those that cannot.
     pub(crate) skipped: Vec<Row>,
@@ -202,7 +188,6 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Adds a contender.
     pub(crate) fn push(
         &mut self,
         name: impl Into<String>,
@@ -216,7 +201,6 @@ impl<'a> Case<'a> {
         self.contenders.last_mut().expect("just added")
     }
 
-    /// Adds a contender that is a function.
     pub(crate) fn add<R>(&mut self, name: impl Into<String>, run: R) -> &mut Contender<'a>
     where
         R: FnMut(&mut Destination) -> Result<Work> + 'a,
@@ -239,7 +223,6 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Leaves a contender out.
     pub(crate) fn skip(&mut self, name: &str, why: &str) {
         let row = rows::skipped(self.workload, &self.name, name, why);
         self.skipped.push(row);
@@ -342,7 +325,6 @@ fn poison(memory: &mut [u8]) {
     }
 }
 
-/// The figures of a contender's runs, by metric.
 #[derive(Debug, Default)]
 struct Samples(Vec<(Metric, Vec<f64>)>);
 
@@ -356,7 +338,6 @@ impl Samples {
         }
     }
 
-    /// A row for each metric.
     fn rows(self, workload: &str, case: &str, contender: &str, params: &Params) -> Vec<Row> {
         let row = |(metric, values)| {
             rows::figures([workload, case, contender], metric, values, params.clone())

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Both clocks at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     wall: Instant,
@@ -18,14 +17,12 @@ pub(crate) struct Moment {
 /// Time between two moments, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Span {
-    /// By the wall.
     pub(crate) wall: f64,
     /// Processor time of the process.
     pub(crate) cpu: f64,
 }
 
 impl Moment {
-    /// Now.
     pub(crate) fn now() -> Moment {
         // The processor time first: what reading the wall costs then counts for neither.
         let cpu = process_cpu();
@@ -35,7 +32,6 @@ impl Moment {
         }
     }
 
-    /// From this moment until now.
     pub(crate) fn elapsed(&self) -> Span {
         let wall = self.wall.elapsed();
         Span {

@@ -14,6 +14,7 @@
 //! trusted with a process.
 
 use gdeflate::limits::TILE_RAW_BYTES;
+use toml::Table;
 
 use crate::case::{Case, Figures, Method, Work};
 use crate::cases::{Bytes, Instance};
@@ -28,10 +29,8 @@ use crate::session::Session;
 
 pub(crate) mod coders;
 
-/// Seed of all corpora.
 const SEED: u64 = 0x6364_6563;
 
-/// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let Some(size) = session.cases("codecs", "corpus").pop() else {
         return Ok(());
@@ -41,7 +40,8 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     for kind in Kind::ALL {
         let raw = kind.made(SEED, bytes);
         let corpus = format!("made {}", kind.name());
-        for instance in session.cases_with("codecs", "coders", "corpus", [corpus]) {
+        let found = Table::from_iter([("corpus".to_owned(), corpus.into())]);
+        for instance in session.cases_with("codecs", "coders", found) {
             one(session, &instance, &raw, &mut destination)?;
         }
     }

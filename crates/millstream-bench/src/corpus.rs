@@ -32,7 +32,6 @@ pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Form {
-    /// As it is.
     Stored,
     Zlib,
     /// One frame.
@@ -40,11 +39,8 @@ pub(crate) enum Form {
     /// One frame whose blocks depend on one another.
     Lz4,
     ZlibBlocks,
-    /// Frames of one block each: a valid multi-frame stream, too.
     ZstdBlocks,
     Lz4Blocks,
-    /// One frame of independent blocks.
-    Lz4Frame,
 }
 
 impl Form {
@@ -67,7 +63,6 @@ impl Form {
             Form::ZlibBlocks => ("zlib-blocks", CodecId::ZLIB),
             Form::ZstdBlocks => ("zstd-blocks", CodecId::ZSTD),
             Form::Lz4Blocks => ("lz4-blocks", CodecId::LZ4_BLOCK),
-            Form::Lz4Frame => ("lz4-frame", CodecId::LZ4),
         }
     }
 
@@ -119,7 +114,6 @@ struct Record {
 /// One independently encoded block of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BlockSpan {
-    /// First stored byte in the file.
     pub(crate) stored_offset: u64,
     pub(crate) stored_len: u32,
     pub(crate) raw_len: u32,
@@ -130,11 +124,8 @@ pub(crate) struct BlockSpan {
 pub(crate) struct CorpusFile {
     #[serde(skip)]
     pub(crate) path: PathBuf,
-    /// How it is stored.
     pub(crate) form: Form,
-    /// Bytes in the file.
     pub(crate) stored_len: u64,
-    /// Bytes after decoding.
     pub(crate) raw_len: u64,
     /// XXH3-64 of the bytes after decoding.
     pub(crate) raw_xxh3: u64,
@@ -220,7 +211,6 @@ impl Corpus {
     }
 }
 
-/// A file, verified or made.
 fn file(path: PathBuf, seed: u64, raw_len: u64, form: Form) -> Result<CorpusFile> {
     let record = record_path(&path);
     let file = match verified(&path, &record, seed, raw_len) {

@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io::{self, copy, sink};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use millstream_io::fs::{AtomicFile, cached_bytes, evict};
@@ -15,24 +14,15 @@ use crate::error::{Context, Error, Result};
 /// Alignment of offsets and lengths of direct reads: a page suits every block size up to it.
 pub(crate) const DIRECT_ALIGNMENT: u64 = 4096;
 
-/// Opens for reading past the page cache.
-pub(crate) fn open_direct(path: &Path) -> Result<File> {
-    let mut options = File::options();
-    let opened = options.read(true).custom_flags(libc::O_DIRECT).open(path);
-    opened.on("open for direct reads", path)
-}
-
 /// Opens for reading through the page cache.
 pub(crate) fn open_buffered(path: &Path) -> Result<File> {
     File::open(path).on("open", path)
 }
 
-/// Makes a folder with its parents.
 pub(crate) fn make_folder(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).on("make", path)
 }
 
-/// Removes a file.
 pub(crate) fn remove(path: &Path) -> Result<()> {
     std::fs::remove_file(path).on("remove", path)
 }
@@ -72,12 +62,10 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     written.map_err(io::Error::from).on("write", path)
 }
 
-/// Bytes of a file.
 pub(crate) fn len_of(path: &Path) -> Result<u64> {
     Ok(std::fs::metadata(path).on("find", path)?.len())
 }
 
-/// What is in a folder, by name.
 pub(crate) fn list(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).on("list", folder)?;
     let paths: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
@@ -91,7 +79,12 @@ pub(crate) fn drop_path(path: &Path) -> Result<()> {
     evict(&open_buffered(path)?).on("evict from the page cache", path)
 }
 
-/// Evicts files.
+/// Has the kernel evict what of a file nobody has mapped.
+pub(crate) fn forget(path: &Path) -> Result<()> {
+    let advice = rustix::fs::Advice::DontNeed;
+    rustix::fs::fadvise(open_buffered(path)?, 0, None, advice).on("fadvise", path)
+}
+
 pub(crate) fn drop_all(paths: &[PathBuf]) -> Result<()> {
     paths.iter().try_for_each(|path| drop_path(path))
 }
@@ -109,7 +102,6 @@ pub(crate) fn warm_path(path: &Path) -> Result<()> {
     copy(&mut file, &mut sink()).map(drop).on("read", path)
 }
 
-/// Makes files cold, or warm.
 pub(crate) fn make_ready(paths: &[PathBuf], is_cold: bool) -> Result<()> {
     let make = if is_cold { drop_path } else { warm_path };
     paths.iter().try_for_each(|path| make(path))

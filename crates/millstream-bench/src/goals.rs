@@ -14,17 +14,13 @@ use crate::pattern;
 use crate::rows::samples_of;
 use crate::stats;
 
-/// How a figure is made of ours and theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Figure {
-    /// Ours alone.
     Amount,
-    /// Ours over theirs.
     Ratio,
     /// Theirs over ours: how many times as fast, where less is better.
     Speedup,
-    /// Ours less theirs.
     Distance,
 }
 
@@ -173,26 +169,21 @@ mod tests {
         let rows = [ours, limit, ("read", &[90.0, 91.0, 90.5])];
         let expected = ["rate over limit 1.0 reached", "rate over read 1.1 missed"];
         assert_eq!(judged(case, "rate MB/s", &rows), expected);
-        assert!(judged(case, "rate MB/s", &rows[..1]).is_empty(), "no rival");
-        assert!(
-            judged(case, "rate MB/s", &rows[1..]).is_empty(),
-            "no row of ours"
-        );
+        // Without a rival, and without a row of ours.
+        assert!(judged(case, "rate MB/s", &rows[..1]).is_empty());
+        assert!(judged(case, "rate MB/s", &rows[1..]).is_empty());
 
         let ours: (&str, &[f64]) = ("millstream", &[10.0, 10.0]);
         let rows = [ours, ("std", &[30.0, 30.0]), ("std-8", &[12.0, 12.0])];
-        let expected = ["times as fast as std-8 1.2 reached"];
-        assert_eq!(
-            judged(("startup", "9 files cold"), "total ms", &rows),
-            expected
-        );
+        let verdicts = judged(("startup", "9 files cold"), "total ms", &rows);
+        assert_eq!(verdicts, ["times as fast as std-8 1.2 reached"]);
 
         let ours: (&str, &[f64]) = ("millstream", &[100.0, 130.0, 112.0]);
         let rows = [ours, ("pread", &[100.0, 100.0, 100.0])];
-        let expected = ["p50 beyond pread, us 12.0 reached, within noise"];
+        let verdicts = judged(("requests", "single 4K cold"), "p50 us", &rows);
         assert_eq!(
-            judged(("requests", "single 4K cold"), "p50 us", &rows),
-            expected
+            verdicts,
+            ["p50 beyond pread, us 12.0 reached, within noise"]
         );
     }
 

@@ -1,8 +1,7 @@
 //! Workload `gpu`: entries of a package into the memory of a Vulkan device.
 //!
 //! Everyone ends with the same raw bytes in device buffers, which are read back and hashed outside
-//! of the timed part, but for `in-memory`, which only reads into host memory, as a measure for the
-//! others. `through-memory` reads (and decodes) into memory first and uploads from there
+//! of the timed part. `through-memory` reads (and decodes) into memory first and uploads from there
 //! with a second request; `straight` is one request from the file to the buffer; `from-memory` has
 //! the stored bytes in memory, so that only upload and decoding count. Where the device decodes,
 //! the tier stands in the contender's name. All requests of a run are submitted at once; latencies
@@ -10,32 +9,31 @@
 //!
 //! On a device that is a processor (lavapipe) the figures say nothing of GPUs.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
 use ash::vk::BufferUsageFlags;
-use millstream::{Buffer, CodecId, Decode, Queue, Read, Storage, Ticket};
+use millstream::{CodecId, Decode, Queue, Read, Storage};
 use millstream_pak::{Coding, Item, PackOptions, Package};
 use millstream_vulkan::{Gpu, GpuBuffer, GpuOptions, Tier, devices};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use crate::case::{Case, Work};
 use crate::cases::Bytes;
-use crate::clock::Moment;
+use crate::clock::span_of;
 use crate::error::{Result, ensure};
 use crate::files::{drop_path, make_folder};
 use crate::memory::Destination;
 use crate::metric::Metric;
 use crate::ours::{Setup, queue_for};
+use crate::requests::cells::percentiles;
 use crate::session::Session;
-use crate::stats;
 
 /// Bytes of a run where a processor stands in for a device: it decodes 6 MB/s.
 const PROCESSOR_BYTES: usize = 4 << 20;
 
-/// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let folder = session.corpus.folder().join("gpu");
     make_folder(&folder)?;
@@ -130,7 +128,6 @@ fn heights(bytes: usize) -> Vec<u8> {
 /// How bytes come to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Route {
-    InMemory,
     ThroughMemory,
     Straight,
     FromMemory,
@@ -147,7 +144,6 @@ fn add_contenders(case: &mut Case<'_>, field: &Rc<Field>, single: usize) -> Resu
     ];
     for (word, path) in [("stored", &field.stored), ("cpu", &field.encoded)] {
         for (route, end) in [
-            (Route::InMemory, "-in-memory"),
             (Route::ThroughMemory, "-through-memory"),
             (Route::Straight, ""),
         ] {
@@ -173,25 +169,6 @@ struct Bench {
     queue: Queue,
     _gpu: Gpu,
     _storage: Storage,
-}
-
-/// A request for an entry.
-enum Request {
-    Host(Ticket<Buffer>),
-    Device(Ticket<()>),
-}
-
-impl Request {
-    /// What it left in host memory.
-    fn wait(self) -> Result<Option<Buffer>> {
-        Ok(match self {
-            Request::Host(mut ticket) => Some(ticket.wait()?),
-            Request::Device(mut ticket) => {
-                ticket.wait()?;
-                None
-            }
-        })
-    }
 }
 
 impl Bench {
@@ -221,63 +198,42 @@ impl Bench {
 
     fn run(&self, route: Route, single: usize) -> Result<Work> {
         let all = 0..self.buffers.len();
-        let begun = Moment::now();
-        let first = all.clone().map(|nth| self.begin(route, nth));
-        let first = first.collect::<Result<Vec<_>>>()?;
-        let landing = first.into_iter().enumerate();
-        let landing = landing.map(|(nth, first)| self.go_on(route, nth, first));
-        let mut landed = Vec::new();
-        for landing in landing.collect::<Result<Vec<_>>>()? {
-            landed.push(landing.wait()?);
-        }
-        let span = begun.elapsed();
+        let (loaded, span) = span_of(|| self.load(route, all.clone()));
+        loaded?;
         let mut hasher = Xxh3Default::new();
-        for (buffer, host) in self.buffers.iter().zip(landed) {
-            match host {
-                Some(host) => hasher.update(&host),
-                None => hasher.update(&buffer.read_back(0..self.field.request_bytes as u64)?),
-            }
+        for buffer in &self.buffers {
+            hasher.update(&buffer.read_back(0..self.field.request_bytes as u64)?);
         }
         let one = |nth| {
-            let begun = Instant::now();
-            self.go_on(route, nth, self.begin(route, nth)?)?.wait()?;
-            Ok(begun.elapsed().as_nanos() as u64)
+            let (loaded, span) = span_of(|| self.load(route, nth..nth + 1));
+            loaded.map(|()| (span.wall * 1e9) as u64)
         };
         let mut latencies = all.take(single).map(one).collect::<Result<Vec<u64>>>()?;
-        let mut quantile = |of| stats::percentile(&mut latencies, of) as f64 / 1e3;
         let bytes = self.buffers.len() * self.field.request_bytes;
-        let mut work = Work::of(bytes as u64, self.buffers.len());
-        let (p50, p99) = (Metric::of("p50 us"), Metric::of("p99 us"));
-        work.extra = vec![(p50, quantile(0.5)), (p99, quantile(0.99))];
-        Ok(work.took(span).with_digest(hasher.digest()))
+        let work = Work::of(bytes as u64, self.buffers.len()).took(span);
+        let latencies = percentiles(["p50 us", "p99 us"], &mut latencies);
+        Ok(work.with_digest(hasher.digest()).with(latencies))
     }
 
-    fn begin(&self, route: Route, nth: usize) -> Result<Request> {
-        let read = match route {
-            Route::FromMemory => {
-                let decode = Decode::codec(CodecId::GDEFLATE);
-                Read::memory(Arc::clone(&self.field.streams[nth])).decode(decode)
-            }
-            _ => self.package.request(self.entries[nth])?,
+    /// Brings entries into their buffers, all at once.
+    fn load(&self, route: Route, entries: Range<usize>) -> Result<()> {
+        let entry = |nth: usize| self.package.request(self.entries[nth]);
+        let in_memory = entries.clone().filter(|_| route == Route::ThroughMemory);
+        let in_memory = in_memory.map(|nth| Ok(self.queue.submit(entry(nth)?)?));
+        let mut in_memory = in_memory.collect::<Result<Vec<_>>>()?.into_iter();
+        let submit = |nth| {
+            let read = match (route, in_memory.next()) {
+                (_, Some(mut first)) => Read::buffer(Arc::new(first.wait()?)),
+                (Route::FromMemory, _) => {
+                    let decode = Decode::codec(CodecId::GDEFLATE);
+                    Read::memory(Arc::clone(&self.field.streams[nth])).decode(decode)
+                }
+                _ => entry(nth)?,
+            };
+            let buffer = Arc::clone(&self.buffers[nth]);
+            Ok(self.queue.submit(read.into_device(buffer))?)
         };
-        Ok(match route {
-            Route::InMemory | Route::ThroughMemory => Request::Host(self.queue.submit(read)?),
-            _ => Request::Device(self.submit(read, nth)?),
-        })
-    }
-
-    /// Uploads what is in memory, if it is to be.
-    fn go_on(&self, route: Route, nth: usize, first: Request) -> Result<Request> {
-        Ok(match first {
-            Request::Host(mut ticket) if route == Route::ThroughMemory => {
-                Request::Device(self.submit(Read::buffer(Arc::new(ticket.wait()?)), nth)?)
-            }
-            first => first,
-        })
-    }
-
-    fn submit(&self, read: Read, nth: usize) -> Result<Ticket<()>> {
-        let buffer = Arc::clone(&self.buffers[nth]);
-        Ok(self.queue.submit(read.into_device(buffer))?)
+        let mut tickets = entries.map(submit).collect::<Result<Vec<_>>>()?;
+        tickets.iter_mut().try_for_each(|ticket| Ok(ticket.wait()?))
     }
 }

@@ -33,7 +33,6 @@ unsafe impl Send for Loan<'_> {}
 unsafe impl Sync for Loan<'_> {}
 
 impl<'a> Loan<'a> {
-    /// Lends `destination` to requests of `queues`.
     pub(crate) fn new(destination: &'a mut [u8], queues: Vec<Queue>) -> Loan<'a> {
         Loan {
             base: destination.as_mut_ptr(),
@@ -43,7 +42,6 @@ impl<'a> Loan<'a> {
         }
     }
 
-    /// An empty batch of a queue.
     pub(crate) fn batch(&self, queue: usize) -> LoanBatch<'_> {
         LoanBatch {
             batch: self.queues[queue].batch(),
@@ -100,13 +98,11 @@ impl LoanBatch<'_> {
         Ok(self.batch.detach(request)?)
     }
 
-    /// Adds a request into `place`.
     pub(crate) fn add(&mut self, request: Read, place: Range<usize>) -> Result<Ticket<()>> {
         let request = self.lent(request, place);
         Ok(self.batch.add(request)?)
     }
 
-    /// Submits what was added.
     pub(crate) fn submit(&mut self) {
         self.batch.submit();
     }

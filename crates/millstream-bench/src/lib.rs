@@ -10,8 +10,8 @@
 //! turns; `metric` what figures are made of a run; `session` a run as the workloads see it;
 //! [`corpus`] what is read; `memory` where to; `files` and `throttle` in what state of the machine;
 //! `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs` and `gpu` the
-//! workloads; `ring` the bare ring; `ours` and `lend` Millstream's storages and the memory lent to
-//! them; `peers` the rivals behind the feature of that name; `stats`, `rows`, `goals` and `summary`
+//! workloads; `ours` and `lend` Millstream's storages and the memory lent to
+//! them; `peers` the rivals; `stats`, `rows`, `goals` and `summary`
 //! what is made of the figures. The tables of goals (`goals.toml`), of the studies' figures
 //! (`study.toml`) and of the summary (`summary.toml`) are data, too.
 //!
@@ -44,7 +44,6 @@ mod peers;
 mod pnm;
 mod read;
 mod requests;
-mod ring;
 mod rows;
 mod scenes;
 mod session;

@@ -27,6 +27,8 @@ pub const QUICK_RANDOM_BYTES: u64 = 128 << 20;
 pub const PNM_SMALL_BYTES: usize = 1 << 20;
 /// Threads of the rivals that use a pool, as the figures of others were taken.
 pub const POOL_THREADS: usize = 8;
+/// Tries of a rival in a sweep: the better one counts.
+pub const TRIES: usize = 2;
 /// Threads that submit in workload `startup`.
 pub const SUBMIT_THREADS: usize = 4;
 /// One of so many requests of workload `startup` is canceled right after it was queued.

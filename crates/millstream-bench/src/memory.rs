@@ -62,21 +62,3 @@ pub(crate) fn resident_kib(word: &str) -> Result<u64> {
     let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
     number.ok_or_else(|| Error::new(format!("/proc/self/status has no {word}")))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn it_is_aligned_writable_and_of_the_length_asked_for() {
-        for len in [0, 1, 4096, HUGE_PAGE_BYTES, HUGE_PAGE_BYTES + 1] {
-            let mut destination = Destination::new(len).unwrap();
-            assert!(destination.len() >= len);
-            assert_eq!(destination.as_ptr() as usize % HUGE_PAGE_BYTES, 0);
-            let last = destination.len() - 1;
-            destination[0] = 1;
-            destination[last] = 2;
-            assert_eq!((destination[0], destination[last]), (1, 2));
-        }
-    }
-}

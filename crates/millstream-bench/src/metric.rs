@@ -4,14 +4,11 @@ use millstream_report::rows::Better;
 
 use crate::clock::Span;
 
-/// What a figure measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Metric {
     /// Short name, the same in every case of a workload.
     pub(crate) name: &'static str,
-    /// Unit of the figures.
     pub(crate) unit: &'static str,
-    /// Which direction is good.
     pub(crate) better: Better,
 }
 

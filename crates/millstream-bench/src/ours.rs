@@ -1,35 +1,33 @@
 //! Storages, queues and requests of our contenders.
 
+use std::io;
 use std::ops::Range;
 use std::path::Path;
+use std::time::Instant;
 
 use millstream::{
-    Access, Backend, FileId, FileOptions, Queue, QueueOptions, Read, Scheduling, Storage,
+    Access, Backend, FileId, FileOptions, Priority, Queue, QueueOptions, Read, Storage,
     StorageOptions, limits,
 };
+use millstream_peers::{Peer, Plan};
 
-use crate::error::Result;
-use crate::lend::{Loan, LoanBatch};
-use crate::ring::ReadJob;
+use crate::error::{Error, Result};
+use crate::lend::{Loan, one};
 
-/// Requests of a batch.
-pub(crate) const BATCH: usize = 256;
+const BATCH: usize = 256;
 
 /// How a storage differs from the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Setup {
-    /// How files are read.
     pub(crate) access: Access,
     /// The threads backend instead of the ring.
     pub(crate) threads: bool,
-    /// Threads of the ordinary scheduling policy, which preempt the caller when they are woken.
-    pub(crate) preempting: bool,
-    /// Operations in flight.
     pub(crate) depth: Option<u32>,
-    /// Limit of staging.
     pub(crate) staging_bytes: Option<usize>,
     /// Free destination memory kept for reuse.
     pub(crate) retained_bytes: Option<usize>,
+    /// Many small reads of one file.
+    pub(crate) package: bool,
 }
 
 impl Setup {
@@ -43,25 +41,18 @@ impl Setup {
                 _ => Access::Auto,
             },
             threads: word == "threads",
-            preempting: word == "preempting",
             ..Setup::default()
         }
     }
 
-    /// Past the page cache.
     pub(crate) fn direct() -> Setup {
         Setup::named("millstream-direct")
     }
 
-    /// Makes the storage.
     pub(crate) fn storage(self) -> Result<Storage> {
         let mut options = StorageOptions::default();
         if self.threads {
             options.backend = Backend::Threads;
-        }
-        if self.preempting {
-            options.threads.engine.scheduling = Scheduling::Normal;
-            options.threads.worker.scheduling = Scheduling::Normal;
         }
         options.access = self.access;
         options.depth = self.depth.unwrap_or(options.depth);
@@ -87,68 +78,144 @@ pub(crate) fn opened(storage: &Storage, path: &Path, options: FileOptions) -> Re
     Ok(file)
 }
 
-/// A storage with an open file and a queue, before the clock starts.
-///
-/// Every run has one of its own: an engine that lives on reads a range through the page cache once
-/// it is loaded for the second time, and each run stands for a first load.
+/// An open file and a queue, of a storage that lives as long.
 pub(crate) struct Ready {
-    pub(crate) storage: Storage,
     pub(crate) file: FileId,
     pub(crate) queue: Queue,
+    _storage: Storage,
 }
 
 impl Ready {
-    /// Opens `path` in a storage of its own, with a queue for so many requests.
-    pub(crate) fn new(path: &Path, setup: Setup, package: bool, requests: usize) -> Result<Ready> {
-        let storage = setup.storage()?;
+    /// Opens `path`, with a queue for so many requests.
+    pub(crate) fn new(
+        storage: Storage,
+        path: &Path,
+        setup: Setup,
+        requests: usize,
+    ) -> Result<Ready> {
         let options = FileOptions {
             access: Some(setup.access),
-            package,
+            package: setup.package,
             ..FileOptions::default()
         };
         Ok(Ready {
             queue: queue_for(&storage, requests)?,
             file: opened(&storage, path, options)?,
-            storage,
+            _storage: storage,
         })
     }
 
-    /// Reads everything that the jobs say.
-    pub(crate) fn read(&self, jobs: &[ReadJob], into: &mut [u8]) -> Result<()> {
-        let requests = jobs
-            .iter()
-            .map(|job| (read_of(self.file, job), job.range()));
-        serve(&self.queue, into, requests)
+    pub(crate) fn request(&self, read: &millstream_peers::Read) -> Read {
+        Read::range(self.file, read.offset, u64::from(read.len))
     }
 }
 
-/// The request of a job.
-pub(crate) fn read_of(file: FileId, job: &ReadJob) -> Read {
-    Read::range(file, job.offset, u64::from(job.len))
+/// Ours as one of those who read a plan of one file.
+pub(crate) struct Ours {
+    setup: Setup,
+    priority: Priority,
+    storage: Option<Storage>,
+    ready: Option<Ready>,
 }
 
-/// Adds requests without tickets, and submits every so many of them.
-pub(crate) fn submit_all(
-    batch: &mut LoanBatch<'_>,
-    requests: impl Iterator<Item = (Read, Range<usize>)>,
-) -> Result<()> {
-    for (number, (request, place)) in requests.enumerate() {
-        batch.detach(request, place)?;
-        if number % BATCH == BATCH - 1 {
-            batch.submit();
+impl Ours {
+    /// With a storage of its own for every opening: an engine that lives on reads a range through
+    /// the page cache once it is loaded for the second time, and each run stands for a first load.
+    pub(crate) fn new(setup: Setup) -> Ours {
+        Ours {
+            setup,
+            priority: Priority::default(),
+            storage: None,
+            ready: None,
         }
     }
-    batch.submit();
-    Ok(())
+
+    /// One of several in a storage, past the page cache.
+    pub(crate) fn sharing(storage: &Storage, priority: Priority) -> Ours {
+        Ours {
+            priority,
+            storage: Some(storage.clone()),
+            ..Ours::new(Setup::direct())
+        }
+    }
+
+    fn open_one(&self, path: &Path, requests: usize) -> Result<Ready> {
+        let storage = self
+            .storage
+            .clone()
+            .map_or_else(|| self.setup.storage(), Ok)?;
+        Ready::new(storage, path, self.setup, requests)
+    }
+
+    fn ready(&self) -> io::Result<&Ready> {
+        self.ready
+            .as_ref()
+            .ok_or_else(|| io::Error::other("no file is open"))
+    }
 }
 
-/// Serves requests, each into its place, and waits for all.
+fn other(error: Error) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
+impl Peer for Ours {
+    fn open(&mut self, plan: &Plan, _: millstream_peers::Access) -> io::Result<()> {
+        // The old one ends first: two at once would share the machine.
+        self.ready = None;
+        if let Some(path) = plan.files().first() {
+            let ready = self.open_one(path, plan.reads().len().max(1));
+            self.ready = Some(ready.map_err(other)?);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, plan: &Plan, into: &mut [u8]) -> io::Result<()> {
+        let ready = self.ready()?;
+        let request = |read| ready.request(read).priority(self.priority);
+        let served = match plan.reads() {
+            [read] => one(&ready.queue, request(read), &mut into[read.range()]),
+            reads => {
+                let requests = reads.iter().map(|read| (request(read), read.range()));
+                serve(&ready.queue, into, requests)
+            }
+        };
+        served.map_err(other)
+    }
+
+    fn hand_over(&mut self, plan: &Plan, into: &mut [u8]) -> io::Result<Vec<u64>> {
+        let ready = self.ready()?;
+        let loan = Loan::new(into, vec![ready.queue.clone()]);
+        let mut batch = loan.batch(0);
+        let mut held_ns = Vec::with_capacity(plan.reads().len() + 1);
+        for read in plan.reads() {
+            let start = Instant::now();
+            let added = batch.detach(ready.request(read), read.range());
+            held_ns.push(start.elapsed().as_nanos() as u64);
+            added.map_err(other)?;
+        }
+        let start = Instant::now();
+        batch.submit();
+        held_ns.push(start.elapsed().as_nanos() as u64);
+        drop(batch);
+        loan.finish().map(|()| held_ns).map_err(other)
+    }
+}
+
+/// Serves requests, each into its place, and waits for all; submits every so many of them.
 pub(crate) fn serve(
     queue: &Queue,
     into: &mut [u8],
     requests: impl IntoIterator<Item = (Read, Range<usize>)>,
 ) -> Result<()> {
     let loan = Loan::new(into, vec![queue.clone()]);
-    submit_all(&mut loan.batch(0), requests.into_iter())?;
+    let mut batch = loan.batch(0);
+    for (number, (request, place)) in requests.into_iter().enumerate() {
+        batch.detach(request, place)?;
+        if number % BATCH == BATCH - 1 {
+            batch.submit();
+        }
+    }
+    // Submits the rest.
+    drop(batch);
     loan.finish()
 }

@@ -7,7 +7,6 @@
 //! - a folder of real data (`packages/NAME` below the corpus folder; links to files are followed),
 //!   beside the device, and beside a deflated zip;
 //! - the rate of packing beside the codecs alone, and the most memory that packing takes;
-//! - `auto` beside every fixed codec, on a mixed corpus.
 //!
 //! Loaded bytes lie in buffers of the storage, which are recycled; they are compared with the
 //! hashes of the loose files outside of the timed part.
@@ -18,7 +17,6 @@ use crate::session::Session;
 
 pub(crate) mod batch;
 pub(crate) mod folder;
-pub(crate) mod mixed;
 pub(crate) mod packing;
 pub(crate) mod tables;
 #[cfg(feature = "peers")]
@@ -27,7 +25,6 @@ pub(crate) mod zipped;
 /// Counts up when packages are made otherwise: those of an earlier build are not used again.
 const MADE: u32 = 7;
 
-/// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let folder = session
         .corpus
@@ -38,7 +35,6 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     packing::peak(session, &folder)?;
     tables::run(session, &folder)?;
     folder::start_up(session, &folder)?;
-    mixed::run(session, &folder)?;
     packing::rate(session, &folder)?;
     folder::real(session, &folder)
 }

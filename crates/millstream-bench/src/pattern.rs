@@ -1,6 +1,5 @@
 //! Patterns of names in the tables of goals and studies: `*` stands for any text.
 
-/// Whether `text` is of the pattern.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {
         return pattern == text;

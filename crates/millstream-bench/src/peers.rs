@@ -1,32 +1,31 @@
-//! The rivals of the crate `millstream-peers` as contenders: those behind the feature `peers`.
+//! Who reads a plan as a contender: the rivals of the crate `millstream-peers`, and ours.
 //!
 //! A rival whose reads in flight are threads does not get better with ever more of them: how many
 //! serve it best is found by a short sweep ahead of the first case of a kind, and no case gives it
 //! more. Rivals on a ring get the depth of the case. In `read` and `startup`, which name no depth,
 //! the sweep finds depth and block for everyone.
 //!
-//! Without the feature the crate has no rivals, and no case has any of them.
+//! Without the feature `peers` there are no libraries, and no case has any of them.
 
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use millstream_peers::{Access, Peer, Plan, Read, Rival, rivals};
 
 use crate::case::{Case, Method, Work};
 use crate::clock::{Moment, Span};
 use crate::corpus::CorpusFile;
-use crate::error::{Context, Error, Result};
-use crate::files::{DIRECT_ALIGNMENT, drop_path, open_buffered};
-use crate::limits::POOL_THREADS;
+use crate::error::{Context, Result};
+use crate::files::{DIRECT_ALIGNMENT, drop_path, len_of, open_buffered};
+use crate::limits::{POOL_THREADS, TRIES};
 use crate::memory::Destination;
-use crate::requests::cells::{Cell, Mode, held, random_jobs};
-use crate::ring::ReadJob;
+use crate::requests::cells::{Cell, Mode, held, random_reads};
 use crate::startup::plan::Plan as Startup;
 
-pub(crate) mod realtime;
-
 /// Why a rival is left out of reads at random places.
-const NO_SEEKS: &str = "its files read ahead after every seek; it reads whole files elsewhere";
+pub(crate) const NO_SEEKS: &str =
+    "its files read ahead after every seek; it reads whole files elsewhere";
 /// Files in flight that are tried in `startup`.
 const FILE_DEPTHS: [usize; 4] = [4, 8, 32, 128];
 /// Files that a trial loads at most.
@@ -41,16 +40,12 @@ const BLOCKS: [(u32, usize); 5] = [
     (1 << 20, 4),
     (1 << 20, 8),
 ];
-/// Threads that are tried.
 const THREADS: [usize; 4] = [4, 8, 16, 32];
 /// Requests from this size on are large: what serves them best is another number.
 const LARGE_BYTES: usize = 256 << 10;
 /// Size and number of the requests that stand for small and large ones.
 const SMALL_TRIAL: (usize, usize) = (4 << 10, 512);
 const LARGE_TRIAL: (usize, usize) = (1 << 20, 32);
-/// Tries of each: the better one counts.
-const TRIES: usize = 2;
-/// Seed of the places that trials read.
 const SEED: u64 = 0x5EEB;
 
 /// Numbers of threads that were found, by rival, mode and whether requests are large.
@@ -58,15 +53,8 @@ const SEED: u64 = 0x5EEB;
 pub(crate) struct Sweeps(HashMap<(&'static str, Mode, bool), usize>);
 
 impl Sweeps {
-    /// Adds contenders of a cell of requests.
-    pub(crate) fn cell(
-        &mut self,
-        case: &mut Case<'_>,
-        file: &CorpusFile,
-        cell: Cell,
-        jobs: &[ReadJob],
-    ) {
-        let access = access_of(cell.mode);
+    pub(crate) fn cell(&mut self, case: &mut Case<'_>, file: &CorpusFile, cell: Cell, plan: &Plan) {
+        let access = cell.mode.access();
         for rival in rivals() {
             if !rival.accesses.contains(&access) {
                 continue;
@@ -76,8 +64,8 @@ impl Sweeps {
                 continue;
             }
             let depth = self.depth(rival, file, cell);
-            let plan = plan_of(file, jobs);
-            add(case, rival, depth, plan, Way::Requests(access));
+            let way = Way::Requests(access);
+            add(case, rival.name, rival, depth, Ok(plan.clone()), way);
         }
     }
 
@@ -90,8 +78,10 @@ impl Sweeps {
         let key = (rival.name, cell.mode, large);
         let best = self.0.entry(key).or_insert_with(|| {
             let (size, count) = if large { LARGE_TRIAL } else { SMALL_TRIAL };
-            let jobs = random_jobs(file.stored_len, size, count, SEED);
-            let trial = |threads| read_time(rival, file, cell.mode, &jobs, threads, TRIES);
+            let trial = |threads| {
+                let plan = random_reads(file, size, count, SEED)?;
+                read_time(rival, file, cell.mode, &plan, threads)
+            };
             // A rival that fails here will say why in its case; until then any number does.
             best_of(&THREADS, trial).unwrap_or(THREADS[1])
         });
@@ -99,76 +89,62 @@ impl Sweeps {
     }
 }
 
-/// Seconds that the jobs take at best.
-fn read_time(
+/// Seconds that a plan takes at best.
+pub(crate) fn read_time(
     rival: Rival,
     file: &CorpusFile,
     mode: Mode,
-    jobs: &[ReadJob],
+    plan: &Plan,
     depth: usize,
-    tries: usize,
 ) -> Result<f64> {
-    let way = Way::Requests(access_of(mode));
-    let mut trial = AtWork::start(rival, depth, plan_of(file, jobs)?, way)?;
+    let way = Way::Requests(mode.access());
+    let mut trial = at_work(rival.start(depth)?, plan.clone(), way);
     let mut best = f64::INFINITY;
-    for _ in 0..tries {
+    for _ in 0..TRIES {
         mode.make_ready(file)?;
         best = best.min(trial.time()?);
     }
     Ok(best)
 }
 
-/// Adds contenders that hand over reads one by one.
-pub(crate) fn hand_over(case: &mut Case<'_>, file: &CorpusFile, mode: Mode, jobs: &[ReadJob]) {
+pub(crate) fn hand_over(case: &mut Case<'_>, plan: &Plan, way: Way) {
     // A rival that cannot hand over is skipped in its case, with the reason.
     for rival in rivals() {
-        let way = Way::HandOver(access_of(mode));
-        add(case, rival, POOL_THREADS, plan_of(file, jobs), way);
+        add(case, rival.name, rival, POOL_THREADS, Ok(plan.clone()), way);
     }
 }
 
-/// Adds contenders that load many files.
 pub(crate) fn startup(case: &mut Case<'_>, plan: &Startup) {
     for rival in rivals() {
-        let way = Way::Files(plan.entries.len() as u64);
         let load_time = |depth: usize| {
             let trial = whole_files(plan, TRIAL_FILES)?;
             trial.files().iter().try_for_each(|path| drop_path(path))?;
-            AtWork::start(rival, depth, trial, way)?.time()
+            at_work(rival.start(depth)?, trial, Way::Files(0)).time()
         };
         let depth = best_of(&FILE_DEPTHS, load_time).unwrap_or(POOL_THREADS);
-        add(case, rival, depth, whole_files(plan, usize::MAX), way);
+        add_files(case, rival.name, rival, depth, plan);
     }
 }
 
-/// Adds contenders that read one big file.
 pub(crate) fn read(case: &mut Case<'_>, file: &CorpusFile) {
-    let head = CorpusFile {
-        stored_len: file.stored_len.min(TRIAL_BYTES),
-        ..file.clone()
-    };
+    let (path, len) = (&file.path, file.stored_len);
     for rival in rivals() {
         let access = *rival.accesses.first().unwrap_or(&Access::Buffered);
-        let way = |file: &CorpusFile| Way::File(access, file.stored_len as usize);
         let file_time = |(block, depth)| {
-            drop_path(&file.path)?;
-            let plan = blocks_of(&head, block, access)?;
-            AtWork::start(rival, depth, plan, way(&head))?.time()
+            drop_path(path)?;
+            let len = len.min(TRIAL_BYTES);
+            let plan = blocks_of(path, len, block, access)?;
+            at_work(rival.start(depth)?, plan, Way::File(access, len as usize)).time()
         };
         let (block, depth) = best_of(&BLOCKS, file_time).unwrap_or(BLOCKS[0]);
-        add(
-            case,
-            rival,
-            depth,
-            blocks_of(file, block, access),
-            way(file),
-        );
+        let plan = blocks_of(path, len, block, access);
+        let way = Way::File(access, len as usize);
+        add(case, rival.name, rival, depth, plan, way);
     }
 }
 
-/// How a rival is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(crate) enum Way {
     /// Files are open before the clock starts.
     Requests(Access),
     /// As above, and the calls are timed.
@@ -179,19 +155,14 @@ enum Way {
     Files(u64),
 }
 
-/// A rival at work. Some belong to the thread that started them.
-struct AtWork {
+/// Someone at work. Some belong to the thread that started them.
+pub(crate) struct AtWork {
     plan: Plan,
     way: Way,
     peer: Box<dyn Peer>,
 }
 
 impl AtWork {
-    fn start(rival: Rival, depth: usize, plan: Plan, way: Way) -> Result<AtWork> {
-        let peer = rival.start(depth)?;
-        Ok(AtWork { plan, way, peer })
-    }
-
     /// Seconds of one run, into memory of its own.
     fn time(&mut self) -> Result<f64> {
         let len = match self.way {
@@ -205,14 +176,70 @@ impl AtWork {
     }
 }
 
+/// A peer with what it is to do.
+pub(crate) fn at_work(peer: Box<dyn Peer>, plan: Plan, way: Way) -> AtWork {
+    AtWork { plan, way, peer }
+}
+
 /// Adds a rival, or the reason why it cannot run.
-fn add(case: &mut Case<'_>, rival: Rival, depth: usize, plan: Result<Plan>, way: Way) {
-    let started = plan.and_then(|plan| AtWork::start(rival, depth, plan, way));
-    if let Some(contender) = case.try_push(rival.name, started) {
-        contender.with("version", rival.version);
-        contender
-            .with("at_depth", depth)
-            .with("copies", rival.copies);
+pub(crate) fn add(
+    case: &mut Case<'_>,
+    name: &str,
+    rival: Rival,
+    depth: usize,
+    plan: Result<Plan>,
+    way: Way,
+) {
+    let started = plan.and_then(|plan| Ok(at_work(rival.start(depth)?, plan, way)));
+    if let Some(contender) = case.try_push(name, started) {
+        contender.with("at_depth", depth);
+        if !rival.version.is_empty() {
+            let contender = contender.with("version", rival.version);
+            contender.with("copies", rival.copies);
+        }
+    }
+}
+
+/// A rival that needs no library.
+pub(crate) fn bare(kind: &str) -> Rival {
+    millstream_peers::bare(kind).expect("a name of cases.toml")
+}
+
+/// Adds a rival that loads the files of a start-up.
+pub(crate) fn add_files(
+    case: &mut Case<'_>,
+    name: &str,
+    rival: Rival,
+    depth: usize,
+    plan: &Startup,
+) {
+    let way = Way::Files(plan.entries.len() as u64);
+    let plan = whole_files(plan, usize::MAX);
+    add(case, name, rival, depth, plan, way);
+}
+
+/// The bare ring reads the first `len` bytes of a file directly into their place.
+fn straight(path: &Path, len: u64, block: u32, depth: usize) -> Result<AtWork> {
+    let plan = blocks_of(path, len, block, Access::Direct)?;
+    let way = Way::File(Access::Direct, len as usize);
+    Ok(at_work(bare("ring-plain").start(depth)?, plan, way))
+}
+
+/// The same of a whole file in the shape that is best on devices of NVMe class: blocks of 512 KiB,
+/// eight in flight.
+pub(crate) fn device(path: &Path) -> Result<AtWork> {
+    straight(path, len_of(path)?, 512 << 10, 8)
+}
+
+/// Adds it as a contender whose name says its shape: `ring-512Kx8`.
+pub(crate) fn add_straight(case: &mut Case<'_>, name: &str, path: &Path, len: u64) {
+    let shape = name.strip_prefix("ring-");
+    let shape = shape.and_then(|it| it.split_once("Kx"));
+    let number = |text: &str| text.parse::<u32>().expect("a number in cases.toml");
+    let (block, depth) = shape.expect("a shape in cases.toml");
+    let (block, depth) = (number(block) << 10, number(depth));
+    if let Some(contender) = case.try_push(name, straight(path, len, block, depth as usize)) {
+        contender.with("block_bytes", block).with("depth", depth);
     }
 }
 
@@ -228,6 +255,7 @@ impl Method for AtWork {
 
     fn run(&mut self, into: &mut Destination) -> Result<Work> {
         let AtWork { plan, way, peer } = self;
+        peer.expect(into)?;
         let (start, mut held_ns) = (Moment::now(), Vec::new());
         match *way {
             Way::Requests(_) => peer.read(plan, into)?,
@@ -240,6 +268,7 @@ impl Method for AtWork {
             }
         }
         let span = start.elapsed();
+        peer.expect(&mut [])?;
         // Nothing stays open: a map would keep its pages in the cache, and the next one warm.
         peer.open(&Plan::new(Vec::new(), Vec::new())?, Access::Buffered)?;
         let bytes = plan.reads().iter().map(|read| u64::from(read.len)).sum();
@@ -271,18 +300,21 @@ fn whole_files(plan: &Startup, count: usize) -> Result<Plan> {
     Ok(Plan::new(paths.collect(), reads.collect())?)
 }
 
-/// One file in blocks; direct readers leave out its last bytes, less than a block of a device.
-fn blocks_of(file: &CorpusFile, block: u32, access: Access) -> Result<Plan> {
+/// The first `len` bytes of a file in blocks; direct readers leave out the last bytes, less than a
+/// block of a device.
+fn blocks_of(path: &Path, len: u64, block: u32, access: Access) -> Result<Plan> {
     let len = match access {
-        Access::Direct => file.stored_len / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT,
-        Access::Buffered => file.stored_len,
+        Access::Direct => len / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT,
+        Access::Buffered => len,
     };
-    let block = u64::from(block);
-    let jobs = (0..len).step_by(block as usize).map(|offset| {
-        let len = (len - offset).min(block) as usize;
-        ReadJob::new(offset, offset as usize, len)
-    });
-    plan_of(file, &jobs.collect::<Vec<_>>())
+    let read = |offset: u64| Read {
+        file: 0,
+        offset,
+        place: offset as usize,
+        len: (len - offset).min(u64::from(block)) as u32,
+    };
+    let reads = (0..len).step_by(block as usize).map(read);
+    Ok(Plan::new(vec![path.to_owned()], reads.collect())?)
 }
 
 /// Reads through the page cache what a direct reader left out at the end of a file.
@@ -304,23 +336,4 @@ fn best_of<T: Copy>(candidates: &[T], trial: impl Fn(T) -> Result<f64>) -> Optio
     times
         .min_by(|a, b| a.1.total_cmp(&b.1))
         .map(|(best, _)| best)
-}
-
-fn access_of(mode: Mode) -> Access {
-    match mode {
-        Mode::Direct => Access::Direct,
-        Mode::Cold | Mode::Warm => Access::Buffered,
-    }
-}
-
-/// The requests of a case as the rivals' plan.
-fn plan_of(file: &CorpusFile, jobs: &[ReadJob]) -> Result<Plan> {
-    let reads = jobs.iter().map(|job| Read {
-        file: 0,
-        offset: job.offset,
-        place: job.place,
-        len: job.len,
-    });
-    let plan = Plan::new(vec![file.path.clone()], reads.collect());
-    plan.map_err(|error| Error::new(format!("plan of a rival: {error}")))
 }

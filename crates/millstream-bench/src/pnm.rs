@@ -23,7 +23,7 @@ use crate::files::{make_folder, make_ready};
 use crate::limits::{PNM_SMALL_BYTES, PRACTICE};
 use crate::memory::Destination;
 use crate::metric::Metric;
-use crate::read::rings::Straight;
+use crate::peers;
 use crate::session::Session;
 
 pub(crate) mod loads;
@@ -39,10 +39,8 @@ const SLOW: [&str; 2] = ["stage-1", "stage-2"];
 /// which a second load would be warm, are as large.
 const LARGE_BYTES: usize = 8 << 20;
 
-/// The program with both; see its source.
 const SOURCE: &str = include_str!("pnm/stages.cpp");
 
-/// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let instances = session.cases("pnm", "load");
     if instances.is_empty() {
@@ -61,7 +59,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
                     add_compiled(&mut case, name, &program, picture, session.options.quick);
                 }
                 _ if name.starts_with("ring-") => {
-                    Straight::add(&mut case, name, &picture.path, picture.file_len as u64);
+                    peers::add_straight(&mut case, name, &picture.path, picture.file_len as u64);
                 }
                 _ if loads::add(&mut case, name, picture) => {}
                 _ => stages::add(&mut case, name, picture),

@@ -8,6 +8,7 @@
 
 use millstream::{BlockTable, Decode, FileOptions, Read, Storage};
 use millstream_codec::{Scratch, decode_block};
+use toml::Table;
 
 use crate::case::{Case, Method, Work, fresh};
 use crate::cases::{Bytes, Instance};
@@ -24,58 +25,44 @@ use crate::session::Session;
 use crate::threads;
 use crate::throttle::Throttle;
 
-pub(crate) mod rings;
 pub(crate) mod rivals;
 pub(crate) mod sink;
 
-use rings::Straight;
-
-/// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let mut cases = session.cases("read", "cold");
     let rates = |slow: bool| {
         let rates = session.options.throttle.iter();
         let rates = rates.filter(move |rate| (**rate < SLOW_THROTTLE_MBPS) == slow);
-        rates.map(f64::to_string)
+        let rates: Vec<String> = rates.map(f64::to_string).collect();
+        Table::from_iter([("rate".to_owned(), rates.into())])
     };
     // A slow disk reads a shorter file: 8 MB take 3.5 s at 2.4 MB/s.
-    cases.extend(session.cases_with("read", "slow", "rate", rates(true)));
-    cases.extend(session.cases_with("read", "throttled", "rate", rates(false)));
+    cases.extend(session.cases_with("read", "slow", rates(true)));
+    cases.extend(session.cases_with("read", "throttled", rates(false)));
     for case in cases {
         one(session, &case)?;
     }
     Ok(())
 }
 
-/// The file of a case, and its forms of independent blocks: with a table, and as frames of one
-/// stream.
+/// The file of a case, and the same as independent blocks with a table.
 struct Files {
     file: CorpusFile,
     blocks: Option<CorpusFile>,
-    frame: Option<CorpusFile>,
 }
 
 impl Files {
     fn of(corpus: &Corpus, len: u64, form: Form) -> Result<Files> {
-        let (blocks, frame) = match form {
-            Form::Zlib => (Some(Form::ZlibBlocks), None),
-            Form::Zstd => (Some(Form::ZstdBlocks), None),
-            Form::Lz4 => (Some(Form::Lz4Blocks), Some(Form::Lz4Frame)),
-            _ => (None, None),
+        let blocks = match form {
+            Form::Zlib => Some(Form::ZlibBlocks),
+            Form::Zstd => Some(Form::ZstdBlocks),
+            Form::Lz4 => Some(Form::Lz4Blocks),
+            _ => None,
         };
-        let of = |form: Option<Form>| form.map(|form| corpus.big(len, form)).transpose();
         Ok(Files {
             file: corpus.big(len, form)?,
-            blocks: of(blocks)?,
-            frame: of(frame)?,
+            blocks: blocks.map(|form| corpus.big(len, form)).transpose()?,
         })
-    }
-
-    fn all(&self) -> impl Iterator<Item = &CorpusFile> {
-        [&self.blocks, &self.frame]
-            .into_iter()
-            .flatten()
-            .chain([&self.file])
     }
 }
 
@@ -94,7 +81,8 @@ fn one(session: &mut Session<'_>, instance: &Instance) -> Result<()> {
     if form == Form::Stored && rate.is_none() {
         peers::read(&mut case, &files.file);
     }
-    let paths: Vec<_> = files.all().map(|it| it.path.clone()).collect();
+    let all = files.blocks.iter().chain([&files.file]);
+    let paths: Vec<_> = all.map(|it| it.path.clone()).collect();
     // Written just now, perhaps: what is still dirty must not be written back under a throttle.
     drop_all(&paths)?;
     case.prepare(move || drop_all(&paths));
@@ -116,14 +104,11 @@ fn one(session: &mut Session<'_>, instance: &Instance) -> Result<()> {
 /// Adds a contender of `cases.toml`.
 fn add<'a>(case: &mut Case<'a>, name: &'static str, files: &'a Files) {
     let file = &files.file;
-    if name == "async-8" {
-        case.try_push(name, rings::outstanding(file));
-        return;
-    }
     if name.starts_with("ring-") {
-        return Straight::add(case, name, &file.path, file.stored_len);
+        return peers::add_straight(case, name, &file.path, file.stored_len);
     }
     match name {
+        "async-8" => case.add(name, |into| rivals::outstanding(file, into)),
         "stdio" => case.add(name, |into| rivals::stdio(file, into)),
         "read" => case.add(name, |into| rivals::read_call(file, into)),
         "map-windows" => case.add(name, |into| rivals::map_windows(file, into)),
@@ -133,26 +118,22 @@ fn add<'a>(case: &mut Case<'a>, name: &'static str, files: &'a Files) {
             case.add(name, run).with("form", blocks.form.name())
         }
         _ => {
-            let (of, with_table) = match name {
-                "millstream-blocks" => (files.blocks.as_ref(), true),
-                // The same file without its table: frames of one stream, found while they arrive.
-                "millstream-units" => (files.blocks.as_ref(), false),
-                "millstream-frame" => (files.frame.as_ref(), false),
-                _ => (Some(file), false),
+            let of = match name {
+                "millstream-blocks" => files.blocks.as_ref().expect("a form with blocks"),
+                _ => file,
             };
-            let of = of.expect("a form that has it");
-            let contender = case.push(name, whole_file(of, with_table, Setup::named(name)));
+            let contender = case.push(name, whole_file(of, Setup::named(name)));
             contender.with("form", of.form.name())
         }
     };
 }
 
 /// One request for the whole file.
-fn whole_file(file: &CorpusFile, with_table: bool, setup: Setup) -> impl Method {
+fn whole_file(file: &CorpusFile, setup: Setup) -> impl Method {
     let codec = file.form.codec();
     let decode = match file.form {
         Form::Stored => None,
-        _ if with_table => {
+        _ if !file.blocks.is_empty() => {
             let mut table = BlockTable::new();
             for block in &file.blocks {
                 let stored = block.stored_offset..block.stored_offset + u64::from(block.stored_len);
@@ -223,44 +204,4 @@ fn codec_rate(file: &CorpusFile) -> Result<f64> {
         },
     )?;
     Ok(file.raw_len as f64 / 1e6 / span.wall)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_contender_delivers_every_byte_and_none_that_is_damaged() {
-        // Not a multiple of any block, so that every contender meets its tail.
-        const LEN: u64 = 3_000_001;
-        let folder = tempfile::tempdir().unwrap();
-        let corpus = Corpus::open(Some(folder.path())).unwrap();
-        let mut destination = Destination::new(LEN as usize + DIRECT_ALIGNMENT as usize).unwrap();
-        for instance in crate::cases::of("read", "cold", true, &toml::Table::new()) {
-            let files = Files::of(&corpus, LEN, instance.get("form")).unwrap();
-            for damaged in [false, true] {
-                for file in files.all().filter(|_| damaged) {
-                    let mut bytes = std::fs::read(&file.path).unwrap();
-                    let middle = bytes.len() / 2;
-                    bytes[middle..middle + 64].fill(0x55);
-                    std::fs::write(&file.path, bytes).unwrap();
-                }
-                let mut case = Case::new("read", "test", 1);
-                instance
-                    .contenders()
-                    .for_each(|name| add(&mut case, name, &files));
-                println!("SKIP: {:?}", case.skipped);
-                assert!(case.contenders.len() > 6);
-                for contender in &mut case.contenders {
-                    destination.fill(0xA5);
-                    contender.method.prepare().unwrap();
-                    let work = contender.method.run(&mut destination);
-                    let raw = &destination[..LEN as usize];
-                    let result = work.and_then(|work| check(&files.file, raw, &work));
-                    let (name, case) = (&contender.name, &instance.name);
-                    assert_eq!(result.is_err(), damaged, "{name} of {case}: {result:?}");
-                }
-            }
-        }
-    }
 }

@@ -17,9 +17,7 @@ pub(crate) mod cells;
 pub(crate) mod grid;
 pub(crate) mod null;
 pub(crate) mod realtime;
-pub(crate) mod systems;
 
-/// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     null::run(session)?;
     session.say("corpus: a file for random reads");

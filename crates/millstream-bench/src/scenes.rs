@@ -32,7 +32,6 @@ pub(crate) mod ours;
 #[cfg(feature = "peers")]
 pub(crate) mod peer;
 
-/// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let _heap = KeptHeap::new();
     let memory = Recycled::new();

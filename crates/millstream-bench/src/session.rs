@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::TypedValueParser as _;
 use clap::{ValueHint, value_parser};
 use millstream_report::rows::Row;
-use toml::{Table, Value};
+use toml::Table;
 
 use crate::case::Case;
 use crate::cases::{self, Instance};
@@ -53,7 +53,6 @@ fn rate(text: &str) -> std::result::Result<f64, String> {
     rate.ok_or_else(|| format!("a rate in MB/s, {} or more", limits::THROTTLE_MBPS_MIN))
 }
 
-/// What a workload works with.
 pub(crate) struct Session<'a> {
     pub(crate) options: &'a Options,
     pub(crate) corpus: Corpus,
@@ -62,47 +61,29 @@ pub(crate) struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Counted rounds.
     pub(crate) fn runs(&self) -> usize {
         let default = self.size(limits::RUNS, limits::QUICK_RUNS);
         self.options.runs.unwrap_or(default)
     }
 
-    /// One of two sizes.
     pub(crate) fn size<T>(&self, full: T, quick: T) -> T {
         if self.options.quick { quick } else { full }
     }
 
     /// The cases of a kind that are to run.
     pub(crate) fn cases(&self, workload: &str, kind: &str) -> Vec<Instance> {
-        self.cases_of(workload, kind, &Table::new())
+        self.cases_with(workload, kind, Table::new())
     }
 
-    /// The same with a variable whose values were found at run time.
-    pub(crate) fn cases_with<T: Into<Value>>(
-        &self,
-        workload: &str,
-        kind: &str,
-        name: &str,
-        values: impl IntoIterator<Item = T>,
-    ) -> Vec<Instance> {
-        let values = Value::Array(values.into_iter().map(Into::into).collect());
-        self.cases_of(
-            workload,
-            kind,
-            &Table::from_iter([(name.to_owned(), values)]),
-        )
-    }
-
-    fn cases_of(&self, workload: &str, kind: &str, found: &Table) -> Vec<Instance> {
-        let mut all = cases::of(workload, kind, self.options.quick, found);
+    /// The same with variables whose values, lists of texts, were found at run time.
+    pub(crate) fn cases_with(&self, workload: &str, kind: &str, found: Table) -> Vec<Instance> {
+        let mut all = cases::of(workload, kind, self.options.quick, &found);
         if let Some(part) = &self.options.only {
             all.retain(|case| case.name.contains(part));
         }
         all
     }
 
-    /// Announces a case and makes it, without contenders.
     pub(crate) fn begin<'a>(&self, instance: &Instance) -> Case<'a> {
         self.say(&format!("{}: {}", instance.workload, instance.name));
         let family = instance.family;
@@ -124,7 +105,6 @@ impl Session<'_> {
         case
     }
 
-    /// Reports what runs now.
     pub(crate) fn say(&self, what: &str) {
         if let Some(progress) = &self.options.progress {
             progress(what);

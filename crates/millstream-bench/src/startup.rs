@@ -11,24 +11,22 @@
 //!
 //! [`CANCEL_ONE_IN`]: crate::limits::CANCEL_ONE_IN
 
-use std::os::fd::AsRawFd as _;
 use std::time::Instant;
 
 use millstream::{FileOptions, Read, Storage};
 
-use crate::case::{Case, Method, Work, fresh};
+use crate::case::{Case, Work, fresh};
 use crate::clock::Moment;
 use crate::error::{Result, ensure};
-use crate::files::{make_ready, open_buffered};
+use crate::files::make_ready;
 use crate::lend::Loan;
 use crate::limits::{POOL_THREADS, SUBMIT_THREADS};
 use crate::memory::Destination;
 use crate::ours::{Setup, queue_for};
-use crate::peers::{self, held_all};
+use crate::peers::{self, bare};
 use crate::requests::cells::held;
-use crate::ring::{BareRing, ReadJob, ReadStyle};
 use crate::session::Session;
-use crate::startup::plan::{PRIORITIES, Plan, std_threads};
+use crate::startup::plan::{PRIORITIES, Plan};
 use crate::threads::joined;
 
 pub(crate) mod plan;
@@ -39,7 +37,6 @@ const RING_DEPTH: usize = 64;
 /// Requests submitted at a time: the engine begins while the rest is added.
 const BATCH: usize = 32;
 
-/// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     for instance in session.cases("startup", "files") {
         let (count, state): (usize, String) = (instance.get("count"), instance.get("state"));
@@ -69,19 +66,9 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
 /// Adds a contender of `cases.toml`.
 fn add<'a>(case: &mut Case<'a>, name: &'static str, plan: &'a Plan) {
     match name {
-        "std" => {
-            case.push(name, std_threads(plan, 1));
-        }
-        "std-8" => {
-            case.push(name, std_threads(plan, POOL_THREADS));
-        }
-        "ring" => {
-            let ring = BareRing::new(RING_DEPTH);
-            let flags = ring.as_ref().map_or("", BareRing::flags);
-            if let Some(it) = case.try_push(name, ring.map(|ring| ring_files(ring, plan))) {
-                it.with("depth", RING_DEPTH).with("flags", flags);
-            }
-        }
+        "std" => peers::add_files(case, name, bare("pread"), 1, plan),
+        "std-8" => peers::add_files(case, name, bare("pread"), POOL_THREADS, plan),
+        "ring" => peers::add_files(case, name, bare("ring-plain"), RING_DEPTH, plan),
         "study" => {
             case.try_push(name, study::contender::<study::FoldedName>(plan));
         }
@@ -93,31 +80,6 @@ fn add<'a>(case: &mut Case<'a>, name: &'static str, plan: &'a Plan) {
             let run = |storage: &mut Storage, into: &mut Destination| load(storage, plan, into);
             case.push(name, fresh(move || setup.storage(), run));
         }
-    }
-}
-
-/// The bare ring: the caller opens, the ring reads, both at once.
-fn ring_files(mut ring: BareRing, plan: &Plan) -> impl Method {
-    let style = ReadStyle::plain(RING_DEPTH);
-    move |into: &mut Destination| {
-        let start = Moment::now();
-        let mut wanted = plan.wanted();
-        // Open until the end: a file cannot be closed under its read.
-        let mut files = Vec::new();
-        ring.read_supplied(into, style, &mut || {
-            let Some(entry) = wanted.next() else {
-                return Ok(None);
-            };
-            let job = ReadJob::new(0, entry.place.start, entry.place.len());
-            let file = open_buffered(&entry.file.path)?;
-            let fd = file.as_raw_fd();
-            files.push(file);
-            Ok(Some((fd, job)))
-        })?;
-        let span = start.elapsed();
-        Ok(Work::of(0, plan.entries.len())
-            .took(span)
-            .with(held_all(&span)))
     }
 }
 
@@ -160,39 +122,4 @@ fn queue(storage: &Storage, plan: &Plan, loan: &Loan<'_>, thread: usize) -> Resu
     }
     batch.submit();
     Ok(held_ns)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::corpus::Corpus;
-
-    #[test]
-    fn every_contender_delivers_every_file_or_an_error_if_one_is_missing() {
-        let folder = tempfile::tempdir().unwrap();
-        let corpus = Corpus::open(Some(folder.path())).unwrap();
-        let plan = Plan::new(corpus.small(130).unwrap(), 1);
-        assert_eq!(plan.wanted().count(), 128);
-        let mut destination = Destination::new(plan.destination_len).unwrap();
-        for missing in [false, true] {
-            if missing {
-                std::fs::remove_file(&plan.entries[5].file.path).unwrap();
-            }
-            let mut case = Case::new("startup", "test", 1);
-            let all = &crate::cases::of("startup", "files", true, &toml::Table::new())[0];
-            all.contenders()
-                .for_each(|name| add(&mut case, name, &plan));
-            println!("SKIP: {:?}", case.skipped);
-            for contender in &mut case.contenders {
-                destination.fill(0xA5);
-                contender.method.prepare().unwrap();
-                let work = contender.method.run(&mut destination);
-                let result = work.and_then(|work| {
-                    assert_eq!(work.requests, 130);
-                    plan.check(&destination)
-                });
-                assert_eq!(result.is_err(), missing, "{}: {result:?}", contender.name);
-            }
-        }
-    }
 }

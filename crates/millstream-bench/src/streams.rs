@@ -31,7 +31,6 @@ pub(crate) struct Place {
     storage: Storage,
 }
 
-/// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let mut destination = Destination::new(STREAM_LARGE_BYTES)?;
     let place = Place {
@@ -97,7 +96,6 @@ fn calls(
     session.run(case, destination).map(drop)
 }
 
-/// Prepares and checks the file that a case writes.
 fn written<'a>(case: &mut Case<'a>, load: &'a Load, path: &Path, is_new: bool) {
     let (before, after) = (path.to_owned(), path.to_owned());
     // What is dirty from the last run is written back before the next one, untimed.
@@ -110,25 +108,4 @@ fn written<'a>(case: &mut Case<'a>, load: &'a Load, path: &Path, is_new: bool) {
         let right = bytes == load.bytes[..];
         ensure(right, "the file holds other bytes than were written")
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::session::Options;
-    use crate::workload::{Workload, run};
-
-    #[test]
-    fn every_contender_moves_every_byte_in_every_case() {
-        let folder = tempfile::tempdir().unwrap();
-        let options = Options {
-            quick: true,
-            runs: Some(1),
-            corpus: Some(folder.path().to_owned()),
-            ..Options::default()
-        };
-        let streams = Workload::from_name("streams").unwrap();
-        let report = run(&options, &[streams]).unwrap();
-        assert!(report.failures.is_empty(), "{:?}", report.failures);
-        assert!(report.goals.len() > 10, "{:?}", report.goals);
-    }
 }

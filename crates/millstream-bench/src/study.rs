@@ -54,17 +54,8 @@ mod tests {
             assert!(table.lines.iter().all(whole), "{}", table.caption);
         }
         assert_eq!((published().len(), STUDIES.figures.len()), (3, 73));
-        let stored = beside("read", "8MB 2.4 MB/s stored", "stdio");
-        assert_eq!(stored, Some("2.381 / 2.386 / 2.383"));
         let zlib = beside("read", "100MB 48 MB/s zlib", "async-8");
         assert!(zlib.is_some_and(|it| it.contains("+42 %")), "{zlib:?}");
-        for (workload, case) in [
-            ("read", "1GiB cold stored"),
-            ("read", "100MB 550 MB/s stored"),
-            ("read", "100MB cold zstd"),
-            ("requests", "100MB cold stored"),
-        ] {
-            assert_eq!(beside(workload, case, "read"), None, "{case}");
-        }
+        assert_eq!(beside("read", "100MB 550 MB/s stored", "read"), None);
     }
 }

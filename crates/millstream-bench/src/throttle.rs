@@ -1,7 +1,7 @@
 //! A slow disk out of a fast one: the kernel's throttle of a block device for this process.
 //!
-//! cgroup v1 (`blkio.throttle.read_bps_device`) or v2 (`io.max`), whichever this system has
-//! mounted with the controller. The process moves itself into a group of its own, with all its
+//! cgroup v1 (`blkio.throttle.read_bps_device`) or v2 (`io.max`), whichever this system has. The
+//! process moves itself into a group of its own, with all its
 //! threads, so that direct, buffered and ring reads, whoever issues them, are all held to the
 //! rate. It needs root and a real block device: where either is missing the reason comes back and
 //! the case is skipped. The guard moves the process back and removes the group, on every way out
@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Context, Error, Result};
 
-/// Names of our groups begin so.
 const GROUP_PREFIX: &str = "millstream-bench-";
 
 /// Which interface of control groups throttles.
@@ -21,7 +20,6 @@ const GROUP_PREFIX: &str = "millstream-bench-";
 enum Version {
     /// `blkio.throttle.read_bps_device`.
     One,
-    /// `io.max`.
     Two,
 }
 
@@ -40,16 +38,15 @@ impl Throttle {
     /// Holds this process' reads of the disk under `path` to a rate, in bytes per second.
     pub(crate) fn new(path: &Path, bytes_per_second: u64) -> Result<Throttle> {
         let device = disk_of(path)?;
-        let read = |file: &str| fs::read_to_string(file).on("read", Path::new(file));
-        let (mounts, groups) = (read("/proc/self/mountinfo")?, read("/proc/self/cgroup")?);
-        let (version, root) = find_controller(&mounts, |root| {
-            fs::read_to_string(root.join("cgroup.controllers"))
-                .is_ok_and(|text| text.split_whitespace().any(|name| name == "io"))
-        })
-        .ok_or_else(|| Error::new("no control group controller for block devices is mounted"))?;
+        // Where every distribution mounts the one or the other.
+        let (version, root) = match Path::new("/sys/fs/cgroup/blkio") {
+            one if one.exists() => (Version::One, one),
+            _ => (Version::Two, Path::new("/sys/fs/cgroup")),
+        };
+        let groups = fs::read_to_string("/proc/self/cgroup").what("read /proc/self/cgroup")?;
         let home = own_group(&groups, version)
             .ok_or_else(|| Error::new("/proc/self/cgroup does not name this process' group"))?;
-        remove_stale(&root);
+        remove_stale(root);
         let group = root.join(format!("{GROUP_PREFIX}{}", std::process::id()));
         fs::create_dir(&group).on("make a control group (root is needed)", &group)?;
         let mut throttle = Throttle {
@@ -60,7 +57,7 @@ impl Throttle {
             group,
         };
         if version == Version::Two {
-            throttle.switch_on(&root)?;
+            throttle.switch_on(root)?;
         }
         throttle.set(bytes_per_second)?;
         let procs = throttle.group.join("cgroup.procs");
@@ -128,33 +125,6 @@ fn disk_of(path: &Path) -> Result<String> {
     Ok(disk.on("find the disk of", &node)?.trim().to_owned())
 }
 
-/// The mounted hierarchy that throttles block devices, v1 before v2 (a controller is in one of
-/// them only).
-fn find_controller(mounts: &str, has_io: impl Fn(&Path) -> bool) -> Option<(Version, PathBuf)> {
-    let mut two = None;
-    for line in mounts.lines() {
-        // Fields before " - ": the fifth is the mount point; after it: type, source, options.
-        let Some((place, kind)) = line.split_once(" - ") else {
-            continue;
-        };
-        let Some(point) = place.split(' ').nth(4) else {
-            continue;
-        };
-        let mut kind = kind.split(' ');
-        let (name, options) = (kind.next(), kind.nth(1).unwrap_or_default());
-        match name {
-            Some("cgroup") if options.split(',').any(|option| option == "blkio") => {
-                return Some((Version::One, point.into()));
-            }
-            Some("cgroup2") if has_io(Path::new(point)) => {
-                two = Some((Version::Two, point.into()));
-            }
-            _ => {}
-        }
-    }
-    two
-}
-
 /// The process' group, relative to its hierarchy's root, out of `/proc/self/cgroup`.
 fn own_group(groups: &str, version: Version) -> Option<&str> {
     groups.lines().find_map(|line| {
@@ -184,22 +154,6 @@ fn remove_stale(root: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const V1: &str = "\
-30 25 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu
-31 25 0:27 / /sys/fs/cgroup/blkio rw shared:9 - cgroup cgroup rw,blkio
-32 25 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw";
-    const V2: &str = "28 25 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw,nsdelegate";
-
-    #[test]
-    fn the_hierarchy_that_throttles_is_found_in_either_version() {
-        let one = find_controller(V1, |_| true);
-        assert_eq!(one, Some((Version::One, "/sys/fs/cgroup/blkio".into())));
-        let two = find_controller(V2, |_| true);
-        assert_eq!(two, Some((Version::Two, "/sys/fs/cgroup".into())));
-        assert_eq!(find_controller(V2, |_| false), None);
-        assert_eq!(find_controller("nonsense\n\n a - b", |_| true), None);
-    }
 
     #[test]
     fn the_own_group_is_found_in_either_version() {

@@ -10,7 +10,6 @@ use crate::session::{Options, Session};
 use crate::{codecs, gpu, packages, pnm, read, requests, scenes, startup, streams};
 use crate::{goals, study, summary};
 
-/// Runs a workload.
 type Run = fn(&mut Session<'_>) -> Result<()>;
 
 /// A workload of this crate; the module of its name says what it measures.
@@ -115,52 +114,4 @@ pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
         failures,
         goals,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::metric::Metric;
-    use crate::rows::{Params, as_limit, figures, skipped};
-
-    #[test]
-    fn a_report_shows_contenders_limit_study_goals_and_what_the_machine_delivers() {
-        let row = |who, samples: [f64; 3]| {
-            let names = ["read", "100MB cold stored", who];
-            figures(
-                names,
-                Metric::of("rate MB/s"),
-                samples.to_vec(),
-                Params::new(),
-            )
-        };
-        let rows = vec![
-            row("stdio", [50.0, 51.0, 52.0]),
-            row("millstream", [99.0, 100.2, 101.5]),
-            as_limit(&row("ring", [1000.0, 1001.0, 1002.0])),
-            skipped("read", "100MB cold stored", "async-8", "no io_uring"),
-        ];
-        let report = Report {
-            goals: goals::judge(&rows),
-            rows,
-            failures: vec!["something".into()],
-        };
-        let text = report.render();
-        for part in [
-            "read: 100MB cold stored",
-            "limit (ring)",
-            "47.847 / 48.828 / 48.527",
-            "async-8 skipped: no io_uring",
-            "0.05 ",
-            "goals: 0 of 1 reached",
-            "FAILED: something",
-            "| disk, one file cold",
-            "1,001 MB/s",
-            "100 MB/s",
-            "0 of 1 |",
-        ] {
-            assert!(text.contains(part), "{part} is missing in\n{text}");
-        }
-        assert_eq!(Report::default().render(), "");
-    }
 }

@@ -60,8 +60,16 @@ fn outputs_that_cannot_be_written_fail_before_the_benchmark_begins() {
 #[test]
 fn a_quick_run_writes_rows_and_a_page() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let words = ["startup", "--quick", "--runs", "1", "--corpus", "corpus"];
-    let outputs = ["--report", "page.html", "--rows", "rows.jsonl"];
+    // Wrong bytes of anyone would fail the run.
+    let words = ["read", "startup", "streams", "--quick", "--runs", "1"];
+    let outputs = [
+        "--corpus",
+        "corpus",
+        "--report",
+        "page.html",
+        "--rows",
+        "rows.jsonl",
+    ];
     let output = bench(folder.path(), &[&words[..], &outputs].concat());
     expect_status(&output, 0);
     let page = std::fs::read_to_string(folder.path().join("page.html")).expect("the page");
@@ -71,5 +79,14 @@ fn a_quick_run_writes_rows_and_a_page() {
     let names = ["corpus", "page.html", "rows.jsonl"];
     assert_eq!(names_in(folder.path()), names);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("startup: "), "{text}");
+    let study = "3.11 s, file stream";
+    for part in [
+        "startup: ",
+        "limit (",
+        study,
+        "goals: ",
+        "| disk, one file cold",
+    ] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
 }

@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use crate::named;
 use crate::plan::{Plan, Read};
 
 /// How long a lease waits for rooms that are still out when everyone should be done. Tasks that
@@ -52,6 +53,7 @@ pub(crate) struct Lease<'a> {
 pub(crate) struct Room {
     pointer: *mut u8,
     len: usize,
+    #[cfg(feature = "compio")]
     filled: usize,
     _loan: Arc<Loan>,
 }
@@ -90,6 +92,7 @@ impl Loan {
             // SAFETY: the plan's places lie in the destination, whose length `lend` has checked.
             pointer: unsafe { self.base.add(read.place) },
             len: read.len as usize,
+            #[cfg(feature = "compio")]
             filled: 0,
             _loan: Arc::clone(self),
         };
@@ -150,12 +153,64 @@ impl Room {
         // SAFETY: see the module: the bytes are initialised, lent, and this room's alone.
         unsafe { std::slice::from_raw_parts_mut(self.pointer, self.len) }
     }
+}
 
-    /// Its address, for an interface that takes one.
-    #[cfg(feature = "sdl")]
-    pub(crate) fn pointer(&mut self) -> *mut u8 {
-        self.pointer
+/// Reads in flight of someone who reports their completions: a ring, a library in C.
+pub(crate) trait Flight<F> {
+    /// Begins a read of `file` into memory that stays lent until its completion has come, which
+    /// names the slot.
+    fn begin(&mut self, slot: usize, file: F, read: &Read, to: *mut u8) -> io::Result<()>;
+
+    /// Waits for a completion, and gives the slots of those that have come with what came of them.
+    fn complete(&mut self, ended: &mut dyn FnMut(usize, io::Result<()>));
+
+    /// Whether completions are still to come.
+    fn is_pending(&self) -> bool;
+}
+
+/// Serves every read of a plan with up to `depth` in flight, each of the file that `file_of` gives.
+/// Returns the nanoseconds that beginning each read held the caller.
+pub(crate) fn serve<F>(
+    plan: &Plan,
+    destination: &mut [u8],
+    depth: usize,
+    flight: &mut dyn Flight<F>,
+    file_of: &mut dyn FnMut(&Path, &Read, usize) -> io::Result<F>,
+) -> io::Result<Vec<u64>> {
+    let lease = Loan::lend(plan, destination)?;
+    let loan = lease.loan();
+    let mut rooms: Vec<Option<(Read, Room)>> = (0..depth).map(|_| None).collect();
+    let mut free: Vec<usize> = (0..depth).rev().collect();
+    let mut held_ns = Vec::with_capacity(plan.reads().len());
+    loop {
+        while let Some(slot) = free.pop() {
+            let Some((read, room)) = loan.take() else {
+                break;
+            };
+            let begun = file_of(loan.path(&read), &read, slot).and_then(|file| {
+                let start = Instant::now();
+                let begun = flight.begin(slot, file, &read, room.pointer);
+                held_ns.push(start.elapsed().as_nanos() as u64);
+                begun
+            });
+            match begun {
+                Ok(()) => rooms[slot] = Some((read, room)),
+                Err(error) => loan.fail(named(error, loan.path(&read))),
+            }
+        }
+        if !flight.is_pending() {
+            break;
+        }
+        flight.complete(&mut |slot, result| {
+            let (read, _room) = rooms[slot].take().expect("one completion for each read");
+            free.push(slot);
+            if let Err(error) = result {
+                loan.fail(named(error, loan.path(&read)));
+            }
+        });
     }
+    drop((rooms, loan));
+    lease.finish().map(|()| held_ns)
 }
 
 /// compio's view of a room. Its bytes were initialised by whoever lent them; the length that

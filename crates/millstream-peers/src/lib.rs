@@ -10,12 +10,12 @@
 //! [`Rival::copies`] says so. What is missing on a machine (io_uring, locked memory, CMake at
 //! build time) is an error of `start` with its likely cause.
 //!
-//! Every rival is a feature of its own; `all` has all of them, `rust` those that compile no C.
+//! Every library is a feature of its own; `all` has all of them, `rust` those that compile no C. In
+//! every build are the rivals that need none ([`bare`]).
 //!
 //! | rival | what it does |
 //! |---|---|
 //! | `tokio-fs` | `tokio::fs::File`, one a task, seek and read |
-//! | `tokio-blocking` | `pread` on tokio's pool of blocking threads |
 //! | `compio` | compio's files on its io_uring |
 //! | `glommio` | glommio's `DmaFile` and `BufferedFile` |
 //! | `rayon` | `pread` on a pool of rayon |
@@ -43,11 +43,10 @@
 
 use std::io;
 
-#[cfg(has_rivals)]
 mod lent;
 mod plan;
-#[cfg(any(feature = "rayon", feature = "memmap2"))]
 mod pools;
+mod ring;
 #[cfg(feature = "sdl")]
 mod sdl;
 #[cfg(any(
@@ -59,6 +58,7 @@ mod sdl;
 mod tasks;
 
 pub use plan::{Plan, Read};
+pub use ring::read_in_order;
 
 /// How files are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +78,16 @@ pub trait Peer {
     /// A file cannot be opened, or not in this way.
     fn open(&mut self, plan: &Plan, access: Access) -> io::Result<()>;
 
+    /// Announces the memory that the next reads land in, or none: whoever registers memory does so
+    /// ahead of them.
+    ///
+    /// # Errors
+    /// Memory announced before cannot be given up.
+    fn expect(&mut self, destination: &mut [u8]) -> io::Result<()> {
+        let _ = destination;
+        Ok(())
+    }
+
     /// Reads everything that the plan says, of the files opened with the same plan.
     ///
     /// # Errors
@@ -88,8 +98,12 @@ pub trait Peer {
     /// closes it.
     ///
     /// # Errors
-    /// A file cannot be opened or read.
-    fn load(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<()>;
+    /// A file cannot be opened or read; `Unsupported` where files are not loaded so.
+    fn load(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<()> {
+        let _ = (plan, destination);
+        let why = "it loads no whole files";
+        Err(io::Error::new(io::ErrorKind::Unsupported, why))
+    }
 
     /// Hands the reads over one by one and awaits them; the nanoseconds that each call held the
     /// caller.
@@ -140,20 +154,27 @@ impl std::fmt::Debug for Rival {
     }
 }
 
-/// Every rival that this build has, in the order of the crate's table.
+/// What needs no library, and is in every build, by its name: `ring` with registered memory,
+/// `ring-plain` without, `ring-async` with helper threads of the kernel, and `pread` on a pool of
+/// threads.
+#[must_use]
+pub fn bare(name: &str) -> Option<Rival> {
+    let all = [ring::REGISTERED, ring::PLAIN, ring::ASYNC, pools::PREAD];
+    all.into_iter().find(|rival| rival.name == name)
+}
+
+/// Every library that this build has, in the order of the crate's table.
 #[must_use]
 pub fn rivals() -> Vec<Rival> {
     vec![
         #[cfg(feature = "tokio")]
-        tasks::tokio::FILES,
-        #[cfg(feature = "tokio")]
-        tasks::tokio::BLOCKING,
+        tasks::tokio::RIVAL,
         #[cfg(feature = "compio")]
         tasks::compio::RIVAL,
         #[cfg(feature = "glommio")]
         tasks::glommio::RIVAL,
         #[cfg(feature = "rayon")]
-        pools::PREAD,
+        pools::RAYON,
         #[cfg(feature = "async-fs")]
         tasks::async_fs::RIVAL,
         #[cfg(feature = "memmap2")]
@@ -166,7 +187,6 @@ pub fn rivals() -> Vec<Rival> {
 }
 
 /// Opens a file of a plan with the standard library.
-#[cfg(any(feature = "tokio", feature = "rayon", feature = "memmap2"))]
 fn open_file(path: &std::path::Path, access: Access) -> io::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = std::fs::File::options();
@@ -178,19 +198,11 @@ fn open_file(path: &std::path::Path, access: Access) -> io::Result<std::fs::File
 }
 
 /// An error with the file that it is of.
-#[cfg(has_rivals)]
 fn named(error: io::Error, path: &std::path::Path) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// The error of direct reads into memory that a library brings.
-#[cfg(has_rivals)]
-fn unaligned() -> io::Error {
-    io::Error::other("its own buffers are not aligned")
-}
-
 /// The error of a call of something that was not opened before.
-#[cfg(any(feature = "rayon", feature = "memmap2", feature = "sdl"))]
 fn not_open() -> io::Error {
     io::Error::other("no files are open")
 }

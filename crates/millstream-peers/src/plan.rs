@@ -1,6 +1,7 @@
 //! What is to be read: checked once, so that every rival can rely on its places.
 
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,6 +16,14 @@ pub struct Read {
     pub place: usize,
     /// Bytes; all of them must be there.
     pub len: u32,
+}
+
+impl Read {
+    /// Its part of the destination.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.place..self.place + self.len as usize
+    }
 }
 
 /// Files, and reads of them to places that do not overlap.
@@ -72,7 +81,6 @@ impl Plan {
         self.end
     }
 
-    #[cfg(has_rivals)]
     pub(crate) fn shared(&self) -> (Arc<[PathBuf]>, Arc<[Read]>) {
         (Arc::clone(&self.files), Arc::clone(&self.reads))
     }

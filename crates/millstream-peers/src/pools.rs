@@ -1,4 +1,4 @@
-//! rayon with `pread`, and maps copied out of on the same pool.
+//! `pread` and maps copied out of, on a pool of threads: rayon's.
 //!
 //! # Safety
 //! A map whose file shrinks raises a signal. The benchmark's files are its own, and nobody else
@@ -8,7 +8,9 @@
     expect(unsafe_code, reason = "making a map of a file is unsafe in memmap2")
 )]
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -17,20 +19,26 @@ use crate::lent::Loan;
 use crate::plan::{Plan, Read};
 use crate::{Access, Peer, Rival, named, not_open, open_file};
 
-#[cfg(feature = "rayon")]
+/// What most programs have; with one thread the plain sequential reader.
 pub(crate) const PREAD: Rival = Rival {
-    name: "rayon",
-    version: env!("VERSION_RAYON"),
+    name: "pread",
+    version: "",
     accesses: &[Access::Direct, Access::Buffered],
     copies: false,
     seeks: true,
     threads: true,
     make: |threads| {
-        use std::os::unix::fs::FileExt;
-        Pool::start(threads, open_file, |file: &std::fs::File, read, into| {
+        Pool::start(threads, open_file, |file: &File, read, into| {
             file.read_exact_at(into, read.offset)
         })
     },
+};
+
+#[cfg(feature = "rayon")]
+pub(crate) const RAYON: Rival = Rival {
+    name: "rayon",
+    version: env!("VERSION_RAYON"),
+    ..PREAD
 };
 
 #[cfg(feature = "memmap2")]
@@ -39,9 +47,8 @@ pub(crate) const MAP: Rival = Rival {
     version: env!("VERSION_MEMMAP2"),
     accesses: &[Access::Buffered],
     copies: true,
-    seeks: true,
-    threads: true,
     make: |threads| Pool::start(threads, mapped, copied),
+    ..PREAD
 };
 
 #[cfg(feature = "memmap2")]
@@ -89,7 +96,8 @@ impl<F: Send + Sync + 'static> Pool<F> {
         }))
     }
 
-    /// Serves every read of the plan, as many at a time as there are threads.
+    /// Serves every read of the plan, as many at a time as there are threads; a pool of one is the
+    /// calling thread.
     fn serve(
         &self,
         plan: &Plan,
@@ -98,14 +106,18 @@ impl<F: Send + Sync + 'static> Pool<F> {
     ) -> io::Result<()> {
         let lease = Loan::lend(plan, destination)?;
         let loan = lease.loan();
-        self.threads.broadcast(|_| {
+        let work = || {
             while let Some((read, mut room)) = loan.take() {
                 let path = loan.path(&read);
                 if let Err(error) = serve(path, read, room.bytes()) {
                     loan.fail(named(error, path));
                 }
             }
-        });
+        };
+        match self.threads.current_num_threads() {
+            1 => work(),
+            _ => drop(self.threads.broadcast(|_| work())),
+        }
         drop(loan);
         lease.finish()
     }

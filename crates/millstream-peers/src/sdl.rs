@@ -9,8 +9,7 @@
 //! # Safety
 //! The declarations below are those of `SDL_asyncio.h` (SDL 3.2 and later). A library is leaked, so
 //! that it stays loaded to the end of the process and its functions stay valid. Memory that SDL
-//! reads into is a [`Room`], kept in its slot until its outcome has come: a call ends only after
-//! every outcome.
+//! reads into is lent until its outcome has come: a call ends only after every outcome.
 #![expect(
     unsafe_code,
     reason = "calls a C library through pointers of its functions"
@@ -21,9 +20,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::time::Instant;
 
-use crate::lent::{Loan, Room};
+use crate::lent::{Flight, serve};
 use crate::plan::{Plan, Read};
 use crate::{Access, Peer, Rival, named, not_open};
 
@@ -172,16 +170,55 @@ struct Sdl {
     handles: usize,
 }
 
-/// Gives the file of a read in a slot, and whether it is to be closed after it.
-type FileOf<'a> = dyn FnMut(&Loan, &Read, usize) -> io::Result<(*mut c_void, bool)> + 'a;
+/// Reads in flight in a queue, and closes.
+struct InFlight<'a> {
+    sdl: &'a Sdl,
+    /// The bytes of the read in each slot, and its file if that is to be closed with it.
+    slots: Vec<(u64, Option<*mut c_void>)>,
+    /// Outcomes that are still to come: of reads and of closes.
+    expected: usize,
+    closes: bool,
+}
 
-/// A read of the list in flight: `userdata` is its slot.
-struct InFlight {
-    read: Read,
-    /// Kept until the outcome has come.
-    _room: Room,
-    /// The file, if it is to be closed with this read.
-    file: Option<*mut c_void>,
+impl Flight<*mut c_void> for InFlight<'_> {
+    fn begin(
+        &mut self,
+        slot: usize,
+        file: *mut c_void,
+        read: &Read,
+        to: *mut u8,
+    ) -> io::Result<()> {
+        let (library, queue) = (self.sdl.library, self.sdl.queue);
+        let (len, slot_word) = (u64::from(read.len), slot as *mut c_void);
+        // SAFETY: the file is open in this library; the memory is kept until the outcome.
+        let begun = unsafe { (library.read)(file, to.cast(), read.offset, len, queue, slot_word) };
+        self.expected += usize::from(begun || (self.closes && self.sdl.close_one(file)));
+        self.slots[slot] = (len, self.closes.then_some(file));
+        if begun { Ok(()) } else { Err(library.failed()) }
+    }
+
+    fn is_pending(&self) -> bool {
+        self.expected > 0
+    }
+
+    fn complete(&mut self, ended: &mut dyn FnMut(usize, io::Result<()>)) {
+        let outcome = self.sdl.next();
+        self.expected -= 1;
+        if outcome.kind != TASK_READ {
+            return;
+        }
+        let slot = outcome.userdata as usize;
+        let (len, file) = self.slots[slot];
+        self.expected += usize::from(file.is_some_and(|file| self.sdl.close_one(file)));
+        ended(
+            slot,
+            match outcome.result {
+                COMPLETE if outcome.bytes_transferred == len => Ok(()),
+                COMPLETE => Err(io::ErrorKind::UnexpectedEof.into()),
+                _ => Err(io::Error::other("a read failed in SDL")),
+            },
+        );
+    }
 }
 
 impl Sdl {
@@ -218,21 +255,6 @@ impl Sdl {
         Ok(file)
     }
 
-    /// Begins a read; its outcome carries `slot`.
-    fn begin(&self, file: *mut c_void, read: Read, room: &mut Room, slot: usize) -> io::Result<()> {
-        let memory = room.pointer().cast();
-        let (offset, len) = (read.offset, u64::from(read.len));
-        // SAFETY: the file is open in this library; the room is kept until its outcome.
-        let begun = unsafe {
-            (self.library.read)(file, memory, offset, len, self.queue, slot as *mut c_void)
-        };
-        if begun {
-            Ok(())
-        } else {
-            Err(self.library.failed())
-        }
-    }
-
     fn close_one(&self, file: *mut c_void) -> bool {
         // SAFETY: the file is open and not used elsewhere from here on.
         unsafe { (self.library.close)(file, false, self.queue, std::ptr::null_mut()) }
@@ -251,78 +273,28 @@ impl Sdl {
         }
     }
 
-    /// Reads the plan with up to `depth` reads in flight; `file_of` gives the file of a read and
-    /// whether to close it after. Returns the nanoseconds that each call held its caller.
-    fn run(
-        &self,
-        plan: &Plan,
-        destination: &mut [u8],
-        depth: usize,
-        file_of: &mut FileOf<'_>,
-    ) -> io::Result<Vec<u64>> {
-        let lease = Loan::lend(plan, destination)?;
-        let loan = lease.loan();
-        let mut slots: Vec<Option<InFlight>> = (0..depth).map(|_| None).collect();
-        let mut free: Vec<usize> = (0..depth).rev().collect();
-        let mut held_ns = Vec::with_capacity(plan.reads().len());
-        // Outcomes that are still to come: of reads and of closes.
-        let mut expected = 0;
-        loop {
-            while let Some(slot) = free.pop() {
-                let Some((read, mut room)) = loan.take() else {
-                    break;
-                };
-                let begun = file_of(&loan, &read, slot).and_then(|(file, close)| {
-                    let start = Instant::now();
-                    let result = self.begin(file, read, &mut room, slot);
-                    held_ns.push(start.elapsed().as_nanos() as u64);
-                    if close && result.is_err() && self.close_one(file) {
-                        expected += 1;
-                    }
-                    result.map(|()| close.then_some(file))
-                });
-                match begun {
-                    Ok(file) => {
-                        let _room = room;
-                        slots[slot] = Some(InFlight { read, _room, file });
-                        expected += 1;
-                    }
-                    Err(error) => loan.fail(error),
-                }
-            }
-            if expected == 0 {
-                break;
-            }
-            let outcome = self.next();
-            expected -= 1;
-            if outcome.kind == TASK_READ {
-                let slot = outcome.userdata as usize;
-                let ended = slots[slot].take().expect("one outcome for each read");
-                free.push(slot);
-                expected += usize::from(self.ended(&loan, &outcome, &ended));
-            }
+    fn in_flight(&self, depth: usize, closes: bool) -> InFlight<'_> {
+        InFlight {
+            sdl: self,
+            slots: vec![(0, None); depth],
+            expected: 0,
+            closes,
         }
-        drop((slots, loan));
-        lease.finish().map(|()| held_ns)
     }
 
     /// Reads of files that are open.
     fn read_open(&self, plan: &Plan, destination: &mut [u8], depth: usize) -> io::Result<Vec<u64>> {
-        self.run(plan, destination, depth, &mut |_, read, slot| {
-            let handles = self.files.get(read.file as usize).ok_or_else(not_open)?;
-            Ok((handles[slot % handles.len()], false))
-        })
-    }
-
-    /// Looks at a read's outcome; whether its file's close is on its way.
-    fn ended(&self, loan: &Loan, outcome: &Outcome, ended: &InFlight) -> bool {
-        let path = loan.path(&ended.read);
-        if outcome.result != COMPLETE {
-            loan.fail(named(io::Error::other("a read failed in SDL"), path));
-        } else if outcome.bytes_transferred != u64::from(ended.read.len) {
-            loan.fail(named(io::ErrorKind::UnexpectedEof.into(), path));
-        }
-        ended.file.is_some_and(|file| self.close_one(file))
+        let mut flight = self.in_flight(depth, false);
+        serve(
+            plan,
+            destination,
+            depth,
+            &mut flight,
+            &mut |_, read, slot| {
+                let handles = self.files.get(read.file as usize).ok_or_else(not_open)?;
+                Ok(handles[slot % handles.len()])
+            },
+        )
     }
 
     fn close_all(&mut self) {
@@ -355,10 +327,9 @@ impl Peer for Sdl {
     }
 
     fn load(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<()> {
-        let open = &mut |loan: &Loan, read: &Read, _: usize| {
-            self.open_one(loan.path(read)).map(|file| (file, true))
-        };
-        self.run(plan, destination, self.depth, open).map(drop)
+        let mut flight = self.in_flight(self.depth, true);
+        let open = &mut |path: &Path, _: &Read, _| self.open_one(path);
+        serve(plan, destination, self.depth, &mut flight, open).map(drop)
     }
 
     fn hand_over(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<Vec<u64>> {

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 
 use crate::lent::{Loan, Room};
 use crate::plan::{Plan, Read};
-use crate::{Access, Peer, named, unaligned};
+use crate::{Access, Peer, named};
 
 #[cfg(feature = "async-fs")]
 pub(crate) mod async_fs;
@@ -136,7 +136,7 @@ async fn loader<L: Library>(loan: Arc<Loan>) {
 impl<L: Library> Peer for Tasks<L> {
     fn open(&mut self, plan: &Plan, access: Access) -> io::Result<()> {
         if access == Access::Direct && !L::DIRECT {
-            return Err(unaligned());
+            return Err(io::Error::other("its own buffers are not aligned"));
         }
         self.close_all()?;
         let files = self.library.run(async {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use millstream_peers::{Access, Peer, Plan, Read, Rival, rivals};
+use millstream_peers::{Access, Peer, Plan, Read, Rival, bare, read_in_order, rivals};
 
 const LEN: usize = 1 << 20;
 
@@ -67,7 +67,8 @@ fn pages(len: usize) -> (Vec<u8>, usize) {
 
 fn started(depth: usize) -> Vec<(Rival, Box<dyn Peer>)> {
     let mut all = Vec::new();
-    for rival in rivals() {
+    let names = ["ring", "ring-plain", "ring-async", "pread"];
+    for rival in names.into_iter().filter_map(bare).chain(rivals()) {
         match rival.start(depth) {
             Ok(peer) => all.push((rival, peer)),
             Err(error) => println!("SKIP: {rival:?}: {error}"),
@@ -85,6 +86,7 @@ fn every_rival_delivers_every_byte_in_every_way_that_it_has() {
                 let plan = fixture.plan(len, seed);
                 let (mut memory, start) = pages(plan.destination_len());
                 peer.open(&plan, *access).unwrap();
+                peer.expect(&mut memory[start..]).unwrap();
                 peer.read(&plan, &mut memory[start..]).unwrap();
                 fixture.check(&plan, &memory[start..], rival.name);
             }
@@ -160,6 +162,32 @@ fn a_read_beyond_the_end_and_a_missing_file_are_errors_and_no_hang() {
         peer.open(&plan, Access::Buffered).unwrap();
         peer.read(&plan, &mut memory).unwrap();
         fixture.check(&plan, &memory, rival.name);
+    }
+}
+
+#[test]
+fn blocks_arrive_in_file_order_until_the_consumer_fails() {
+    for len in [0, 1, 4096, 4096 * 8, 4096 * 8 + 1, 100_001] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let mut content = vec![0; len];
+        fastrand::Rng::with_seed(11).fill(&mut content);
+        std::fs::write(&path, &content).unwrap();
+        let (mut memory, start) = pages(4096 * 8);
+        let window = &mut memory[start..start + 4096 * 8];
+        let mut seen = Vec::new();
+        let mut failing = |_: &[u8]| Err(io::Error::other("enough"));
+        let enough = read_in_order(&path, len as u64, 4096, window, &mut failing);
+        assert_eq!(enough.is_err(), len > 0);
+        let read = read_in_order(&path, len as u64, 4096, window, &mut |bytes| {
+            seen.extend_from_slice(bytes);
+            Ok(())
+        });
+        if let Err(error) = read {
+            println!("SKIP: {error}");
+            return;
+        }
+        assert!(seen == content, "{len} bytes");
     }
 }
 

@@ -57,7 +57,6 @@ pub(crate) fn of(name: &str, level: Option<i32>) -> Result<(Coder, Option<i32>)>
     })
 }
 
-/// One of the engine's codecs.
 pub(crate) fn ours(codec: CodecId) -> Coder {
     let (mut scratch, mut other) = (Scratch::default(), Scratch::default());
     Coder::new(
@@ -72,7 +71,6 @@ pub(crate) fn ours(codec: CodecId) -> Coder {
     )
 }
 
-/// GDeflate, a tile at a time.
 fn tiles(level: i32, kernel: Kernel) -> Result<Coder> {
     let level = Level::new(level as u8).ok_or(Error::new(format!("no level {level}")))?;
     let (mut encoder, mut decoder) = (Encoder::new(level), Decoder::with_kernel(kernel));
@@ -137,7 +135,6 @@ fn zlib_rs(level: i32) -> Coder {
     )
 }
 
-/// libzstd called directly.
 fn libzstd(level: i32) -> Coder {
     fn failed(code: usize) -> Error {
         Error::new(format!("zstd: {}", zstd_safe::get_error_name(code)))
@@ -157,7 +154,6 @@ fn libzstd(level: i32) -> Coder {
     )
 }
 
-/// lz4_flex called directly.
 fn lz4() -> Coder {
     Coder::new(
         |raw, stored| {

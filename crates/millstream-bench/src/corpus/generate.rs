@@ -10,7 +10,6 @@ use fastrand::Rng;
 
 /// Bytes of one chunk of one kind.
 pub(crate) const CHUNK_BYTES: usize = 32 << 10;
-/// Words of the text chunks.
 const WORDS: [&str; 32] = [
     "position", "normal", "texture", "material", "diffuse", "vertex", "index", "shader", "sound",
     "level", "node", "parent", "scale", "rotation", "0.125", "1.0", "0.5", "-1", "true", "false",
@@ -34,7 +33,6 @@ pub(crate) fn fill(seed: u64, into: &mut [u8]) {
     }
 }
 
-/// What a chunk can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Noise,
@@ -64,7 +62,6 @@ impl Kind {
         }
     }
 
-    /// So many bytes of one kind.
     pub(crate) fn made(self, seed: u64, bytes: usize) -> Vec<u8> {
         let mut raw = vec![0; bytes];
         let mut rng = Rng::with_seed(seed);
@@ -180,20 +177,6 @@ fn normal(rng: &mut Rng) -> f64 {
 mod tests {
     use super::*;
     use millstream_codec::{CodecId, Scratch, encode_block};
-
-    #[test]
-    fn a_file_is_a_prefix_of_every_longer_one_and_seeds_differ() {
-        let mut long = vec![0; 3 * CHUNK_BYTES + 17];
-        fill(1, &mut long);
-        for len in [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, 2 * CHUNK_BYTES + 5] {
-            let mut short = vec![0; len];
-            fill(1, &mut short);
-            assert!(short == long[..len]);
-        }
-        let mut other = vec![0; long.len()];
-        fill(2, &mut other);
-        assert!(other != long);
-    }
 
     #[test]
     fn zlib_makes_it_about_as_small_as_the_studys_file() {

@@ -26,13 +26,11 @@ const DISK_MBPS: f64 = 3500.0;
 /// their own, and check those themselves.
 pub(super) const CHECKED: u64 = 1;
 
-/// What a package must deliver.
 pub(super) struct Wanted {
     pub(super) name: String,
     pub(super) xxh3: u64,
 }
 
-/// Options of packing.
 pub(super) fn options(coding: Coding) -> PackOptions<'static> {
     PackOptions {
         coding,
@@ -82,7 +80,6 @@ pub(super) fn size_of(package_bytes: u64, raw_bytes: u64) -> (Metric, f64) {
     (Metric::of("size of raw"), share)
 }
 
-/// All entries of a package, in one batch.
 pub(super) struct Batch {
     package: PathBuf,
     wanted: Arc<Vec<Wanted>>,

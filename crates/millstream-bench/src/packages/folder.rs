@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millstream_pak::Item;
+use toml::Table;
 use walkdir::WalkDir;
 
 use super::batch::{Batch, CHECKED, Wanted, coding_of, packed, size_of};
@@ -15,16 +16,13 @@ use crate::error::Result;
 use crate::files::{drop_all, len_of, list};
 use crate::limits::POOL_THREADS;
 use crate::memory::Destination;
-use crate::peers;
-use crate::read::rings::Straight;
+use crate::peers::{self, AtWork, bare};
 use crate::rows::{Params, figures};
 use crate::session::Session;
-use crate::startup::plan::{Plan, std_threads};
+use crate::startup::plan::Plan;
 
-/// Files by their names in a package.
 pub(super) type Named = Vec<(String, CorpusFile)>;
 
-/// The small files of a start-up.
 pub(super) fn start_up(session: &mut Session<'_>, made: &Path) -> Result<()> {
     for instance in session.cases("packages", "start-up") {
         let count: usize = instance.get("count");
@@ -44,19 +42,18 @@ pub(super) fn start_up(session: &mut Session<'_>, made: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Real data.
 pub(super) fn real(session: &mut Session<'_>, made: &Path) -> Result<()> {
     let folders = list(&session.corpus.folder().join("packages")).unwrap_or_default();
     for folder in folders.into_iter().filter(|path| path.is_dir()) {
         let name = &*folder.file_name().unwrap_or_default().to_string_lossy();
-        for instance in session.cases_with("packages", "real", "name", [name]) {
+        let found = Table::from_iter([("name".to_owned(), name.into())]);
+        for instance in session.cases_with("packages", "real", found) {
             one(session, &instance, made, name, &files(&folder)?)?;
         }
     }
     Ok(())
 }
 
-/// What a package must deliver of a file.
 fn wanted((name, file): &(String, CorpusFile)) -> Wanted {
     Wanted {
         name: name.clone(),
@@ -64,7 +61,6 @@ fn wanted((name, file): &(String, CorpusFile)) -> Wanted {
     }
 }
 
-/// A file as an input of a package.
 fn item((name, file): &(String, CorpusFile)) -> Result<Item> {
     Ok(Item::from_file(name.as_str(), &file.path)?)
 }
@@ -104,14 +100,14 @@ fn one(
     for name in instance.contenders() {
         match name {
             "device" => {
-                let device = Straight::device(&packages[0]);
-                let run = |mut device: Straight| {
+                let device = peers::device(&packages[0]);
+                let run = |mut device: AtWork| {
                     move |into: &mut Destination| Ok(device.run(into)?.with_digest(CHECKED))
                 };
                 case.try_push(name, device.map(run));
             }
             "std-8" => {
-                case.push(name, std_threads(&plan, POOL_THREADS));
+                peers::add_files(&mut case, name, bare("pread"), POOL_THREADS, &plan);
             }
             #[cfg(feature = "peers")]
             "zip" => {

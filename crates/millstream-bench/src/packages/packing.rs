@@ -14,17 +14,18 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use millstream::CodecId;
 use millstream_codec::{Scratch, default_level, encode_block};
 use millstream_pak::{Coding, Item};
 
 use super::batch::{BLOCK_BYTES, auto, codec_of, options};
-use super::mixed::{Inputs, inputs, items};
 use super::tables;
 use crate::case::Work;
 use crate::cases::{Bytes, Instance};
 use crate::clock::{Span, span_of};
+use crate::corpus::generate::Kind;
 use crate::error::{Context, Error, Result};
 use crate::files::remove;
 use crate::memory::{Destination, resident_kib};
@@ -37,7 +38,27 @@ const NOISE_STEP_BYTES: u64 = 64 << 20;
 /// ... and has this many bytes: more than all blocks that are held at once.
 const NOISE_BYTES: usize = 20 << 20;
 
-/// The rate of packing.
+/// Bytes of a file of the mixed corpus.
+const FILE_BYTES: usize = 600_000;
+
+type Inputs = Vec<(String, Arc<[u8]>)>;
+
+/// Files of one kind of data each, in turn: entries differ, and so must their codecs.
+fn inputs(files: usize) -> Inputs {
+    let file = |nth: usize| {
+        let kind = Kind::ALL[nth % Kind::ALL.len()];
+        let bytes = kind.made(nth as u64, FILE_BYTES);
+        (format!("{}/{nth:04}", kind.name()), Arc::from(bytes))
+    };
+    (0..files).map(file).collect()
+}
+
+fn items(inputs: &Inputs) -> Vec<Item> {
+    let inputs = inputs.iter();
+    let items = inputs.map(|(name, bytes)| Item::from_bytes(name.as_str(), Arc::clone(bytes)));
+    items.collect()
+}
+
 pub(super) fn rate(session: &mut Session<'_>, folder: &Path) -> Result<()> {
     for instance in session.cases("packages", "pack") {
         let codec = codec_of(&instance.get::<String>("codec"));
@@ -88,7 +109,6 @@ fn codec_alone(codec: CodecId, inputs: &Inputs) -> Result<Span> {
     threads::each(threads::cores(), blocks, state, encode)
 }
 
-/// The most memory that packing takes.
 pub(super) fn peak(session: &mut Session<'_>, folder: &Path) -> Result<()> {
     for instance in session.cases("packages", "peak-long") {
         let size: Bytes = instance.get("size");

@@ -46,7 +46,6 @@ fn name_of(nth: usize) -> String {
     format!("assets/{folder:03}/{below:02}/object-{nth:07}.bin")
 }
 
-/// Many names with a few bytes each.
 pub(super) fn named_items(count: usize) -> Vec<Item> {
     let item = |nth| Item::from_bytes(name_of(nth), (nth as u32).to_le_bytes());
     (0..count).map(item).collect()
@@ -88,7 +87,6 @@ fn add_first_lookups<'a>(case: &mut Case<'a>, path: &'a Path, count: usize) -> R
     Ok(())
 }
 
-/// A package, and names to look up in it.
 struct Names {
     package: Package,
     names: Vec<String>,

@@ -151,7 +151,6 @@ fn viewed(picture: &Picture, touch: bool) -> Result<Work> {
     Ok(made(viewed.samples, start.elapsed()))
 }
 
-/// The crate `image`.
 #[cfg(feature = "peers")]
 fn imaged(path: &Path) -> impl Method {
     fresh(give_memory_back, move |(), _| {

@@ -10,10 +10,8 @@ use crate::corpus::word_sum;
 use crate::error::{Context, Result};
 use crate::files::replace;
 
-/// The seed of all pictures.
 const SEED: u64 = 0x504E_4D33;
 
-/// What a picture looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
@@ -35,7 +33,6 @@ pub(crate) struct Picture {
 }
 
 impl Picture {
-    /// Finds the file in `folder`, or makes it.
     pub(super) fn new(
         folder: &Path,
         kind: Kind,

@@ -67,7 +67,6 @@ pub(super) fn add<'a>(case: &mut Case<'a>, name: &'static str, picture: &'a Pict
     case.push(name, fresh(give_memory_back, run));
 }
 
-/// A map of the whole file.
 fn whole(path: &Path) -> Result<Mmap> {
     map(&open_buffered(path)?, 0, len_of(path)? as usize)
 }

@@ -8,7 +8,6 @@ use indicatif::HumanBytes;
 use millstream::{DeviceKind, Storage, StorageOptions};
 use millstream_io::fs::probe;
 
-/// Names and values.
 pub(crate) type Facts = Vec<(String, String)>;
 
 /// The commit that the program was built from, if whoever built it said so.
@@ -37,10 +36,8 @@ pub(crate) fn facts(place: &Path) -> Facts {
     fact("processor", machine.cpu);
     fact("cores", Some(machine.cpus.to_string()));
     fact("virtual", virtual_machine());
-    fact("governor", governor());
     let memory = machine.memory_bytes.map(HumanBytes);
     fact("memory", memory.map(|bytes| bytes.to_string()));
-    fact("system", system_name());
     fact("kernel", machine.kernel);
     fact("backend", Some(backend()));
     if let Ok(place) = probe::place(place) {
@@ -76,19 +73,6 @@ fn virtual_machine() -> Option<String> {
     let flags = text.lines().find(|line| line.starts_with("flags"))?;
     let guest = flags.split_whitespace().any(|flag| flag == "hypervisor");
     guest.then(|| "yes: cores and disk may be shared with others".into())
-}
-
-fn governor() -> Option<String> {
-    let text = fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").ok()?;
-    Some(text.trim().to_owned())
-}
-
-fn system_name() -> Option<String> {
-    let text = fs::read_to_string("/etc/os-release").ok()?;
-    let name = text
-        .lines()
-        .find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
-    Some(name.trim_matches('"').to_owned())
 }
 
 /// The day, in UTC, from the program `date`.

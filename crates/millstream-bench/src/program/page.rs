@@ -7,7 +7,6 @@ use millstream_report::bench as page;
 
 use crate::machine;
 
-/// The page of a report.
 pub(crate) fn html(
     options: &Options,
     report: &Report,

@@ -1,5 +1,5 @@
 //! The study's rivals, as it had them: stdio, the system's read call with a sequential hint, and
-//! maps; and what a thread a core makes of independent blocks.
+//! maps, and outstanding direct blocks; and what a thread a core makes of independent blocks.
 //!
 //! Stored bytes go straight to the destination; streams are decoded piece by piece out of a buffer
 //! of [`PIECE_BYTES`], on the same thread.
@@ -21,6 +21,7 @@ use std::ptr::NonNull;
 
 use memmap2::{Advice, Mmap, MmapOptions};
 use millstream_codec::{Scratch, decode_block};
+use millstream_peers::read_in_order;
 use rustix::fs::fadvise;
 
 use super::sink::Sink;
@@ -28,10 +29,13 @@ use crate::case::Work;
 use crate::corpus::{BLOCK_BYTES, CorpusFile};
 use crate::error::{Context, Result, ensure};
 use crate::files::open_buffered;
+use crate::memory::Destination;
 use crate::threads;
 
 /// Bytes of a piece of a stream, and of a window of a map: the study's block.
-pub(super) const PIECE_BYTES: usize = 128 << 10;
+const PIECE_BYTES: usize = 128 << 10;
+/// The study's number of outstanding blocks.
+const OUTSTANDING: usize = 8;
 
 /// `fread`, whole file.
 pub(super) fn stdio(file: &CorpusFile, into: &mut [u8]) -> Result<Work> {
@@ -83,6 +87,20 @@ pub(super) fn map_windows(corpus: &CorpusFile, into: &mut [u8]) -> Result<Work> 
     for offset in (0..stored_len).step_by(PIECE_BYTES) {
         sink.take(&map(&file, offset, PIECE_BYTES.min(stored_len - offset))?)?;
     }
+    Ok(Work::of(sink.finish()?, 1))
+}
+
+/// Eight outstanding direct blocks of 128 KiB, copied or decoded in order by the same thread.
+pub(super) fn outstanding(file: &CorpusFile, into: &mut [u8]) -> Result<Work> {
+    let mut window = Destination::new(PIECE_BYTES * OUTSTANDING)?;
+    let window = &mut window[..PIECE_BYTES * OUTSTANDING];
+    let raw = &mut into[..file.raw_len as usize];
+    let mut sink = Sink::new(file.form.codec(), raw)?;
+    let mut take = |piece: &[u8]| {
+        let taken = sink.take(piece);
+        taken.map_err(|error| Os::other(error.to_string()))
+    };
+    read_in_order(&file.path, file.stored_len, PIECE_BYTES, window, &mut take)?;
     Ok(Work::of(sink.finish()?, 1))
 }
 

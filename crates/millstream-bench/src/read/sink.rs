@@ -28,7 +28,6 @@ impl<'a> Sink<'a> {
         })
     }
 
-    /// Takes the next piece.
     pub(crate) fn take(&mut self, mut piece: &[u8]) -> Result<()> {
         let Some(decoder) = &mut self.decoder else {
             let room = &mut self.destination[self.produced..];

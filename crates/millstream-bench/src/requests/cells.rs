@@ -1,20 +1,19 @@
 //! What all cases of workload `requests` share: cells of the grid, the requests of a cell, and the
 //! hashes by which results are checked.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use fastrand::Rng;
+use millstream_peers::{Access, Plan, Read};
 use serde::Deserialize;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::case::{Figures, Work};
+use crate::case::Figures;
 use crate::corpus::CorpusFile;
 use crate::error::{Context, Error, Result};
-use crate::files::{drop_path, len_of, open_buffered, open_direct, warm_path};
+use crate::files::{drop_path, len_of, open_buffered, warm_path};
 use crate::metric::Metric;
-use crate::ring::ReadJob;
 use crate::stats;
 
 /// Bytes of a page: the unit of hashes, and the smallest request.
@@ -49,16 +48,15 @@ impl Mode {
         }
     }
 
-    /// Opens a file the way that the mode reads it.
-    pub(crate) fn open(self, file: &CorpusFile) -> Result<File> {
+    /// How rivals open the file.
+    pub(crate) fn access(self) -> Access {
         match self {
-            Mode::Direct => open_direct(&file.path),
-            Mode::Cold | Mode::Warm => open_buffered(&file.path),
+            Mode::Direct => Access::Direct,
+            Mode::Cold | Mode::Warm => Access::Buffered,
         }
     }
 }
 
-/// One cell of the grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) mode: Mode,
@@ -66,19 +64,38 @@ pub(crate) struct Cell {
     pub(crate) depth: usize,
 }
 
-/// Up to `count` requests of `size` bytes at distinct places, in random order, results one after
-/// the other.
-pub(crate) fn random_jobs(file_len: u64, size: usize, count: usize, seed: u64) -> Vec<ReadJob> {
-    let mut places: Vec<u64> = (0..file_len / size as u64).collect();
-    Rng::with_seed(seed).shuffle(&mut places);
-    let places = places.iter().take(count).enumerate();
-    let job = |(index, place): (usize, &u64)| ReadJob::new(place * size as u64, index * size, size);
-    places.map(job).collect()
+/// Up to `count` requests of `size` bytes at distinct places of a file, in random order, results
+/// one after the other.
+pub(crate) fn random_reads(
+    file: &CorpusFile,
+    size: usize,
+    count: usize,
+    seed: u64,
+) -> Result<Plan> {
+    random_reads_below(file, file.stored_len, size, count, seed)
 }
 
-/// The work of having read these.
-pub(crate) fn work_of(jobs: &[ReadJob]) -> Work {
-    Work::of(jobs.iter().map(|job| u64::from(job.len)).sum(), jobs.len())
+/// The same in the first `end` bytes of the file.
+pub(crate) fn random_reads_below(
+    file: &CorpusFile,
+    end: u64,
+    size: usize,
+    count: usize,
+    seed: u64,
+) -> Result<Plan> {
+    let mut places: Vec<u64> = (0..end / size as u64).collect();
+    Rng::with_seed(seed).shuffle(&mut places);
+    let places = places.iter().take(count).enumerate();
+    let read = |(index, place): (usize, &u64)| Read {
+        file: 0,
+        offset: place * size as u64,
+        place: index * size,
+        len: size as u32,
+    };
+    Ok(Plan::new(
+        vec![file.path.clone()],
+        places.map(read).collect(),
+    )?)
 }
 
 /// XXH3-64 of every whole page of a file.
@@ -100,13 +117,13 @@ impl PageHashes {
     }
 
     /// Checks results of page-aligned requests.
-    pub(crate) fn check(&self, jobs: &[ReadJob], bytes: &[u8]) -> Result<()> {
-        for job in jobs {
-            let first = job.offset as usize / PAGE_BYTES;
-            let pages = bytes[job.range()].chunks_exact(PAGE_BYTES).enumerate();
+    pub(crate) fn check(&self, reads: &[Read], bytes: &[u8]) -> Result<()> {
+        for read in reads {
+            let first = read.offset as usize / PAGE_BYTES;
+            let pages = bytes[read.range()].chunks_exact(PAGE_BYTES).enumerate();
             for (index, page) in pages {
                 if self.0.get(first + index) != Some(&xxh3_64(page)) {
-                    let at = job.offset + (index * PAGE_BYTES) as u64;
+                    let at = read.offset + (index * PAGE_BYTES) as u64;
                     return Err(Error::new(format!("other bytes than the file has at {at}")));
                 }
             }
@@ -144,18 +161,19 @@ mod tests {
         crate::corpus::generate::fill(1, &mut content);
         std::fs::write(&path, &content).unwrap();
         let pages = PageHashes::of(&path).unwrap();
-        let jobs = random_jobs(content.len() as u64, 2 * PAGE_BYTES, 8, 1);
-        let mut offsets: Vec<u64> = jobs.iter().map(|job| job.offset).collect();
+        let plan = random_reads(&CorpusFile::stored(&path).unwrap(), 2 * PAGE_BYTES, 8, 1);
+        let plan = plan.unwrap();
+        let mut offsets: Vec<u64> = plan.reads().iter().map(|read| read.offset).collect();
         offsets.sort_unstable();
         let apart = |pair: &[u64]| pair[1] - pair[0] >= 2 * PAGE_BYTES as u64;
         assert!(offsets.windows(2).all(apart));
         let mut bytes = vec![0; 16 * PAGE_BYTES];
-        for job in &jobs {
-            let source = &content[job.offset as usize..][..job.len as usize];
-            bytes[job.range()].copy_from_slice(source);
+        for read in plan.reads() {
+            let source = &content[read.offset as usize..][..read.len as usize];
+            bytes[read.range()].copy_from_slice(source);
         }
-        pages.check(&jobs, &bytes).unwrap();
+        pages.check(plan.reads(), &bytes).unwrap();
         bytes[5 * PAGE_BYTES + 17] ^= 1;
-        assert!(pages.check(&jobs, &bytes).is_err());
+        assert!(pages.check(plan.reads(), &bytes).is_err());
     }
 }

@@ -12,7 +12,6 @@ use millstream::{
 };
 use millstream_io::device::null::NullDevice;
 use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
-use serde::Deserialize;
 
 use crate::case::{Work, fresh};
 use crate::clock::{Moment, Span};
@@ -23,34 +22,21 @@ use crate::metric::Metric;
 use crate::ours::{opened, queue_for};
 use crate::session::Session;
 
-/// Requests of a batch.
 const BATCH_REQUESTS: usize = 1000;
-/// Bytes of a request.
 const REQUEST_BYTES: usize = 4096;
-/// Bytes of the simulated file.
 const FILE_BYTES: u64 = 1 << 30;
-/// Path of the simulated file.
 const PATH: &str = "simulated.bin";
-
-/// How completions are delivered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-enum Delivery {
-    /// Detached; the queue is drained.
-    #[serde(rename = "detached")]
-    Detached,
-    /// Each request's ticket is waited for.
-    #[serde(rename = "tickets claimed")]
-    Claimed,
-}
 
 /// Runs the cases. The figure is processor time of all threads of the process.
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     for instance in session.cases("requests", "null") {
-        let (batches, delivery) = (instance.get("batches"), instance.get("delivery"));
+        let batches: usize = instance.get("batches");
+        // Each ticket is waited for; else requests are detached, and the queue is drained.
+        let claimed = instance.get::<String>("delivery") == "tickets claimed";
         let requests = batches * BATCH_REQUESTS;
         let mut case = session.begin(&instance);
         let run = move |bench: &mut Bench, into: &mut Destination| {
-            let span = bench.run(delivery, batches, into)?;
+            let span = bench.run(claimed, batches, into)?;
             let cost = span.cpu * 1e9 / requests as f64;
             Ok(Work::figures(vec![(Metric::of("cost ns/request"), cost)]))
         };
@@ -90,7 +76,7 @@ impl Bench {
     }
 
     /// Submits so many batches and waits for each; the time that all of them take.
-    fn run(&self, delivery: Delivery, batches: usize, into: &mut Destination) -> Result<Span> {
+    fn run(&self, claimed: bool, batches: usize, into: &mut Destination) -> Result<Span> {
         let loan = Loan::new(into, vec![self.queue.clone()]);
         let mut batch = loan.batch(0);
         let mut tickets = Vec::with_capacity(BATCH_REQUESTS);
@@ -101,15 +87,15 @@ impl Bench {
                 // Two blocks apart, so that no two of them become one read.
                 let offset = (index * 2 * REQUEST_BYTES) as u64;
                 let request = Read::range(self.file, offset, REQUEST_BYTES as u64);
-                match delivery {
-                    Delivery::Detached => batch.detach(request, place)?,
-                    Delivery::Claimed => tickets.push(batch.add(request, place)?),
+                match claimed {
+                    true => tickets.push(batch.add(request, place)?),
+                    false => batch.detach(request, place)?,
                 }
             }
             batch.submit();
-            match delivery {
-                Delivery::Detached => loan.drain()?,
-                Delivery::Claimed => tickets.drain(..).try_for_each(|mut ticket| ticket.wait())?,
+            match claimed {
+                true => tickets.drain(..).try_for_each(|mut ticket| ticket.wait())?,
+                false => loan.drain()?,
             }
         }
         let span = start.elapsed();
@@ -127,11 +113,11 @@ mod tests {
     fn every_delivery_completes_every_request() {
         let bench = Bench::new().unwrap();
         let mut destination = Destination::new(BATCH_REQUESTS * REQUEST_BYTES).unwrap();
-        for delivery in [Delivery::Detached, Delivery::Claimed] {
+        for claimed in [false, true] {
             let before = bench._storage.stats().done;
-            bench.run(delivery, 3, &mut destination).unwrap();
+            bench.run(claimed, 3, &mut destination).unwrap();
             let done = bench._storage.stats().done - before;
-            assert_eq!(done, 3 * BATCH_REQUESTS as u64, "{delivery:?}");
+            assert_eq!(done, 3 * BATCH_REQUESTS as u64, "{claimed}");
         }
     }
 }

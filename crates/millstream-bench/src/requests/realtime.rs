@@ -2,141 +2,144 @@
 //! who reads as much as he can.
 //!
 //! Measured in three phases of a run: the bulk alone, the readers alone, both. The figures are the
-//! readers' p99 in both, and how much of its own rate the bulk keeps. The rival is what a program
-//! without queues and priorities does: readers in `pread`, bulk in a bare ring.
+//! readers' p99 in both, and how much of its own rate the bulk keeps. No rival has priorities, so
+//! each is set up as well as a program could without: every reader has an instance of its own on
+//! its own thread, which waits behind no bulk but the device's, and the bulk has the smallest depth
+//! that still gives nearly the rate of its best.
 
-use std::collections::VecDeque;
-use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use millstream::{Priority, Queue, Ticket};
+use millstream::Priority;
+use millstream_peers::{Peer, Plan, Read, Rival, rivals};
 
 use crate::case::{Figures, Work};
 use crate::corpus::CorpusFile;
-use crate::error::{Context, Result};
-use crate::files::drop_path;
-use crate::lend::{Loan, LoanBatch, one};
+use crate::error::{Error, Result};
+use crate::files::{drop_path, forget};
 use crate::memory::Destination;
 use crate::metric::Metric;
-use crate::ours::{Ready, Setup, queue_for, read_of};
-use crate::peers;
-use crate::requests::cells::{Mode, PageHashes, random_jobs};
-use crate::requests::systems::{Bulk, Reader, System};
-use crate::ring::{BareRing, ReadJob, ReadStyle};
+use crate::ours::{Ours, Setup};
+use crate::peers::{self, NO_SEEKS, bare};
+use crate::requests::cells::{Mode, PageHashes, random_reads_below};
+use crate::rows::Params;
 use crate::session::Session;
 use crate::stats;
 use crate::threads::joined;
 
 const READERS: usize = 4;
-/// Bytes of a reader's request.
 const REQUEST_BYTES: usize = 64 << 10;
-/// Between a reader's requests.
 const PAUSE: Duration = Duration::from_micros(500);
 /// Bulk reads are handed over so many bytes at a time.
 const BULK_BATCH_BYTES: usize = 32 << 20;
 const BULK_REQUEST_BYTES: usize = 1 << 20;
+/// Depths that are tried for the bulk of a rival.
+const BULK_DEPTHS: [usize; 5] = [1, 2, 4, 8, 16];
+/// A depth is good enough with so much of the best one's rate.
+const ENOUGH: f64 = 0.95;
+
+/// Makes what reads: for a reader, or for the bulk.
+type Start<'a> = Box<dyn Fn(bool) -> Result<Box<dyn Peer>> + Sync + 'a>;
+
+/// Someone with readers that are in a hurry and a bulk reader that is not.
+struct System<'a> {
+    mode: Mode,
+    params: Params,
+    start: Start<'a>,
+}
 
 /// `pread` readers beside a bare ring.
-struct NoPriorities(File);
-
-impl System for NoPriorities {
-    fn reader(&self, _: usize) -> Result<Reader<'_>> {
-        Ok(Box::new(|job, into| {
-            self.0.read_exact_at(into, job.offset).what("pread")
-        }))
-    }
-
-    fn bulk(&self, bulk: &Bulk<'_>, into: &mut [u8]) -> Result<()> {
-        let mut ring = BareRing::new(8)?;
-        let style = ReadStyle::plain(8);
-        while bulk.goes_on() {
-            ring.read_all(self.0.as_raw_fd(), bulk.jobs, into, style)?;
-            bulk.arrived(bulk.batch_bytes());
-        }
-        Ok(())
-    }
+fn no_priorities<'a>() -> Result<System<'a>> {
+    let (pread, ring) = (bare("pread"), bare("ring-plain"));
+    let start = move |is_bulk| {
+        Ok(if is_bulk {
+            ring.start(8)
+        } else {
+            pread.start(1)
+        }?)
+    };
+    Ok(System {
+        mode: Mode::Direct,
+        params: Params::new(),
+        start: Box::new(start),
+    })
 }
 
 /// Readers of priority realtime, each with a queue of its own, beside bulk of priority low.
-struct Ours {
-    ready: Ready,
-    readers: Vec<Queue>,
-}
-
-impl System for Ours {
-    fn reader(&self, nth: usize) -> Result<Reader<'_>> {
-        Ok(Box::new(move |job, into| {
-            let request = read_of(self.ready.file, job).priority(Priority::Realtime);
-            one(&self.readers[nth], request, into)
-        }))
-    }
-
-    fn bulk(&self, bulk: &Bulk<'_>, into: &mut [u8]) -> Result<()> {
-        let queue = queue_for(&self.ready.storage, bulk.jobs.len())?;
-        let loan = Loan::new(into, vec![queue]);
-        let mut batch = loan.batch(0);
-        let add = |batch: &mut LoanBatch<'_>, job: &ReadJob| {
-            let request = read_of(self.ready.file, job).priority(Priority::Low);
-            batch.add(request, job.range())
+fn ours<'a>() -> Result<System<'a>> {
+    let storage = Setup::direct().storage()?;
+    let start = move |is_bulk| {
+        let priority = if is_bulk {
+            Priority::Low
+        } else {
+            Priority::Realtime
         };
-        let mut waiting: VecDeque<(usize, Ticket<()>)> = VecDeque::new();
-        for (index, job) in bulk.jobs.iter().enumerate() {
-            waiting.push_back((index, add(&mut batch, job)?));
-        }
-        batch.submit();
-        while let Some((index, mut ticket)) = waiting.pop_front() {
-            bulk.arrived(ticket.outcome().result?);
-            if bulk.goes_on() {
-                // Its place is free again: the same read once more, so that as much as ever is
-                // waiting.
-                waiting.push_back((index, add(&mut batch, &bulk.jobs[index])?));
-                batch.submit();
-            }
-        }
-        drop(batch);
-        loan.finish()
-    }
+        let ours = Ours::sharing(&storage, priority);
+        Ok(Box::new(ours) as Box<dyn Peer>)
+    };
+    Ok(System {
+        mode: Mode::Direct,
+        params: Params::new(),
+        start: Box::new(start),
+    })
 }
 
-/// Runs the case.
+fn library<'a>(rival: Rival, file: &CorpusFile) -> Result<System<'a>> {
+    if !rival.seeks {
+        return Err(Error::new(NO_SEEKS));
+    }
+    let mode = match rival.accesses.first() {
+        Some(millstream_peers::Access::Direct) => Mode::Direct,
+        _ => Mode::Cold,
+    };
+    let bulk = bulk_reads(file, 0)?;
+    let time = |depth| peers::read_time(rival, file, mode, &bulk, depth);
+    let times: Vec<f64> = BULK_DEPTHS.into_iter().map(time).collect::<Result<_>>()?;
+    let best = times.iter().copied().fold(f64::INFINITY, f64::min);
+    let good = times.iter().position(|time| *time <= best / ENOUGH);
+    let depth = BULK_DEPTHS[good.unwrap_or(0)];
+    let params = [
+        ("version".into(), rival.version.into()),
+        ("bulk_depth".into(), depth.into()),
+    ];
+    let start = move |is_bulk| Ok(rival.start(if is_bulk { depth } else { 1 })?);
+    Ok(System {
+        mode,
+        params: Params::from(params),
+        start: Box::new(start),
+    })
+}
+
 pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHashes) -> Result<()> {
     for instance in session.cases("requests", "realtime") {
         let phase = Duration::from_millis(instance.get("milliseconds"));
         drop_path(&file.path)?;
         let mut case = session.begin(&instance);
-        let ready = Ready::new(&file.path, Setup::direct(), false, 1)?;
-        let readers = (0..READERS).map(|_| queue_for(&ready.storage, 1));
-        let readers = readers.collect::<Result<_>>()?;
-        let rival = NoPriorities(Mode::Direct.open(file)?);
-        let mut systems: Vec<(&str, Result<Box<dyn System + '_>>)> =
-            vec![("pread+ring", Ok(Box::new(rival)))];
-        systems.extend(peers::realtime::systems(file, &bulk_jobs(file, 0)));
-        systems.push(("millstream", Ok(Box::new(Ours { ready, readers }))));
+        let mut systems = vec![("pread+ring", no_priorities())];
+        systems.extend(rivals().iter().map(|it| (it.name, library(*it, file))));
+        systems.push(("millstream", ours()));
         for (name, system) in systems {
-            let system = match system {
-                Ok(system) => system,
-                Err(why) => {
-                    case.skip(name, &why.to_string());
-                    continue;
-                }
-            };
-            let (params, mut seed) = (system.params(), 0);
-            let run = move |_: &mut Destination| {
-                seed += 1;
-                let run = Run {
-                    system: system.as_ref(),
-                    file,
-                    pages,
-                    phase,
-                    seed,
+            let mut seed = 0;
+            let run = system.map(|system| {
+                let params = system.params.clone();
+                let run = move |_: &mut Destination| {
+                    seed += 1;
+                    let run = Run {
+                        system: &system,
+                        file,
+                        pages,
+                        phase,
+                        seed,
+                    };
+                    run.all_phases().map(Work::figures)
                 };
-                run.all_phases().map(Work::figures)
-            };
-            case.add(name, run).params = params;
+                (run, params)
+            });
+            match run {
+                Ok((run, params)) => case.add(name, run).params = params,
+                Err(why) => case.skip(name, &why.to_string()),
+            }
         }
         session.run(case, &mut Destination::new(0)?)?;
     }
@@ -145,18 +148,17 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
 
 /// The bulk's requests, of the first half of the file; readers keep to the second: neither warms
 /// the other's pages.
-fn bulk_jobs(file: &CorpusFile, seed: u64) -> Vec<ReadJob> {
+fn bulk_reads(file: &CorpusFile, seed: u64) -> Result<Plan> {
     let count = BULK_BATCH_BYTES / BULK_REQUEST_BYTES;
-    random_jobs(half_of(file), BULK_REQUEST_BYTES, count, seed)
+    random_reads_below(file, half_of(file), BULK_REQUEST_BYTES, count, seed)
 }
 
 fn half_of(file: &CorpusFile) -> u64 {
     file.stored_len / 2 / BULK_REQUEST_BYTES as u64 * BULK_REQUEST_BYTES as u64
 }
 
-/// One run of a system.
 struct Run<'a> {
-    system: &'a dyn System,
+    system: &'a System<'a>,
     file: &'a CorpusFile,
     pages: &'a PageHashes,
     phase: Duration,
@@ -185,12 +187,9 @@ impl Run<'_> {
 
     /// One phase: the readers' times in nanoseconds, and the bulk's rate in MB/s.
     fn one_phase(&self, readers: usize, with_bulk: bool) -> Result<(Vec<u64>, f64)> {
-        let jobs = &bulk_jobs(self.file, self.seed);
-        let destination = &mut Destination::new(jobs.len() * BULK_REQUEST_BYTES)?;
         let (stop, bytes) = (&AtomicBool::new(false), &AtomicU64::new(0));
         std::thread::scope(|scope| {
-            let bulk = Bulk { jobs, stop, bytes };
-            let bulk = with_bulk.then(|| scope.spawn(move || self.system.bulk(&bulk, destination)));
+            let bulk = with_bulk.then(|| scope.spawn(move || self.bulk_until(stop, bytes)));
             let reader = |reader| scope.spawn(move || self.read_until(reader, stop));
             let readers: Vec<_> = (0..readers).map(reader).collect();
             let start = Instant::now();
@@ -204,6 +203,26 @@ impl Run<'_> {
         })
     }
 
+    /// Reads the bulk's requests over and over, as fast as it can.
+    fn bulk_until(&self, stop: &AtomicBool, bytes: &AtomicU64) -> Result<()> {
+        let (plan, access) = (bulk_reads(self.file, self.seed)?, self.system.mode.access());
+        let destination = &mut Destination::new(plan.destination_len())?;
+        let mut peer = (self.system.start)(true)?;
+        peer.open(&plan, access)?;
+        while !stop.load(Ordering::Relaxed) {
+            peer.read(&plan, destination)?;
+            bytes.fetch_add(plan.destination_len() as u64, Ordering::Relaxed);
+            if self.system.mode == Mode::Cold {
+                // As cold as the others' reads. The readers may have some of the other half of the
+                // file mapped, so it is not checked that all of it is gone.
+                peer.open(&Plan::new(Vec::new(), Vec::new())?, access)?;
+                forget(&self.file.path)?;
+                peer.open(&plan, access)?;
+            }
+        }
+        Ok(())
+    }
+
     /// One reader: request, pause, request.
     fn read_until(&self, nth: usize, stop: &AtomicBool) -> Result<Vec<u64>> {
         let size = REQUEST_BYTES as u64;
@@ -212,14 +231,25 @@ impl Run<'_> {
         let memory = &mut destination[..REQUEST_BYTES];
         let mut rng = Rng::with_seed(self.seed * READERS as u64 + nth as u64);
         let mut times = Vec::new();
-        let mut read = self.system.reader(nth)?;
+        let mut peer = (self.system.start)(false)?;
+        let file = vec![self.file.path.clone()];
+        peer.open(
+            &Plan::new(file.clone(), Vec::new())?,
+            self.system.mode.access(),
+        )?;
         while !stop.load(Ordering::Relaxed) {
-            let job = ReadJob::new(rng.u64(places.clone()) * size, 0, REQUEST_BYTES);
+            let read = Read {
+                file: 0,
+                offset: rng.u64(places.clone()) * size,
+                place: 0,
+                len: REQUEST_BYTES as u32,
+            };
+            let plan = Plan::new(file.clone(), vec![read])?;
             memory[0] = !memory[0];
             let start = Instant::now();
-            read(&job, memory)?;
+            peer.read(&plan, memory)?;
             times.push(start.elapsed().as_nanos() as u64);
-            self.pages.check(&[job], memory)?;
+            self.pages.check(plan.reads(), memory)?;
             std::thread::sleep(PAUSE);
         }
         Ok(times)

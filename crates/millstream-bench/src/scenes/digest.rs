@@ -3,7 +3,6 @@
 use millstream_gltf::model::Model;
 use xxhash_rust::xxh3::Xxh3;
 
-/// A digest of what a scene consists of.
 #[derive(Default)]
 pub(crate) struct Digest(Xxh3);
 

@@ -12,7 +12,6 @@ use crate::threads;
 
 /// Names the generator; another one makes other files.
 const VERSION: u32 = 3;
-/// Bytes of vertices for each image.
 const VERTEX_BYTES: usize = 200_000;
 /// Shapes of a texture: sines along a direction.
 const WAVES: usize = 6;
@@ -74,7 +73,6 @@ pub(crate) struct Scene {
     pub(crate) gltf: PathBuf,
 }
 
-/// The scene's name in its folder.
 pub(super) const NAME: &str = "scene.gltf";
 
 /// Makes a scene, unless it is there.

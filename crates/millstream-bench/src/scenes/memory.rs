@@ -30,7 +30,6 @@ pub(super) struct Recycled {
 #[derive(Default)]
 struct Store {
     free: BTreeMap<usize, Vec<Destination>>,
-    /// By address.
     out: BTreeMap<usize, Destination>,
 }
 

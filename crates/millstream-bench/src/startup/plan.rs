@@ -1,19 +1,13 @@
-//! What workload `startup` loads, and the contender that loads it with the standard library.
+//! What workload `startup` loads.
 
-use std::io::Read;
 use std::ops::Range;
 use std::path::PathBuf;
 
 use fastrand::Rng;
 
-use crate::case::{Method, Work};
 use crate::corpus::CorpusFile;
-use crate::error::{Context, Result};
-use crate::files::open_buffered;
+use crate::error::Result;
 use crate::limits::{CANCEL_ONE_IN, SUBMIT_THREADS};
-use crate::memory::Destination;
-use crate::metric::Metric;
-use crate::threads;
 
 /// Results lie at multiples of this in the destination, so that direct reads could land in place.
 const PLACE_ALIGNMENT: usize = 4096;
@@ -43,7 +37,6 @@ pub(crate) struct Entry {
     pub(crate) canceled: bool,
 }
 
-/// Everything that is requested, the same for everyone.
 pub(crate) struct Plan {
     pub(crate) entries: Vec<Entry>,
     pub(crate) destination_len: usize,
@@ -92,7 +85,6 @@ impl Plan {
         self.entries.iter().filter(|entry| !entry.canceled)
     }
 
-    /// All files.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
         let paths = self.entries.iter().map(|entry| entry.file.path.clone());
         paths.collect()
@@ -103,33 +95,4 @@ impl Plan {
         let mut wanted = self.wanted();
         wanted.try_for_each(|entry| entry.file.check(&bytes[entry.place.clone()]))
     }
-}
-
-/// The standard library: one file after the other, or on several threads.
-pub(crate) fn std_threads(plan: &Plan, threads: usize) -> impl Method {
-    move |into: &mut Destination| {
-        let wanted = places(plan, into).into_iter();
-        let wanted = wanted.filter(|(entry, _)| !entry.canceled);
-        let bytes = plan.wanted().map(|entry| entry.file.raw_len).sum();
-        let read = |(): &mut (), (entry, into): (&Entry, &mut [u8])| {
-            let path = &entry.file.path;
-            open_buffered(path)?.read_exact(into).on("read", path)
-        };
-        let span = threads::each(threads, wanted, || (), read)?;
-        let held = vec![(Metric::of("held ms"), span.wall * 1e3)];
-        Ok(Work::of(bytes, plan.entries.len()).took(span).with(held))
-    }
-}
-
-/// Every request with its part of the destination.
-fn places<'a>(plan: &'a Plan, destination: &'a mut [u8]) -> Vec<(&'a Entry, &'a mut [u8])> {
-    let (mut rest, mut at) = (destination, 0);
-    let place = |entry: &'a Entry| {
-        let (_, tail) = std::mem::take(&mut rest).split_at_mut(entry.place.start - at);
-        let (place, tail) = tail.split_at_mut(entry.place.len());
-        at = entry.place.end;
-        rest = tail;
-        (entry, place)
-    };
-    plan.entries.iter().map(place).collect()
 }

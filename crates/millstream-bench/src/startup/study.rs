@@ -35,10 +35,6 @@ use crate::requests::cells::held;
 use crate::startup::plan::{Entry, Plan};
 use crate::threads::joined;
 
-/// Descriptors that the rest of the process may need.
-const DESCRIPTORS_SPARE: u64 = 128;
-
-/// How a handle is known.
 pub(super) trait Key: Eq + Hash + Clone + Send + 'static {
     /// From a file's name, when a request is queued.
     fn of(name: &str) -> Self;
@@ -98,12 +94,17 @@ enum Message<'a, K> {
 
 /// The study's thread as a contender: with [`FoldedName`] as it was, with [`NameHash`] cured.
 pub(super) fn contender<K: Key>(plan: &Plan) -> Result<impl Method> {
-    raise_descriptors(plan.entries.len() as u64 + DESCRIPTORS_SPARE)?;
+    raise_descriptors()?;
     Ok(move |into: &mut Destination| {
         let start = Moment::now();
         let (sender, receiver) = channel();
         let (ended, held_ns) = std::thread::scope(|scope| {
-            let io = scope.spawn(move || Ticker::<K>::default().run(&receiver, into));
+            let ticker = Ticker::<K> {
+                outstanding: Vec::new(),
+                handles: Handles::default(),
+                ended: 0,
+            };
+            let io = scope.spawn(move || ticker.run(&receiver, into));
             let queuing = (0..SUBMIT_THREADS).map(|thread| {
                 let sender = sender.clone();
                 scope.spawn(move || queue(plan, thread, &sender))
@@ -118,19 +119,12 @@ pub(super) fn contender<K: Key>(plan: &Plan) -> Result<impl Method> {
     })
 }
 
-/// Raises this process' soft limit of descriptors: the study keeps a handle per file.
-fn raise_descriptors(need: u64) -> Result<()> {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= need) {
-        return Ok(());
-    }
-    if limit.maximum.is_some_and(|maximum| maximum < need) {
-        let why = format!("{need} open files are more than this process' hard limit allows");
-        return Err(Error::new(why));
-    }
+/// Raises this process' soft limit of descriptors to the hard one: the study keeps a handle a file.
+fn raise_descriptors() -> Result<()> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
     let raised = Rlimit {
-        current: Some(need),
-        maximum: limit.maximum,
+        current: maximum,
+        maximum,
     };
     setrlimit(Resource::Nofile, raised).what("raise RLIMIT_NOFILE")
 }
@@ -155,21 +149,10 @@ fn queue<'a, K: Key>(
     Ok(held_ns)
 }
 
-/// The I/O thread.
 struct Ticker<'a, K> {
     outstanding: Vec<(&'a Entry, K)>,
     handles: Handles<K, File>,
     ended: usize,
-}
-
-impl<K> Default for Ticker<'_, K> {
-    fn default() -> Self {
-        Ticker {
-            outstanding: Vec::new(),
-            handles: Handles::default(),
-            ended: 0,
-        }
-    }
 }
 
 impl<'a, K: Key> Ticker<'a, K> {

@@ -1,7 +1,6 @@
 //! Who moves the load: our streams and views, and the standard library.
 //!
-//! In memory everyone recycles its memory, but for `fresh` and `vec`, which grow. With files
-//! everything from the open to the close counts.
+//! In memory everyone recycles its memory. With files everything from the open to the close counts.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Cursor, Write};
@@ -11,7 +10,7 @@ use millstream_stream::{MemoryStream, Mode, Stream, StreamView, Streams};
 
 use super::Place;
 use crate::case::Case;
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Result};
 use crate::files::open_buffered;
 use crate::memory::Destination;
 use crate::streams::load::Load;
@@ -19,65 +18,41 @@ use crate::streams::load::Load;
 pub(super) fn memory_write<'a>(case: &mut Case<'a>, name: &'static str, load: &'a Load) {
     let len = load.bytes.len() as u64;
     let sign = |bytes: &[u8]| Ok(load.work(Some(load.sign_of(bytes))));
-    match name {
-        "millstream" | "millstream-fresh" => {
-            let mut stream = MemoryStream::new();
-            let method = move |_: &mut Destination| {
-                match name {
-                    "millstream" => stream.clear(),
-                    _ => stream = MemoryStream::new(),
-                }
-                load.write(&mut stream)?;
-                sign(stream.as_slice())
-            };
-            case.add(name, method)
+    let (mut kept, mut cursor) = (MemoryStream::new(), Cursor::new(Vec::new()));
+    let method = move |_: &mut Destination| {
+        if name == "cursor" {
+            cursor.set_position(0);
+            load.std_write(&mut cursor)?;
+            return sign(cursor.get_ref());
         }
-        "millstream-view" => {
-            let mut kept = Some(MemoryStream::new());
-            let method = move |_: &mut Destination| {
-                let mut stream = kept.take().unwrap_or_default();
-                stream.clear();
-                let mut view = StreamView::new(stream, 0, len, Mode::Write)?;
-                load.write(&mut view)?;
-                sign(kept.insert(view.into_inner()).as_slice())
-            };
-            case.add(name, method)
+        kept.clear();
+        if name == "millstream" {
+            load.write(&mut kept)?;
+        } else {
+            let mut view = StreamView::new(std::mem::take(&mut kept), 0, len, Mode::Write)?;
+            load.write(&mut view)?;
+            kept = view.into_inner();
         }
-        _ => {
-            let mut cursor = Cursor::new(Vec::new());
-            let method = move |_: &mut Destination| {
-                cursor.set_position(0);
-                if name == "vec" {
-                    *cursor.get_mut() = Vec::new();
-                    load.std_write(cursor.get_mut())?;
-                } else {
-                    load.std_write(&mut cursor)?;
-                }
-                sign(cursor.get_ref())
-            };
-            case.add(name, method)
-        }
+        sign(kept.as_slice())
     };
+    case.add(name, method);
 }
 
 pub(super) fn memory_read<'a>(case: &mut Case<'a>, name: &'static str, load: &'a Load) {
-    let mut kept = Some(MemoryStream::from_vec(load.bytes.clone()));
-    let method = move |into: &mut Destination| {
-        if name == "cursor" {
-            return load.std_read(&mut Cursor::new(&load.bytes[..]), into);
+    let len = load.bytes.len() as u64;
+    let mut kept = MemoryStream::from_vec(load.bytes.clone());
+    let method = move |into: &mut Destination| match name {
+        "cursor" => load.std_read(&mut Cursor::new(&load.bytes[..]), into),
+        "millstream" => {
+            kept.seek_to(0)?;
+            load.read(&mut kept, into)
         }
-        let stream = kept.take();
-        let mut stream = stream.ok_or_else(|| Error::new("an earlier run failed"))?;
-        if name == "millstream" {
-            stream.seek_to(0)?;
-            let work = load.read(&mut stream, into);
-            kept = Some(stream);
-            return work;
+        _ => {
+            let mut view = StreamView::new(std::mem::take(&mut kept), 0, len, Mode::Read)?;
+            let work = load.read(&mut view, into);
+            kept = view.into_inner();
+            work
         }
-        let mut view = StreamView::new(stream, 0, load.bytes.len() as u64, Mode::Read)?;
-        let work = load.read(&mut view, into)?;
-        kept = Some(view.into_inner());
-        Ok(work)
     };
     case.add(name, method);
 }

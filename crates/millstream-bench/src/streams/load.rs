@@ -67,7 +67,6 @@ impl Load {
         }
     }
 
-    /// A file of the load, cached.
     pub(crate) fn file(&self, folder: &Path) -> Result<PathBuf> {
         let path = folder.join(format!("streams-{}", self.bytes.len()));
         std::fs::write(&path, &self.bytes).on("write", &path)?;
@@ -120,28 +119,24 @@ impl Load {
         Ok(self.work(None))
     }
 
-    /// Writes the load to a stream of ours.
     #[inline(never)]
     pub(crate) fn write<W: WriteStream>(&self, out: &mut W) -> Result<()> {
         let word = |out: &mut W, word: &[u8; 4]| Ok(out.write_u32_le(u32::from_le_bytes(*word))?);
         self.write_by(out, word, |out, chunk| Ok(out.write_slice(chunk)?))
     }
 
-    /// Reads the load from a stream of ours.
     #[inline(never)]
     pub(crate) fn read<R: ReadStream>(&self, input: &mut R, into: &mut [u8]) -> Result<Work> {
         let word = |input: &mut R| Ok(input.read_u32_le()?);
         self.read_by(input, into, word, |input, it| Ok(input.read_slice(it)?))
     }
 
-    /// Writes the load to a writer of the standard library.
     #[inline(never)]
     pub(crate) fn std_write<W: Write>(&self, out: &mut W) -> Result<()> {
         let word = |out: &mut W, word: &[u8; 4]| out.write_all(word).what("write");
         self.write_by(out, word, |out, it| out.write_all(it).what("write"))
     }
 
-    /// Reads the load from a reader of the standard library.
     #[inline(never)]
     pub(crate) fn std_read<R: Read>(&self, input: &mut R, into: &mut [u8]) -> Result<Work> {
         let word = |input: &mut R| {
