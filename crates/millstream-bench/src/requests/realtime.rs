@@ -7,7 +7,7 @@
 //! its own thread, which waits behind no bulk but the device's, and the bulk has the smallest depth
 //! that still gives nearly the rate of its best.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -187,40 +187,40 @@ impl Run<'_> {
 
     /// One phase: the readers' times in nanoseconds, and the bulk's rate in MB/s.
     fn one_phase(&self, readers: usize, with_bulk: bool) -> Result<(Vec<u64>, f64)> {
-        let (stop, bytes) = (&AtomicBool::new(false), &AtomicU64::new(0));
+        let (stop, plan) = (&AtomicBool::new(false), &bulk_reads(self.file, self.seed)?);
+        let into = &mut Destination::new(plan.destination_len())?;
         std::thread::scope(|scope| {
-            let bulk = with_bulk.then(|| scope.spawn(move || self.bulk_until(stop, bytes)));
+            let bulk = with_bulk.then(|| scope.spawn(move || self.bulk_until(plan, into, stop)));
             let reader = |reader| scope.spawn(move || self.read_until(reader, stop));
             let readers: Vec<_> = (0..readers).map(reader).collect();
-            let start = Instant::now();
             std::thread::sleep(self.phase);
-            let rate = bytes.load(Ordering::Relaxed) as f64 / 1e6 / start.elapsed().as_secs_f64();
             stop.store(true, Ordering::Relaxed);
             let times = readers.into_iter().map(joined);
             let times = times.collect::<Result<Vec<_>>>()?.concat();
-            bulk.map_or(Ok(()), joined)?;
-            Ok((times, rate))
+            Ok((times, bulk.map_or(Ok(0.0), joined)?))
         })
     }
 
-    /// Reads the bulk's requests over and over, as fast as it can.
-    fn bulk_until(&self, stop: &AtomicBool, bytes: &AtomicU64) -> Result<()> {
-        let (plan, access) = (bulk_reads(self.file, self.seed)?, self.system.mode.access());
-        let destination = &mut Destination::new(plan.destination_len())?;
-        let mut peer = (self.system.start)(true)?;
-        peer.open(&plan, access)?;
-        while !stop.load(Ordering::Relaxed) {
-            peer.read(&plan, destination)?;
-            bytes.fetch_add(plan.destination_len() as u64, Ordering::Relaxed);
+    /// Reads the bulk's requests over and over, as fast as it can; its rate, to the end of the
+    /// round in which it was stopped.
+    fn bulk_until(&self, plan: &Plan, into: &mut [u8], stop: &AtomicBool) -> Result<f64> {
+        let (mut peer, access) = ((self.system.start)(true)?, self.system.mode.access());
+        peer.open(plan, access)?;
+        let (start, mut megabytes) = (Instant::now(), 0.0);
+        loop {
+            peer.read(plan, into)?;
+            megabytes += plan.destination_len() as f64 / 1e6;
+            if stop.load(Ordering::Relaxed) {
+                return Ok(megabytes / start.elapsed().as_secs_f64());
+            }
             if self.system.mode == Mode::Cold {
                 // As cold as the others' reads. The readers may have some of the other half of the
                 // file mapped, so it is not checked that all of it is gone.
                 peer.open(&Plan::new(Vec::new(), Vec::new())?, access)?;
                 forget(&self.file.path)?;
-                peer.open(&plan, access)?;
+                peer.open(plan, access)?;
             }
         }
-        Ok(())
     }
 
     /// One reader: request, pause, request.
