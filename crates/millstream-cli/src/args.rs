@@ -300,8 +300,8 @@ pub(crate) struct DecodeArgs {
 /// Turn a recorded trace into a page to look at.
 ///
 /// The trace is one of `load --trace` or `scene --trace`. The page is one file of HTML that loads
-/// nothing: in words where the time went, a timeline of queue, device and workers that zooms, and
-/// the longest requests.
+/// nothing: in words where the time went, a timeline of queue, device and workers that zooms, the
+/// longest requests and stalls.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

@@ -198,6 +198,17 @@ mod tests {
     }
 
     #[test]
+    fn a_map_is_drawn_of_contenders_that_have_some_of_it() {
+        let cell = |n: u32, who| rate(&format!("a {}K depth {}", n % 24 + 1, n / 24 + 1), who);
+        let cells = (0..576).flat_map(|n| [cell(n, "millstream"), cell(n, "ring")]);
+        let others = (0..2000).map(|n| rate("a 1K depth 1", &format!("c{n}")));
+        let metrics = (0..2000).map(|n| named(cell(0, "millstream"), &format!("m{n}")));
+        let page = small_page(cells.chain(others).chain(metrics).collect(), 1500);
+        assert_eq!(page.matches("best 5.00 MB/s").count(), 2);
+        assert!(page.contains("The same of 1 of 2,001 others"));
+    }
+
+    #[test]
     fn many_groups_metrics_and_reasons_take_one_pass() {
         let groups = (0..100_000).map(|n| rate(&format!("a{n}a 4K depth 1"), "millstream"));
         let metrics = (0..50_000).map(|n| named(rate("a", "millstream"), &format!("m{n}")));

@@ -13,14 +13,16 @@ pub const TRACE_LANES_MAX: usize = 4096;
 /// Characters of a name that are shown; the rest is cut.
 pub const NAME_CHARS_MAX: usize = 160;
 
-/// Spans of a lane that overlap at most for them to be drawn one by one, each in a row;
-/// beyond, the lane is drawn as the number of spans at each moment.
+/// Spans of a lane that overlap at most for them to be drawn one by one, each in a row with its
+/// name; beyond, the lane is drawn as the number of spans at each moment.
 pub const TIMELINE_ROWS_MAX: usize = 12;
 /// Pixels that the timeline is thought to have across, at the deepest useful zoom. What is shorter
 /// than one is drawn together with its neighbours.
 pub const TIMELINE_PIXELS: usize = 8_192;
 /// Points of a curve of a timeline.
 pub const TIMELINE_POINTS: usize = 2_048;
+/// Spans that carry their name, the longest of all: the others are drawn without.
+pub const TIMELINE_NAMES_MAX: usize = 1_500;
 /// Rows of the tables of a trace's page.
 pub const TRACE_TABLE_ROWS: usize = 20;
 

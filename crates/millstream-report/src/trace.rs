@@ -1,5 +1,5 @@
 //! A recorded trace as a page: where the time went in words and in a bar, then a timeline of queue,
-//! device and workers that zooms and pans, then the longest requests.
+//! device and workers that zooms and pans, then the longest requests and stalls.
 //!
 //! The page is whole without its script; what the script adds is looking closer.
 
@@ -87,6 +87,9 @@ fn write(body: &mut Html, trace: &Trace, times: &Times, requests: usize) {
     lanes::write(body, trace, times);
     body.section("tables", "Longest");
     body.table(&requests_table(trace, times));
+    if !times.stalls.is_empty() {
+        body.table(&stalls_table(times));
+    }
 }
 
 /// Draws where the time went: a bar of the parts, and their shares as its key.
@@ -180,6 +183,28 @@ fn requests_table(trace: &Trace, times: &Times) -> Table {
     table
 }
 
+fn stalls_table(times: &Times) -> Table {
+    let caption = "The longest times in which the device had nothing to do though requests waited";
+    let mut table = Table::new(caption, ">from | >for | ~meanwhile");
+    let mut stalls = times.stalls.clone();
+    stalls.sort_by_key(|stall| Reverse(stall.end_ns - stall.start_ns));
+    for stall in stalls.into_iter().take(TRACE_TABLE_ROWS) {
+        let words = match stall.workers {
+            0 => "no worker decoded either".to_owned(),
+            most => format!("at most {} at work", count(most as usize, "worker")),
+        };
+        table.row(
+            "",
+            vec![
+                seconds((stall.start_ns - times.start_ns) as f64 / 1e9).into(),
+                seconds((stall.end_ns - stall.start_ns) as f64 / 1e9).into(),
+                words.into(),
+            ],
+        );
+    }
+    table
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,6 +238,8 @@ mod tests {
              decoded for 2 ms",
             "1.00 on average while there is any",
             "&lt;script&gt;alert(1)",
+            ".dds: 2 ms from 1 ms",
+            "at most 1 worker at work",
         ] {
             assert!(page.html.contains(part), "{part} is missing");
         }

@@ -8,7 +8,7 @@ use crate::chart::heat::{self, Heat};
 use crate::chart::ratio::geometric_mean;
 use crate::compare::{Comparison, compare};
 use crate::limits::{HEAT_CELLS_PER_FIGURE, HEAT_SIDE_MAX};
-use crate::markup::size;
+use crate::markup::{count, size};
 use crate::page::{Cell, Html, Set, Table};
 use crate::rows::{Better, Figures, Row};
 use crate::svg::Svg;
@@ -144,6 +144,18 @@ pub(crate) fn write(body: &mut Html, map: &Map<'_, '_>) {
     if let Some((words, table)) = words(map) {
         body.paragraph("", &words);
         body.table(&table);
+    }
+    // Of others the first metric only.
+    let others = map.contenders.iter().filter(|name| **name != OURS);
+    let drawn = others.clone();
+    let drawn = drawn.filter_map(|name| map.heat(name, map.metrics.first()?));
+    let drawn: Vec<Svg> = drawn.collect();
+    if !drawn.is_empty() {
+        let mut inside = Html::default();
+        inside.cards(&drawn);
+        let all = count(others.count(), "other");
+        let heading = format!("The same of {} of {all}", drawn.len());
+        body.details(ours.is_empty(), &heading, &"".into(), &inside);
     }
 }
 

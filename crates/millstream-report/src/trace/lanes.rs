@@ -1,14 +1,14 @@
 //! The timeline: a lane for requests, one for the device, one for workers, one for memory.
 //!
-//! A lane of few spans at once shows each in a row; a crowded one shows how many there were at each
-//! moment. Lanes are pictures stretched over the width of the page, without text
+//! A lane of few spans at once shows each in a row with its name; a crowded one shows how many
+//! there were at each moment. Lanes are pictures stretched over the width of the page, without text
 //! inside, so that zooming is a change of what part of them is shown. Their size is bounded
 //! whatever the trace: what is shorter than a pixel of the deepest zoom is drawn with its
 //! neighbors.
 
 use std::fmt::Write as _;
 
-use crate::limits::{TIMELINE_PIXELS, TIMELINE_POINTS, TIMELINE_ROWS_MAX};
+use crate::limits::{TIMELINE_NAMES_MAX, TIMELINE_PIXELS, TIMELINE_POINTS, TIMELINE_ROWS_MAX};
 use crate::markup::{escape, figure, seconds, size, whole};
 use crate::page::Html;
 use crate::svg::number;
@@ -46,7 +46,11 @@ const LANES: [(Lane, &str, &str, &str); 3] = [
 /// Writes the timeline.
 pub(super) fn write(body: &mut Html, trace: &Trace, times: &Times) {
     body.raw(TOOLS);
-    let timeline = Timeline { trace, times };
+    let timeline = Timeline {
+        trace,
+        times,
+        named_ns: named_from(trace),
+    };
     let total = times.total_ns as f64 / 1e9;
     let mut inside = String::new();
     for (lane, name, what, class) in LANES {
@@ -71,9 +75,20 @@ pub(super) fn write(body: &mut Html, trace: &Trace, times: &Times) {
     );
 }
 
+/// Spans at least this long carry their names: the [`TIMELINE_NAMES_MAX`] longest.
+fn named_from(trace: &Trace) -> u64 {
+    let mut lengths: Vec<u64> = trace.spans.iter().map(Span::length_ns).collect();
+    let Some(at) = lengths.len().checked_sub(TIMELINE_NAMES_MAX + 1) else {
+        return 0;
+    };
+    // More than the longest without a name, so that many of one length do not all come in.
+    *lengths.select_nth_unstable(at).1 + 1
+}
+
 struct Timeline<'a> {
     trace: &'a Trace,
     times: &'a Times,
+    named_ns: u64,
 }
 
 impl Timeline<'_> {
@@ -104,7 +119,9 @@ impl Timeline<'_> {
             ),
         };
         if lane == Lane::Device {
-            shapes.insert_str(0, &self.boxes(&self.times.idle, 0, height, "back"));
+            let stalls = self.times.stalls.iter();
+            let idle: Vec<_> = stalls.map(|it| (it.start_ns, it.end_ns)).collect();
+            shapes.insert_str(0, &self.boxes(&idle, 0, height, "back"));
         }
         let (most, mean) = (
             whole(lane_times.most as f64),
@@ -115,10 +132,11 @@ impl Timeline<'_> {
         frame(&caption, &shapes, height)
     }
 
-    /// Each span in a row, as boxes.
+    /// Each span in a row: long ones one by one with their names, the others as boxes.
     fn rows(&self, spans: &[&Span], class: &str) -> (String, usize) {
-        // The end of the last span of each row, and the spans in it.
+        // The ends of the last spans of each row, and the short spans in it.
         let mut rows: Vec<(u64, Vec<(u64, u64)>)> = Vec::new();
+        let mut long = String::new();
         for span in spans {
             let free = rows.iter().position(|(end_ns, _)| *end_ns <= span.start_ns);
             let row = free.unwrap_or(rows.len());
@@ -126,12 +144,35 @@ impl Timeline<'_> {
                 rows.push((0, Vec::new()));
             }
             rows[row].0 = span.end_ns;
-            rows[row].1.push((span.start_ns, span.end_ns));
+            if span.length_ns() < self.named_ns {
+                rows[row].1.push((span.start_ns, span.end_ns));
+                continue;
+            }
+            let (from, to) = (self.at(span.start_ns), self.at(span.end_ns));
+            let tip = format!(
+                "{}: {} from {}, {}",
+                span.name,
+                seconds(span.length_ns() as f64 / 1e9),
+                seconds((span.start_ns - self.times.start_ns) as f64 / 1e9),
+                bytes(span.bytes)
+            );
+            let _ = write!(
+                long,
+                "<rect class=\"{class}\" x=\"{from:.2}\" y=\"{}\" width=\"{:.2}\" height=\"{}\">\
+                 <title>{}</title></rect>",
+                HEAD + row * ROW + 1,
+                (to - from).max(0.5),
+                ROW - 2,
+                escape(&tip)
+            );
         }
-        let boxes = rows.iter().enumerate().map(|(row, (_, stretches))| {
+        let short = rows.iter().enumerate().map(|(row, (_, stretches))| {
             self.boxes(stretches, HEAD + row * ROW + 1, ROW - 2, class)
         });
-        (boxes.collect(), HEAD + rows.len().max(1) * ROW + 3)
+        (
+            short.collect::<String>() + &long,
+            HEAD + rows.len().max(1) * ROW + 3,
+        )
     }
 
     /// Stretches of time as boxes of whole pixels in one path, those that touch put together; they

@@ -26,6 +26,15 @@ impl LaneTimes {
     }
 }
 
+/// A time in which the device had nothing to do though requests waited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stall {
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
+    /// Workers that decoded meanwhile, at most.
+    pub(crate) workers: u64,
+}
+
 /// What worked at a moment; as the limit of a load, what held it up most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -65,9 +74,8 @@ pub struct Times {
     pub(crate) lanes: [LaneTimes; 3],
     /// Times of the parts, in the order of [`PARTS`].
     pub(crate) parts_ns: [u64; 6],
-    /// When the device had nothing to do though requests waited, in the order of time, as start and
-    /// end.
-    pub(crate) idle: Vec<(u64, u64)>,
+    /// All stalls in the order of time.
+    pub(crate) stalls: Vec<Stall>,
 }
 
 /// A smaller share of idleness of the device counts as none.
@@ -185,9 +193,17 @@ fn sweep(times: &mut Times, edges: &[Edge]) {
         if *at_ns > before_ns {
             stretch(times, now, at_ns - before_ns);
             if now[Lane::Device as usize] == 0 && now[Lane::Queue as usize] > 0 {
-                match times.idle.last_mut().filter(|last| last.1 == before_ns) {
-                    Some(last) => last.1 = *at_ns,
-                    None => times.idle.push((before_ns, *at_ns)),
+                let workers = now[Lane::Decode as usize];
+                match times.stalls.last_mut().filter(|it| it.end_ns == before_ns) {
+                    Some(last) => {
+                        last.end_ns = *at_ns;
+                        last.workers = last.workers.max(workers);
+                    }
+                    None => times.stalls.push(Stall {
+                        start_ns: before_ns,
+                        end_ns: *at_ns,
+                        workers,
+                    }),
                 }
             }
             before_ns = *at_ns;
@@ -274,7 +290,12 @@ mod tests {
         let times = measure(&trace(&[(Queue, 0, 30), (Decode, 0, 10), (Decode, 10, 20)]));
         assert_eq!((times.workers, times.of(Decode).most), (1, 1));
         assert_eq!(times.parts_ns[Part::AllWorkers as usize], 20);
-        assert_eq!(times.idle, [(0, 30)]);
+        let stall = Stall {
+            start_ns: 0,
+            end_ns: 30,
+            workers: 1,
+        };
+        assert_eq!(times.stalls, [stall]);
     }
 
     proptest! {
