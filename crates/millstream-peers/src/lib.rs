@@ -16,6 +16,7 @@
 //! | rival | what it does |
 //! |---|---|
 //! | `tokio-fs` | `tokio::fs::File`, one a task, seek and read |
+//! | `tokio-blocking` | `pread` by `spawn_blocking` |
 //! | `compio` | compio's files on its io_uring |
 //! | `glommio` | glommio's `DmaFile` and `BufferedFile` |
 //! | `rayon` | `pread` on a pool of rayon |
@@ -168,7 +169,9 @@ pub fn bare(name: &str) -> Option<Rival> {
 pub fn rivals() -> Vec<Rival> {
     vec![
         #[cfg(feature = "tokio")]
-        tasks::tokio::RIVAL,
+        tasks::tokio::FILES,
+        #[cfg(feature = "tokio")]
+        tasks::tokio::BLOCKING,
         #[cfg(feature = "compio")]
         tasks::compio::RIVAL,
         #[cfg(feature = "glommio")]
