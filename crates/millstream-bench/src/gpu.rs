@@ -1,7 +1,8 @@
 //! Workload `gpu`: entries of a package into the memory of a Vulkan device.
 //!
 //! Everyone ends with the same raw bytes in device buffers, which are read back and hashed outside
-//! of the timed part. `through-memory` reads (and decodes) into memory first and uploads from there
+//! of the timed part, but for `in-memory`, which only reads into host memory, as a measure for the
+//! others. `through-memory` reads (and decodes) into memory first and uploads from there
 //! with a second request; `straight` is one request from the file to the buffer; `from-memory` has
 //! the stored bytes in memory, so that only upload and decoding count. Where the device decodes,
 //! the tier stands in the contender's name. All requests of a run are submitted at once; latencies
@@ -15,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ash::vk::BufferUsageFlags;
-use millstream::{CodecId, Decode, Queue, Read, Storage};
+use millstream::{Buffer, CodecId, Decode, Queue, Read, Storage};
 use millstream_pak::{Coding, Item, PackOptions, Package};
 use millstream_vulkan::{Gpu, GpuBuffer, GpuOptions, Tier, devices};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
@@ -128,6 +129,7 @@ fn heights(bytes: usize) -> Vec<u8> {
 /// How bytes come to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Route {
+    InMemory,
     ThroughMemory,
     Straight,
     FromMemory,
@@ -144,6 +146,7 @@ fn add_contenders(case: &mut Case<'_>, field: &Rc<Field>, single: usize) -> Resu
     ];
     for (word, path) in [("stored", &field.stored), ("cpu", &field.encoded)] {
         for (route, end) in [
+            (Route::InMemory, "-in-memory"),
             (Route::ThroughMemory, "-through-memory"),
             (Route::Straight, ""),
         ] {
@@ -199,14 +202,19 @@ impl Bench {
     fn run(&self, route: Route, single: usize) -> Result<Work> {
         let all = 0..self.buffers.len();
         let (loaded, span) = span_of(|| self.load(route, all.clone()));
-        loaded?;
         let mut hasher = Xxh3Default::new();
-        for buffer in &self.buffers {
-            hasher.update(&buffer.read_back(0..self.field.request_bytes as u64)?);
+        match route {
+            Route::InMemory => loaded?.iter().for_each(|bytes| hasher.update(bytes)),
+            _ => {
+                loaded?;
+                for buffer in &self.buffers {
+                    hasher.update(&buffer.read_back(0..self.field.request_bytes as u64)?);
+                }
+            }
         }
         let one = |nth| {
             let (loaded, span) = span_of(|| self.load(route, nth..nth + 1));
-            loaded.map(|()| (span.wall * 1e9) as u64)
+            loaded.map(|_| (span.wall * 1e9) as u64)
         };
         let mut latencies = all.take(single).map(one).collect::<Result<Vec<u64>>>()?;
         let bytes = self.buffers.len() * self.field.request_bytes;
@@ -215,12 +223,16 @@ impl Bench {
         Ok(work.with_digest(hasher.digest()).with(latencies))
     }
 
-    /// Brings entries into their buffers, all at once.
-    fn load(&self, route: Route, entries: Range<usize>) -> Result<()> {
+    /// Brings entries into their buffers, all at once; returns those that are for memory alone.
+    fn load(&self, route: Route, entries: Range<usize>) -> Result<Vec<Buffer>> {
         let entry = |nth: usize| self.package.request(self.entries[nth]);
-        let in_memory = entries.clone().filter(|_| route == Route::ThroughMemory);
+        let stops = matches!(route, Route::InMemory | Route::ThroughMemory);
+        let in_memory = entries.clone().filter(|_| stops);
         let in_memory = in_memory.map(|nth| Ok(self.queue.submit(entry(nth)?)?));
         let mut in_memory = in_memory.collect::<Result<Vec<_>>>()?.into_iter();
+        if route == Route::InMemory {
+            return in_memory.map(|mut ticket| Ok(ticket.wait()?)).collect();
+        }
         let submit = |nth| {
             let read = match (route, in_memory.next()) {
                 (_, Some(mut first)) => Read::buffer(Arc::new(first.wait()?)),
@@ -234,6 +246,9 @@ impl Bench {
             Ok(self.queue.submit(read.into_device(buffer))?)
         };
         let mut tickets = entries.map(submit).collect::<Result<Vec<_>>>()?;
-        tickets.iter_mut().try_for_each(|ticket| Ok(ticket.wait()?))
+        tickets
+            .iter_mut()
+            .try_for_each(|ticket| ticket.wait().map(drop))?;
+        Ok(Vec::new())
     }
 }

@@ -7,6 +7,8 @@
 //! - a folder of real data (`packages/NAME` below the corpus folder; links to files are followed),
 //!   beside the device, and beside a deflated zip;
 //! - the rate of packing beside the codecs alone, and the most memory that packing takes;
+//! - `auto` beside every fixed codec, unthrottled and under each throttle, on a mixed corpus and on
+//!   the folders of real data.
 //!
 //! Loaded bytes lie in buffers of the storage, which are recycled; they are compared with the
 //! hashes of the loose files outside of the timed part.
@@ -17,6 +19,7 @@ use crate::session::Session;
 
 pub(crate) mod batch;
 pub(crate) mod folder;
+pub(crate) mod mixed;
 pub(crate) mod packing;
 pub(crate) mod tables;
 #[cfg(feature = "peers")]
@@ -35,6 +38,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     packing::peak(session, &folder)?;
     tables::run(session, &folder)?;
     folder::start_up(session, &folder)?;
+    mixed::run(session, &folder)?;
     packing::rate(session, &folder)?;
     folder::real(session, &folder)
 }

@@ -19,8 +19,8 @@ use crate::threads::cores;
 
 /// Bytes of the blocks that packing makes.
 pub(super) const BLOCK_BYTES: usize = 256 << 10;
-/// Rate of the disk that `auto` chooses for.
-const DISK_MBPS: f64 = 3500.0;
+/// Rate that `auto` chooses for where nothing throttles.
+const UNTHROTTLED_MBPS: f64 = 3500.0;
 
 /// The digest of those who have nothing to check in the destination: packages bring buffers of
 /// their own, and check those themselves.
@@ -50,10 +50,11 @@ pub(super) fn packed(
     Ok(())
 }
 
-/// The coding that is chosen for a fast disk, on this machine's cores.
-pub(super) fn auto() -> Coding {
+/// The coding that is chosen for a disk of so many MB/s, or for one that is not throttled, on this
+/// machine's cores.
+pub(super) fn auto(rate: Option<f64>) -> Coding {
     Coding::Auto(Target {
-        megabytes_per_second: DISK_MBPS,
+        megabytes_per_second: rate.unwrap_or(UNTHROTTLED_MBPS),
         cores: cores() as u32,
     })
 }
@@ -67,10 +68,10 @@ pub(super) fn codec_of(word: &str) -> CodecId {
 }
 
 /// The coding of a contender: `millstream` is `auto`, others name a codec.
-pub(super) fn coding_of(contender: &str) -> Coding {
+pub(super) fn coding_of(contender: &str, rate: Option<f64>) -> Coding {
     match contender.strip_prefix("millstream-") {
         Some(word) => Coding::Fixed(codec_of(word)),
-        None => auto(),
+        None => auto(rate),
     }
 }
 
@@ -83,12 +84,14 @@ pub(super) fn size_of(package_bytes: u64, raw_bytes: u64) -> (Metric, f64) {
 pub(super) struct Batch {
     package: PathBuf,
     wanted: Arc<Vec<Wanted>>,
+    /// So many such batches, each enqueued before the one ahead of it is waited for.
+    passes: usize,
     /// Kept between runs, so that its buffers are recycled, as those of all contenders are.
     storage: Storage,
 }
 
 impl Batch {
-    pub(super) fn new(package: &Path, wanted: &Arc<Vec<Wanted>>) -> Result<Batch> {
+    pub(super) fn new(package: &Path, wanted: &Arc<Vec<Wanted>>, passes: usize) -> Result<Batch> {
         let setup = Setup {
             retained_bytes: Some(BATCH_RETAINED_BYTES),
             ..Setup::direct()
@@ -96,6 +99,7 @@ impl Batch {
         Ok(Batch {
             package: package.to_path_buf(),
             wanted: Arc::clone(wanted),
+            passes,
             storage: setup.storage()?,
         })
     }
@@ -103,7 +107,7 @@ impl Batch {
 
 impl Method for Batch {
     fn run(&mut self, _: &mut Destination) -> Result<Work> {
-        let queue = queue_for(&self.storage, self.wanted.len())?;
+        let queue = queue_for(&self.storage, self.wanted.len() * self.passes.min(2))?;
         let begun = Moment::now();
         let package = Package::open(&self.storage, &self.package)?;
         let mut entries = Vec::with_capacity(self.wanted.len());
@@ -111,17 +115,24 @@ impl Method for Batch {
             let found = package.lookup(wanted.name.as_bytes())?;
             entries.push(found.ok_or_else(|| Error::new("a name is missing"))?.index);
         }
-        let batch = package.enqueue_all(&queue, &entries, &BatchOptions::default())?;
-        let wait = |nth| batch.wait(nth).map_err(Error::from);
-        let loaded = (0..batch.len()).map(wait).collect::<Result<Vec<_>>>()?;
+        let enqueue = || package.enqueue_all(&queue, &entries, &BatchOptions::default());
+        let mut batch = enqueue()?;
+        let (mut loaded, mut work) = (Vec::new(), Work::default());
+        for left in (0..self.passes).rev() {
+            let next = (left > 0).then(enqueue).transpose()?;
+            let wait = |nth| batch.wait(nth).map_err(Error::from);
+            loaded = (0..batch.len()).map(wait).collect::<Result<Vec<_>>>()?;
+            work.bytes += loaded.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
+            work.requests += batch.requests() as u64;
+            batch = next.unwrap_or(batch);
+        }
         let span = begun.elapsed();
-        let bytes = loaded.iter().map(|bytes| bytes.len() as u64).sum();
+        // The bytes of the last pass: those before it were given back for it.
         for (bytes, wanted) in loaded.iter().zip(self.wanted.iter()) {
             if xxh3_64(bytes) != wanted.xxh3 {
                 return Err(Error::new(format!("other bytes than {} has", wanted.name)));
             }
         }
-        let work = Work::of(bytes, batch.requests());
         Ok(work.took(span).with_digest(CHECKED))
     }
 }

@@ -43,31 +43,40 @@ pub(super) fn start_up(session: &mut Session<'_>, made: &Path) -> Result<()> {
 }
 
 pub(super) fn real(session: &mut Session<'_>, made: &Path) -> Result<()> {
-    let folders = list(&session.corpus.folder().join("packages")).unwrap_or_default();
-    for folder in folders.into_iter().filter(|path| path.is_dir()) {
-        let name = &*folder.file_name().unwrap_or_default().to_string_lossy();
-        let found = Table::from_iter([("name".to_owned(), name.into())]);
+    for (name, folder) in real_folders(session) {
+        let found = Table::from_iter([("name".to_owned(), name.as_str().into())]);
         for instance in session.cases_with("packages", "real", found) {
-            one(session, &instance, made, name, &files(&folder)?)?;
+            one(session, &instance, made, &name, &files(&folder)?)?;
         }
     }
     Ok(())
 }
 
-fn wanted((name, file): &(String, CorpusFile)) -> Wanted {
+/// Folders of real data, with their names.
+pub(super) fn real_folders(session: &Session<'_>) -> Vec<(String, PathBuf)> {
+    let all = list(&session.corpus.folder().join("packages")).unwrap_or_default();
+    let named = |path: PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        (name.into_owned(), path)
+    };
+    let folders = all.into_iter().filter(|path| path.is_dir());
+    folders.map(named).collect()
+}
+
+pub(super) fn wanted((name, file): &(String, CorpusFile)) -> Wanted {
     Wanted {
         name: name.clone(),
         xxh3: file.raw_xxh3,
     }
 }
 
-fn item((name, file): &(String, CorpusFile)) -> Result<Item> {
+pub(super) fn item((name, file): &(String, CorpusFile)) -> Result<Item> {
     Ok(Item::from_file(name.as_str(), &file.path)?)
 }
 
 /// The files below a folder by their names, links to files being followed: distributions replace a
 /// file that another package has too by a link, which packing refuses.
-fn files(folder: &Path) -> Result<Named> {
+pub(super) fn files(folder: &Path) -> Result<Named> {
     let mut files = Named::new();
     for entry in WalkDir::new(folder).min_depth(1) {
         let path = entry?.into_path();
@@ -120,11 +129,11 @@ fn one(
             _ => {
                 let path = made.join(format!("{stem}-{name}.mpak"));
                 let items = || files.iter().map(item).collect();
-                packed(&path, coding_of(name), items)?;
+                packed(&path, coding_of(name, None), items)?;
                 let (size, share) = size_of(len_of(&path)?, raw);
                 let names = ["packages", &instance.name, name];
                 sizes.push(figures(names, size, vec![share], Params::new()));
-                case.push(name, Batch::new(&path, &wanted)?);
+                case.push(name, Batch::new(&path, &wanted, 1)?);
                 packages.push(path);
             }
         }

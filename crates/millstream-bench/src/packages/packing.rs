@@ -39,12 +39,12 @@ const NOISE_STEP_BYTES: u64 = 64 << 20;
 const NOISE_BYTES: usize = 20 << 20;
 
 /// Bytes of a file of the mixed corpus.
-const FILE_BYTES: usize = 600_000;
+pub(super) const FILE_BYTES: usize = 600_000;
 
-type Inputs = Vec<(String, Arc<[u8]>)>;
+pub(super) type Inputs = Vec<(String, Arc<[u8]>)>;
 
 /// Files of one kind of data each, in turn: entries differ, and so must their codecs.
-fn inputs(files: usize) -> Inputs {
+pub(super) fn inputs(files: usize) -> Inputs {
     let file = |nth: usize| {
         let kind = Kind::ALL[nth % Kind::ALL.len()];
         let bytes = kind.made(nth as u64, FILE_BYTES);
@@ -53,7 +53,7 @@ fn inputs(files: usize) -> Inputs {
     (0..files).map(file).collect()
 }
 
-fn items(inputs: &Inputs) -> Vec<Item> {
+pub(super) fn items(inputs: &Inputs) -> Vec<Item> {
     let inputs = inputs.iter();
     let items = inputs.map(|(name, bytes)| Item::from_bytes(name.as_str(), Arc::clone(bytes)));
     items.collect()
@@ -113,7 +113,7 @@ pub(super) fn peak(session: &mut Session<'_>, folder: &Path) -> Result<()> {
     for instance in session.cases("packages", "peak-long") {
         let size: Bytes = instance.get("size");
         let coding = match &*instance.get::<String>("codec") {
-            "auto" => auto(),
+            "auto" => auto(None),
             codec => Coding::Fixed(codec_of(codec)),
         };
         let long = folder.join("long.bin");
