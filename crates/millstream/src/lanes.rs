@@ -32,8 +32,8 @@ pub(crate) struct Lanes {
     /// Pools of threads for mounts that can hang, with the mount that each was made for: one that
     /// hangs holds up no other.
     slow: Vec<(u64, Box<dyn Device>)>,
-    /// The main lane took the place of one that broke, and sleeps without hearing the bell: it looks
-    /// for mail and its own completions alone.
+    /// The main lane took the place of one that broke, and sleeps without hearing the bell: it
+    /// looks for mail and its own completions alone.
     replaced: bool,
     calls: Calls,
     fs: Arc<dyn FileSystem>,

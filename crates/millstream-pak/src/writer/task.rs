@@ -30,8 +30,8 @@ use super::{Coding, PackOptions, PackReport, Target, check_options, planned};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{BLOCK_SHIFT_MAX, TASK_RAW_BYTES_MAX};
 
-/// Both machines must run the same version: the codecs and the cost model may differ in another. The
-/// number behind it is raised when the messages change between versions.
+/// Both machines must run the same version: the codecs and the cost model may differ in another.
+/// The number behind it is raised when the messages change between versions.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+messages.2");
 
 /// A package that is planned: its entries and blocks are settled, and nothing is encoded yet.
