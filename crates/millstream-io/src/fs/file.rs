@@ -80,21 +80,6 @@ pub fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Resul
     Ok(())
 }
 
-/// Writes two pieces behind each other, in one call where the system has one; the number of bytes
-/// that were written. Blocks.
-///
-/// # Errors
-/// What the system says.
-pub fn write_both_at(file: &File, first: &[u8], second: &[u8], offset: u64) -> io::Result<usize> {
-    #[cfg(target_os = "linux")]
-    {
-        let slices = [first, second].map(io::IoSlice::new);
-        Ok(rustix::io::pwritev(file, &slices, offset)?)
-    }
-    #[cfg(not(target_os = "linux"))]
-    write_at(file, if first.is_empty() { second } else { first }, offset)
-}
-
 /// Whether a folder is one of procfs, whose links lead to what is open already.
 #[must_use]
 pub fn is_of_procfs(folder: &Path) -> bool {
@@ -169,10 +154,7 @@ mod tests {
             .create_new(true)
             .open(&path);
         let file = options.unwrap();
-        write_all_at(&file, b"abc", 3).unwrap();
-        let both = write_both_at(&file, b"12", b"345", 6).unwrap();
-        assert!((1..=5).contains(&both));
-        write_all_at(&file, &b"12345"[both..], 6 + both as u64).unwrap();
+        write_all_at(&file, b"abc12345", 3).unwrap();
         let mut found = [9; 11];
         read_exact_at(&file, &mut found, 0).unwrap();
         assert_eq!(&found, b"\0\0\0abc12345");
