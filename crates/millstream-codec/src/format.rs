@@ -144,7 +144,9 @@ impl<const HEADER_BYTES_MAX: usize> Frames<HEADER_BYTES_MAX> {
                 Head::Skippable { content_bytes } => self.skip_bytes = content_bytes,
                 Head::Frame(header) => {
                     self.any_frame = true;
-                    let found = found(header, self.header.bytes())?;
+                    let found = found(header, self.header.bytes());
+                    let begun = taken.saturating_sub(self.header.bytes().len());
+                    let found = found.map_err(|fault| fault.after(begun))?;
                     self.header.clear();
                     return Ok((taken, Some(found)));
                 }

@@ -46,7 +46,7 @@ pub fn decode(bytes: &[u8]) -> Result<Image, Error> {
 }
 
 /// As [`decode`], into an image whose memory is used again; returns the number of bytes before the
-/// next image, or of all.
+/// next image, or of all. Offsets, lines and columns count from the beginning of `bytes`.
 ///
 /// # Errors
 /// As [`decode`]; the image has no pixels then.

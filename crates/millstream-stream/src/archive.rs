@@ -171,10 +171,14 @@ impl<'a, W: WriteStream> ArchiveWriter<'a, W> {
         }
         self.scratch.clear();
         fields(&mut self.scratch)?;
+        // All of them, wherever `fields` left the position, and in whatever stream it left.
+        let len = self.scratch.as_slice().len() as u64;
+        if len > OBJECT_BYTES_MAX {
+            let cause = "an object is longer than 2 GiB";
+            return Err(Error::new(ErrorKind::Limit, at, len, cause));
+        }
         self.count += 1;
         self.broken = true;
-        // All of them, wherever `fields` left the position.
-        let len = self.scratch.as_slice().len() as u64;
         self.head(tag, id.number(), version, len)?;
         self.out.write_slice(self.scratch.as_slice())?;
         self.broken = false;
@@ -188,7 +192,7 @@ impl<'a, W: WriteStream> ArchiveWriter<'a, W> {
         head[..4].copy_from_slice(&tag.to_le_bytes());
         head[4..8].copy_from_slice(&id.to_le_bytes());
         head[8..10].copy_from_slice(&version.to_le_bytes());
-        // Below OBJECT_BYTES_MAX, which fits.
+        // At most OBJECT_BYTES_MAX, which fits.
         head[12..].copy_from_slice(&(len as u32).to_le_bytes());
         self.out.put(head)
     }
@@ -229,7 +233,8 @@ pub trait WriteObject: WriteStream + Sized {
     /// Writes a tagged part: what a reader does not know it passes over.
     ///
     /// # Errors
-    /// The object is too long, or of `fields`.
+    /// The object is too long, or of `fields`; `InvalidArgument` if `fields` took away what was
+    /// written before.
     fn part(
         &mut self,
         tag: u32,
@@ -244,9 +249,15 @@ pub trait WriteObject: WriteStream + Sized {
         fields(self)?;
         // All that was written, wherever `fields` left the position.
         let end = self.len()?;
+        let len = end
+            .checked_sub(start)
+            .and_then(|len| u32::try_from(len).ok());
+        let Some(len) = len else {
+            let cause = "a part took away what stands before it, or is longer than 4 GiB";
+            return Err(Error::new(ErrorKind::InvalidArgument, start, end, cause));
+        };
         self.seek_to(len_at)?;
-        // Below OBJECT_BYTES_MAX, which fits.
-        self.write_u32_le((end - start) as u32)?;
+        self.write_u32_le(len)?;
         self.seek_to(end)
     }
 }

@@ -150,7 +150,8 @@ impl Stream for MemoryStream {
 
     fn seek_to(&mut self, position: u64) -> Result<()> {
         let at = usize::try_from(position).ok();
-        let at = at.filter(|_| position <= POSITION_MAX);
+        // No memory is longer, and a few bytes more do not wrap.
+        let at = at.filter(|&at| at <= isize::MAX as usize && position <= POSITION_MAX);
         let at = at.ok_or_else(|| out_of_range(position, 0))?;
         self.len = self.used();
         self.cursor.go(0, at);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use millstream_stream::limits::ARCHIVE_OBJECTS_MAX;
+use millstream_stream::limits::{ARCHIVE_OBJECTS_MAX, OBJECT_BYTES_MAX};
 use millstream_stream::{
     ArchiveReader, ArchiveWriter, ErrorKind, MemoryStream, ReadObject, ReadTyped, Result, Stream,
     WriteObject, WriteStream, WriteTyped,
@@ -319,4 +319,31 @@ fn an_object_whose_fields_fail_is_missing_and_may_be_written_again() {
         (missing.kind(), missing.len()),
         (ErrorKind::InvalidArgument, 2)
     );
+}
+
+#[test]
+fn fields_that_take_away_what_stands_before_a_part_or_are_too_long_are_refused() {
+    let mut stream = MemoryStream::new();
+    let mut archive = ArchiveWriter::new(&mut stream, 0).unwrap();
+    let cleared = archive.object(1, 1, |object| {
+        object.write_u8(1)?;
+        object.part(2, 1, |part| {
+            part.clear();
+            Ok(())
+        })
+    });
+    assert_eq!(cleared.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let long = archive.object(1, 1, |object| {
+        // Another stream, without the bound of an object; its memory is never touched.
+        *object = MemoryStream::from_vec(vec![0; OBJECT_BYTES_MAX as usize + 1]);
+        Ok(())
+    });
+    assert_eq!(long.unwrap_err().kind(), ErrorKind::Limit);
+    archive.object(3, 1, |object| object.write_u8(7)).unwrap();
+    archive.finish().unwrap();
+    stream.seek_to(0).unwrap();
+    let mut reader = ArchiveReader::new(&mut stream, 0).unwrap();
+    assert_eq!(reader.next_object().unwrap().unwrap().tag, 3);
+    assert_eq!(reader.payload().unwrap().read_u8().unwrap(), 7);
+    assert!(reader.next_object().unwrap().is_none(), "nothing else");
 }
