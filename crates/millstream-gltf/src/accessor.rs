@@ -7,7 +7,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::error::{Result, invalid};
+use crate::error::{Error, Result, invalid};
 use crate::model::{Accessor, Component, Shape};
 
 mod sealed {
@@ -164,7 +164,12 @@ impl<'a> Elements<'a> {
         }
         self.check_index_type()?;
         let mut largest = None;
-        self.each(|element| largest = largest.max(Some(unsigned_number(element))))?;
+        let look = |element: &[u8]| largest = largest.max(Some(unsigned_number(element)));
+        match self.bytes {
+            Some(_) => self.each(look)?,
+            // One zero stands for all that are not stored, of which there may be many millions.
+            None => self.sparse_ones(look)?,
+        }
         Ok(largest)
     }
 
@@ -188,6 +193,23 @@ impl<'a> Elements<'a> {
         Ok(packed)
     }
 
+    /// Calls `show` with a zero, if there are elements, and each sparse one.
+    fn sparse_ones(&self, mut show: impl FnMut(&[u8])) -> Result<()> {
+        let len = self.element_bytes();
+        if self.count() > 0 {
+            show(&[0; ELEMENT_BYTES_MAX][..len]);
+        }
+        let mut least = 0;
+        for (index, value) in self.sparse.iter().flat_map(|it| it.elements(len)) {
+            if !(least..self.count()).contains(&index) {
+                return Err(wrong_sparse(index));
+            }
+            show(value);
+            least = index + 1;
+        }
+        Ok(())
+    }
+
     /// Calls `show` with the bytes of each element, sparse ones in their places; takes no memory
     /// for those that are not stored.
     fn each(&self, mut show: impl FnMut(&[u8])) -> Result<()> {
@@ -207,11 +229,13 @@ impl<'a> Elements<'a> {
                 _ => show(stored),
             }
         }
-        next.map_or(Ok(()), |(index, _)| {
-            let cause = format!("sparse index {index} exceeds the accessor or is out of order");
-            Err(invalid("", cause))
-        })
+        next.map_or(Ok(()), |(index, _)| Err(wrong_sparse(index)))
     }
+}
+
+fn wrong_sparse(index: usize) -> Error {
+    let cause = format!("sparse index {index} exceeds the accessor or is out of order");
+    invalid("", cause)
 }
 
 /// A matrix of 4 x 4 floats.

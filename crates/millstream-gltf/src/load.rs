@@ -150,6 +150,7 @@ impl Loader {
             items: Vec::new(),
             running: Vec::new(),
             waiting: Vec::new(),
+            reserved: 0,
             outstanding: HashMap::new(),
             names: HashSet::new(),
             holders: HashSet::new(),
@@ -242,6 +243,8 @@ pub struct Load {
     running: Vec<usize>,
     /// Items without a request; the next one is last.
     waiting: Vec<usize>,
+    /// Stored bytes of those of them that are not large levels, which leave the budget that much.
+    reserved: u64,
     /// Reads in flight or waiting, for each buffer.
     outstanding: HashMap<usize, u32>,
     /// Other entries than the scene's own that are read.

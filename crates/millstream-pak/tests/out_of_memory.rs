@@ -170,6 +170,8 @@ fn used(storage: &Storage, path: &Path) -> Result<()> {
         }
         ControlFlow::Continue(())
     });
+    // What was read again for a neighbor may be on its way.
+    queue.drain(None)?;
     failed.map_or(Ok(()), Err)
 }
 

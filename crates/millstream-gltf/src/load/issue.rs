@@ -95,6 +95,9 @@ impl Load {
             let item = &items[index];
             (item.priority, !item.is_large(), item.stored_bytes)
         });
+        let others = self.waiting.iter().map(|&index| &items[index]);
+        let others = others.filter(|item| !item.is_large());
+        self.reserved = others.map(|item| item.stored_bytes).sum();
     }
 
     /// Finds an entry.
@@ -145,11 +148,20 @@ impl Load {
             let Some(index) = self.waiting.pop() else {
                 break;
             };
-            if self.items[index].is_over() {
+            let item = &self.items[index];
+            let is_large = item.is_large();
+            if !is_large {
+                self.reserved -= item.stored_bytes;
+            }
+            if item.is_over() {
                 continue;
             }
-            if let Err(error) = self.request(index) {
-                self.fail_item(index, error);
+            match self.request(index) {
+                Ok(()) => {}
+                Err(error) if is_large && error.kind() == ErrorKind::Limit => {
+                    self.leave_out(index);
+                }
+                Err(error) => self.fail_item(index, error),
             }
         }
         self.batch.submit();
@@ -172,9 +184,8 @@ impl Load {
                 return self.request_memory(index, &bytes, range);
             }
         };
-        if item.is_large() && len > self.budget.left() {
-            self.end_item(index);
-            self.settle_halves(index);
+        if item.is_large() && len > self.left_for_large() {
+            self.leave_out(index);
             return Ok(());
         }
         let located = item.located.as_ref().expect("an entry was found");
@@ -188,6 +199,22 @@ impl Load {
         }
         let decodes = self.plain && !item.is_geometry();
         self.add_request(index, request, len, decodes)
+    }
+
+    /// Bytes of the budget that large levels may take.
+    fn left_for_large(&self) -> u64 {
+        let mut left = self.budget.left();
+        if self.budget.grows() && self.scene.is_none() {
+            // An eighth for the model of the JSON, whose length is not known yet.
+            left -= left / 8;
+        }
+        left.saturating_sub(self.reserved)
+    }
+
+    /// Leaves out large levels, for which memory does not suffice.
+    fn leave_out(&mut self, index: usize) {
+        self.end_item(index);
+        self.settle_halves(index);
     }
 
     /// Uses bytes in memory as a buffer, or requests that an image is decoded from them.

@@ -59,6 +59,7 @@ impl Deref for Loaded {
 
 /// Entries on their way; see the module. Dropping it detaches the requests.
 pub struct Batch {
+    package: Package,
     /// In the order of the pieces.
     members: Vec<Member>,
     runs: RefCell<Vec<Run>>,
@@ -68,6 +69,8 @@ pub struct Batch {
 /// Where a piece is: its read, and the place in what that brings.
 #[derive(Clone, Copy, Default)]
 struct Member {
+    /// The entry.
+    index: u32,
     run: usize,
     start: usize,
     len: usize,
@@ -175,7 +178,11 @@ impl Package {
         options: &BatchOptions,
         merges: bool,
     ) -> Result<Batch> {
-        let mut members = memory::collect(pieces.iter().map(|_| Member::default()))?;
+        let member = |piece: &Piece| Member {
+            index: piece.index,
+            ..Member::default()
+        };
+        let mut members = memory::collect(pieces.iter().map(member))?;
         let mut runs = memory::room(pieces.len())?;
         let mut planned = memory::room(pieces.len())?;
         for (nth, piece) in pieces.iter().enumerate() {
@@ -183,7 +190,7 @@ impl Package {
                 Ok(one) => planned.push(one),
                 Err(error) => {
                     members[nth].run = runs.len();
-                    runs.push(Run::Failed(self.blame(piece.index, error)));
+                    runs.push(Run::Failed(error));
                 }
             }
         }
@@ -217,12 +224,12 @@ impl Package {
             });
             runs.push(match ticket {
                 Ok(ticket) => Run::Pending(ticket),
-                Err(error) if len == 1 => Run::Failed(self.blame(pieces[run[0].nth].index, error)),
-                Err(error) => Run::Failed(error.of(self.path())),
+                Err(error) => Run::Failed(error),
             });
         }
         requests.submit();
         Ok(Batch {
+            package: self.clone(),
             members,
             requests: runs.len() - refused,
             runs: RefCell::new(runs),
@@ -252,11 +259,10 @@ impl Package {
     /// The request of a run; notes where in its raw bytes each member lies.
     fn run_request(&self, run: &[Planned], nth_run: usize, members: &mut [Member]) -> Result<Read> {
         let mut place = |one: &Planned, start: u64| {
-            members[one.nth] = Member {
-                run: nth_run,
-                start: usize::try_from(start).unwrap_or(usize::MAX),
-                len: usize::try_from(one.len).unwrap_or(usize::MAX),
-            };
+            let member = &mut members[one.nth];
+            member.run = nth_run;
+            member.start = usize::try_from(start).unwrap_or(usize::MAX);
+            member.len = usize::try_from(one.len).unwrap_or(usize::MAX);
         };
         if let [one] = run {
             place(one, 0);
@@ -377,8 +383,13 @@ impl Batch {
             Ok(buffer) => Run::Done(Arc::clone(buffer)),
             Err(error) => Run::Failed(error.clone()),
         });
+        // What could not be requested is of the piece; a read may have failed for its neighbor.
+        let buffer = ended.map_err(|error| match error.engine() {
+            None => self.package.blame(member.index, error),
+            Some(_) => error,
+        });
         Ok(Loaded {
-            buffer: ended?,
+            buffer: buffer?,
             start: member.start,
             len: member.len,
         })

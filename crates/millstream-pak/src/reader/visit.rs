@@ -79,8 +79,8 @@ pub fn visit(
                 .map_err(|error| package.blame(piece.index, error));
             if each(piece, loaded).is_break() {
                 let later = ahead.iter().map(|(_, loads)| loads);
-                let all = [&loads].into_iter().chain(later);
-                all.flatten().for_each(Batch::cancel);
+                let all = [&loads].into_iter().chain(later).flatten();
+                all.chain(&again).for_each(Batch::cancel);
                 return;
             }
         }
