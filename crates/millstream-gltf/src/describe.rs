@@ -14,6 +14,9 @@ const HEAD_BYTES: usize = 4096;
 /// Segments of 64 KiB with profiles and previews may come before the size of a JPEG.
 const JPEG_HEAD_BYTES: usize = 512 << 10;
 
+/// Mips of one record, of all layers.
+const DDS_MIPS_MAX: u32 = 1024;
+
 /// Describes PNG, JPEG, DDS and KTX2 files; hand it to the packer.
 ///
 /// ```
@@ -110,15 +113,33 @@ fn describe_dds(head: &Head<'_>) -> Option<Metadata> {
         shape.channels -= u8::from(pixels.opaque);
     }
     let mut record = image(shape);
-    // A file that is too short for its mips has none, nor has one of several layers.
-    if let Ok(layout) = header.layout()
-        && header.level_start(&layout, layout.levels()) as u64 <= head.raw_bytes
-    {
-        let levels = 0..layout.levels();
-        let mip = |level| mip(&layout, level, header.level_start(&layout, level) as u64);
-        record.mips = levels.map(mip).collect();
-    }
+    record.mips = dds_mips(&header, head.raw_bytes).unwrap_or_default();
     Some(record)
+}
+
+/// Layer by layer, and in each its levels, the largest first. A file that is too short for its mips
+/// has none, nor has a volume.
+fn dds_mips(header: &dds::Header, raw_bytes: u64) -> Option<Vec<Mip>> {
+    let layout = header.layer_layout().ok().filter(|_| header.depth == 1)?;
+    let start = |level| header.level_start(&layout, level) as u64;
+    let layer_bytes = start(layout.levels()) - start(0);
+    let end = u64::from(header.layers).checked_mul(layer_bytes)?;
+    // As many as a record has room for.
+    let fits = header.layers.checked_mul(layout.levels())? <= DDS_MIPS_MAX;
+    if !fits || end.checked_add(start(0))? > raw_bytes {
+        return None;
+    }
+    let mips = (0..header.layers).flat_map(|layer| {
+        (0..layout.levels()).map(move |level| Mip {
+            layer: layer as u16,
+            ..mip(
+                &layout,
+                level,
+                start(level) + u64::from(layer) * layer_bytes,
+            )
+        })
+    });
+    Some(mips.collect())
 }
 
 /// A level of an image, which begins at `offset`.

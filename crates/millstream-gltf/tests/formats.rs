@@ -223,6 +223,23 @@ mod descriptions {
     }
 
     #[test]
+    fn a_cube_has_the_levels_of_each_face_one_face_after_the_other() {
+        let mut cube = dds();
+        // `DDSCAPS2_CUBEMAP` with all six faces.
+        cube[112..116].copy_from_slice(&0xfe00_u32.to_le_bytes());
+        let face = 4096 + 1024 + 256;
+        let record = described(&cube, 128 + 6 * face).expect("a texture");
+        assert_eq!(record.image.map(|image| image.layers), Some(6));
+        for layer in [0, 5] {
+            let start = 128 + u64::from(layer) * face;
+            assert_eq!(record.mip(0, layer), Some((start, 4096)));
+            assert_eq!(record.mip(2, layer), Some((start + 4096 + 1024, 256)));
+        }
+        let record = described(&cube, 128 + 6 * face - 1).expect("a texture");
+        assert!(record.mips.is_empty(), "too short");
+    }
+
+    #[test]
     fn mips_that_the_file_is_too_short_for_are_none() {
         let record = described(&dds(), 128 + 4096).expect("a texture");
         assert!(record.mips.is_empty());

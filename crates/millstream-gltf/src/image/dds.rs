@@ -98,6 +98,11 @@ impl Header {
         if self.depth > 1 || self.layers > 1 {
             return Err("the DDS is not a single two-dimensional image");
         }
+        self.layer_layout()
+    }
+
+    /// The layout of each layer of a file, of which each has its levels.
+    pub(crate) fn layer_layout(&self) -> Result<Layout, &'static str> {
         let pixels = self
             .pixels
             .ok_or("the DDS's pixel format is not supported")?;
