@@ -240,20 +240,26 @@ impl Package {
     /// `found` is shorter than `hashes`.
     pub fn lookup_hashes(&self, hashes: &[u64], found: &mut [Option<EntryInfo>]) -> Result<()> {
         let found = &mut found[..hashes.len()];
+        let mut failed = None;
         for (hashes, found) in hashes.chunks(AT_ONCE).zip(found.chunks_mut(AT_ONCE)) {
+            let mut slow = |hash| {
+                let looked_up = self.lookup_hash(hash);
+                looked_up.unwrap_or_else(|error| {
+                    failed.get_or_insert(error);
+                    None
+                })
+            };
             match FastTables::new(self.tables()) {
                 Some(fast) => fast.find_all(hashes, |nth, hit| {
-                    found[nth] = hit.map(|(index, entry)| info(index, &entry));
+                    found[nth] = match hit {
+                        Some((index, entry)) => Some(info(index, &entry)),
+                        None => slow(hashes[nth]),
+                    };
                 }),
-                None => found.fill(None),
-            }
-            for (found, &hash) in found.iter_mut().zip(hashes) {
-                if found.is_none() {
-                    *found = self.lookup_hash(hash)?;
-                }
+                None => (found.iter_mut().zip(hashes)).for_each(|(it, &hash)| *it = slow(hash)),
             }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// The entries of many names. Faster than one by one in large packages, as
