@@ -227,6 +227,12 @@ impl Header {
         }
     }
 
+    /// Whether samples lie in the file as they do in memory: as bytes.
+    pub(crate) fn is_bytes(&self) -> bool {
+        let raw = !self.format.is_plain() && self.format != Format::Bitmap;
+        raw && self.sample_bytes() == 1
+    }
+
     /// Whether the image is within a limit, and `IMAGE_BYTES_MAX`, and the address space.
     pub(crate) fn fits(&self, bytes_max: u64) -> bool {
         let bytes = self.image_bytes();

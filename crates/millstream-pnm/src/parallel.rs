@@ -38,12 +38,10 @@ pub(crate) trait Text: Sync {
 }
 
 /// Text in memory.
-pub(crate) struct Memory<'a>(pub(crate) &'a [u8]);
-
-impl Text for Memory<'_> {
+impl Text for [u8] {
     fn window<'a>(&'a self, start: u64, end: u64, _: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
         // Both are within the length, which the caller took from the slice.
-        Ok(&self.0[start as usize..end as usize])
+        Ok(&self[start as usize..end as usize])
     }
 }
 
@@ -70,7 +68,7 @@ struct Turn {
     stopped: Option<(u64, u64, usize)>,
 }
 
-struct Shared<'a, T> {
+struct Shared<'a, T: ?Sized> {
     job: &'a Job,
     text: &'a T,
     window_bytes: usize,
@@ -87,14 +85,14 @@ struct Shared<'a, T> {
 
 // SAFETY: the pointer is to memory that the caller of `run` borrows for as long as threads run, and
 // they write to disjoint parts of it, see the module. The rest is Sync by itself.
-unsafe impl<T: Sync> Sync for Shared<'_, T> {}
+unsafe impl<T: Sync + ?Sized> Sync for Shared<'_, T> {}
 
 /// Parses. How far it came, between two numbers, and the bytes of samples in `out`.
-pub(crate) fn run<T: Text>(job: &Job, text: &T, out: &mut [u8]) -> (u64, usize) {
+pub(crate) fn run<T: Text + ?Sized>(job: &Job, text: &T, out: &mut [u8]) -> (u64, usize) {
     run_in_windows(job, text, out, WINDOW_BYTES)
 }
 
-fn run_in_windows<T: Text>(
+fn run_in_windows<T: Text + ?Sized>(
     job: &Job,
     text: &T,
     out: &mut [u8],
@@ -147,7 +145,7 @@ struct Window<'a> {
     made_bytes: usize,
 }
 
-impl<T: Text> Shared<'_, T> {
+impl<T: Text + ?Sized> Shared<'_, T> {
     fn work(&self) {
         if self.job.fresh {
             self.touch();
@@ -343,7 +341,7 @@ mod tests {
             fresh: true,
         };
         let mut out = vec![0; room];
-        let (offset, made) = run_in_windows(&job, &Memory(text), &mut out, window_bytes);
+        let (offset, made) = run_in_windows(&job, text, &mut out, window_bytes);
         out.truncate(made);
         (offset, out)
     }

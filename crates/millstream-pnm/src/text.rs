@@ -31,6 +31,16 @@ pub(crate) struct Moved {
     pub(crate) produced: usize,
 }
 
+impl Moved {
+    /// So many bytes were taken, which hold no sample.
+    pub(crate) fn over(consumed: usize) -> Moved {
+        Moved {
+            consumed,
+            produced: 0,
+        }
+    }
+}
+
 /// Numbers up to a maximal value, with white space and comments between them.
 pub(crate) struct TextSamples {
     state: State,
@@ -248,40 +258,25 @@ fn separator(byte: u8, at: usize) -> Result<State, Fault> {
     }
 }
 
-/// The samples of P1: digits 0 and 1, which need nothing between them. 1 is black, which is 0.
-pub(crate) struct TextBits {
-    in_comment: bool,
-}
-
-impl TextBits {
-    pub(crate) fn new() -> TextBits {
-        TextBits { in_comment: false }
-    }
-
-    /// Whether a comment is begun.
-    pub(crate) fn in_comment(&self) -> bool {
-        self.in_comment
-    }
-
-    /// As [`TextSamples::feed`].
-    pub(crate) fn feed(&mut self, text: &[u8], out: &mut [u8]) -> Result<Moved, Fault> {
-        let mut moved = Moved::default();
-        for (at, &byte) in text.iter().enumerate() {
-            if moved.produced == out.len() {
-                break;
-            }
-            match byte {
-                _ if self.in_comment => self.in_comment = !ends_comment(byte),
-                b'0' | b'1' => {
-                    out[moved.produced] = b'1' - byte;
-                    moved.produced += 1;
-                }
-                b'#' => self.in_comment = true,
-                byte if is_white(byte) => {}
-                _ => return Err(Fault::new(ErrorKind::UnexpectedByte(byte), at)),
-            }
-            moved.consumed = at + 1;
+/// The samples of P1: digits 0 and 1, which need nothing between them. 1 is black, which is 0. As
+/// [`TextSamples::feed`]; `in_comment` says whether a comment is begun.
+pub(crate) fn bits(text: &[u8], out: &mut [u8], in_comment: &mut bool) -> Result<Moved, Fault> {
+    let mut moved = Moved::default();
+    for (at, &byte) in text.iter().enumerate() {
+        if moved.produced == out.len() {
+            break;
         }
-        Ok(moved)
+        match byte {
+            _ if *in_comment => *in_comment = !ends_comment(byte),
+            b'0' | b'1' => {
+                out[moved.produced] = b'1' - byte;
+                moved.produced += 1;
+            }
+            b'#' => *in_comment = true,
+            byte if is_white(byte) => {}
+            _ => return Err(Fault::new(ErrorKind::UnexpectedByte(byte), at)),
+        }
+        moved.consumed = at + 1;
     }
+    Ok(moved)
 }
