@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::header::is_white;
-use crate::kernel::{BEFORE_BYTES, Kernel, count_ends};
+use crate::kernel::{BEFORE_BYTES, Kernel, count_numbers};
 use crate::limits::{HUGE_PAGE_BYTES, SPINS, WINDOW_AFTER_BYTES, WINDOW_BYTES};
 use crate::text::TextSamples;
 
@@ -297,13 +297,6 @@ impl<T: Text + ?Sized> Shared<'_, T> {
         drop(turn);
         self.turned.notify_all();
     }
-}
-
-/// How many numbers a text has, if it is digits and separators, and begins and ends between two
-/// numbers or with one.
-fn count_numbers(kernel: Kernel, text: &[u8]) -> usize {
-    let inside = count_ends(kernel, text);
-    inside + usize::from(text.last().is_some_and(u8::is_ascii_digit))
 }
 
 /// How many digits stand in front.

@@ -22,11 +22,10 @@
 //! # Ok::<(), millstream_pnm::Error>(())
 //! ```
 
-use crate::error::{Error, ErrorKind, Fault};
+use crate::error::{Error, ErrorKind, Fault, Place};
 use crate::format::{Format, Header};
 use crate::header::{HeaderParser, ends_comment, is_white};
 use crate::kernel::Kernel;
-use crate::place::Place;
 use crate::raw::RawSamples;
 use crate::text::{Moved, TextSamples, bits};
 
