@@ -2,12 +2,12 @@
 
 use std::sync::OnceLock;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Place};
 use crate::format::{Format, Header};
 use crate::image::Image;
 use crate::kernel::Kernel;
-use crate::limits::{IMAGE_BYTES_MAX, THREADS_MAX};
-use crate::parallel;
+use crate::limits::{IMAGE_BYTES_MAX, THREADS_MAX, WINDOW_BYTES};
+use crate::parallel::{self, Text};
 use crate::parser::{Parser, Stage};
 
 /// How to decode.
@@ -55,9 +55,30 @@ pub fn decode_into(bytes: &[u8], options: &Options, image: &mut Image) -> Result
     let decoded = Building::new(image, options, parser).whole(bytes);
     decoded.map_err(|error| {
         image.clear();
-        let mut text = Some(bytes);
-        error.find_line(|count| text.take().map(count).is_some())
+        find_line(error, bytes)
     })
+}
+
+/// Finds the line of an error of a parser that counted none; without all bytes before its place it
+/// has no line.
+pub(crate) fn find_line(error: Error, text: &(impl Text + ?Sized)) -> Error {
+    if error.line.is_none() {
+        return error;
+    }
+    let (mut place, mut buffer) = (Place::default(), Vec::new());
+    while place.offset < error.offset {
+        let end = error.offset.min(place.offset + WINDOW_BYTES as u64);
+        match text.window(place.offset, end, &mut buffer) {
+            Ok(bytes) => place.advance(bytes, true),
+            Err(_) => return Error::at(error.kind, error.offset),
+        }
+    }
+    let (line, column) = place.line_and_column();
+    Error {
+        line: Some(line),
+        column: Some(column),
+        ..error
+    }
 }
 
 /// Samples that a byte of the file can hold.
@@ -142,7 +163,7 @@ impl<'a> Building<'a> {
     }
 
     /// Parses text on several threads as far as that goes; the parser stands behind it then.
-    pub(crate) fn in_parallel(&mut self, text: &(impl parallel::Text + ?Sized), text_len: u64) {
+    pub(crate) fn in_parallel(&mut self, text: &(impl Text + ?Sized), text_len: u64) {
         let threads = self.options.threads.min(THREADS_MAX);
         let left = text_len.saturating_sub(self.parser.offset());
         let pays = threads > 1 && left >= crate::limits::THREADED_BYTES_MIN;

@@ -110,28 +110,6 @@ impl Error {
         }
     }
 
-    /// Finds the line of an error in text, given all bytes before it in pieces; without them all
-    /// it has no line.
-    pub(crate) fn find_line(self, mut next: impl FnMut(&mut dyn FnMut(&[u8])) -> bool) -> Error {
-        if self.line.is_none() {
-            return self;
-        }
-        let mut place = Place::default();
-        let mut count = |piece: &[u8]| {
-            let left = self.offset - place.offset;
-            let len = usize::try_from(left).map_or(piece.len(), |left| left.min(piece.len()));
-            place.advance(&piece[..len], true);
-        };
-        while next(&mut count) {}
-        let found = place.offset == self.offset;
-        let (line, column) = place.line_and_column();
-        Error {
-            line: found.then_some(line),
-            column: found.then_some(column),
-            ..self
-        }
-    }
-
     /// A failed read.
     pub(crate) fn io(error: io::Error, offset: u64) -> Error {
         Error::at(ErrorKind::Io(error), offset)

@@ -156,6 +156,11 @@ impl TupleType {
     }
 }
 
+/// Bytes of a sample in memory.
+pub(crate) const fn sample_bytes(maxval: u16) -> usize {
+    if maxval < 256 { 1 } else { 2 }
+}
+
 /// What a header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
@@ -194,7 +199,7 @@ impl Header {
     /// Bytes of a sample in memory: 1 for maximal values up to 255, else 2.
     #[must_use]
     pub const fn sample_bytes(&self) -> usize {
-        if self.maxval < 256 { 1 } else { 2 }
+        sample_bytes(self.maxval)
     }
 
     /// Bytes of the image in memory.

@@ -215,7 +215,7 @@ mod vector {
     //! Calls of functions that need features of the machine.
     //!
     //! # Safety
-    //! `Convert::of` and `count_numbers` ask `is_available` before they take one of these functions.
+    //! `Convert::of` and `count_numbers` ask `is_available` before they take one of these.
     #![expect(
         unsafe_code,
         reason = "calls functions that need features of the machine"

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use millstream_io::fs::file;
 
-use crate::decode::{Building, Options};
+use crate::decode::{Building, Options, find_line};
 use crate::error::{Error, Fault};
 use crate::format::Header;
 use crate::image::Image;
@@ -90,15 +90,7 @@ impl Loader {
         }
         self.window.resize(WINDOW_BYTES, 0);
         let loaded = self.load_regular(&file, metadata.len(), image);
-        loaded.map_err(|error| {
-            let mut offset = 0;
-            error.find_line(|count| {
-                let read = read_at(&file, &mut self.window, offset).unwrap_or(0);
-                count(&self.window[..read]);
-                offset += read as u64;
-                read > 0
-            })
-        })
+        loaded.map_err(|error| find_line(error, &file))
     }
 
     fn load_regular(&mut self, file: &File, len: u64, image: &mut Image) -> Result<(), Error> {

@@ -26,6 +26,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use crate::format::sample_bytes;
 use crate::header::is_white;
 use crate::kernel::{BEFORE_BYTES, Kernel, count_numbers};
 use crate::limits::{HUGE_PAGE_BYTES, SPINS, WINDOW_AFTER_BYTES, WINDOW_BYTES};
@@ -217,12 +218,8 @@ impl<T: Text + ?Sized> Shared<'_, T> {
         Some(Window {
             text: used,
             begin: base + begin as u64,
-            made_bytes: count_numbers(self.job.kernel, used) * self.sample_bytes(),
+            made_bytes: count_numbers(self.job.kernel, used) * sample_bytes(self.job.maxval),
         })
-    }
-
-    fn sample_bytes(&self) -> usize {
-        1 + usize::from(self.job.maxval > 255)
     }
 
     /// Parses a window; whether its samples are exactly those that were counted.
@@ -231,7 +228,8 @@ impl<T: Text + ?Sized> Shared<'_, T> {
         let Ok(moved) = parser.feed(text, out) else {
             return false;
         };
-        let mut made_bytes = moved.produced * self.sample_bytes();
+        let sample_bytes = sample_bytes(self.job.maxval);
+        let mut made_bytes = moved.produced * sample_bytes;
         if moved.consumed < text.len() {
             // All the room is used: nothing but white space may follow.
             let rest = &text[moved.consumed..];
@@ -240,7 +238,7 @@ impl<T: Text + ?Sized> Shared<'_, T> {
                 && rest.iter().all(|&byte| is_white(byte));
         }
         if parser.end(&mut out[made_bytes..]) {
-            made_bytes += self.sample_bytes();
+            made_bytes += sample_bytes;
         }
         parser.is_between() && made_bytes == out.len()
     }

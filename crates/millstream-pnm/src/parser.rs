@@ -109,7 +109,7 @@ impl Parser {
     }
 
     /// A parser whose errors have lines and columns as of one long line: the caller mends them with
-    /// [`Error::find_line`].
+    /// [`find_line`](crate::decode::find_line).
     pub(crate) fn without_lines(kernel: Kernel) -> Parser {
         Parser {
             counts_lines: false,

@@ -9,6 +9,7 @@
 //! the digit on that makes it so, and is named by its first digit; leading zeros do not count.
 
 use crate::error::{ErrorKind, Fault};
+use crate::format::sample_bytes;
 use crate::header::{ends_comment, is_white};
 use crate::kernel::{BEFORE_BYTES, BLOCK_BYTES, Convert, Job, Kernel, sample};
 use crate::limits::{PLAIN_STEP_BYTES, TAIL_BYTES};
@@ -41,23 +42,20 @@ impl Moved {
     }
 }
 
-/// Numbers up to a maximal value, with white space and comments between them.
+/// Numbers up to a maximal value, with white space and comments between them; two bytes a sample if
+/// it is above 255.
 pub(crate) struct TextSamples {
     state: State,
     maxval: u16,
-    wide: bool,
     convert: Convert,
 }
 
 impl TextSamples {
-    /// Two bytes a sample if `maxval` is above 255.
     pub(crate) fn new(maxval: u16, kernel: Kernel) -> TextSamples {
-        let wide = maxval > 255;
         TextSamples {
             state: State::Between,
             maxval,
-            wide,
-            convert: Convert::new(kernel, wide, false),
+            convert: Convert::new(kernel, sample_bytes(maxval) == 2, false),
         }
     }
 
@@ -74,7 +72,7 @@ impl TextSamples {
     /// Takes text and makes samples until either runs out. Never takes a byte behind the separator
     /// of the last sample that there is room for.
     pub(crate) fn feed(&mut self, text: &[u8], out: &mut [u8]) -> Result<Moved, Fault> {
-        let sample_bytes = 1 + usize::from(self.wide);
+        let sample_bytes = sample_bytes(self.maxval);
         let room = out.len() / sample_bytes;
         let mut moved = Moved::default();
         while moved.consumed < text.len() && moved.produced < room {
@@ -89,17 +87,16 @@ impl TextSamples {
                 moved.consumed = run.at;
                 moved.produced += run.produced;
                 let out = &mut out[moved.produced * sample_bytes..];
-                let rest = self.tail(text, moved.consumed, out);
+                let rest = self.tail(&text[moved.consumed..], out).unwrap_or_default();
                 moved.consumed += rest.consumed;
                 moved.produced += rest.produced;
                 step_bytes = PLAIN_STEP_BYTES;
             }
             let step = &text[moved.consumed..];
             let out = &mut out[moved.produced * sample_bytes..];
-            let plain = if self.wide {
-                self.plain::<2>(step, step_bytes, out)
-            } else {
-                self.plain::<1>(step, step_bytes, out)
+            let plain = match sample_bytes {
+                1 => self.plain::<1>(step, step_bytes, out),
+                _ => self.plain::<2>(step, step_bytes, out),
             };
             let plain = plain.map_err(|fault| fault.after(moved.consumed))?;
             moved.consumed += plain.consumed;
@@ -111,16 +108,12 @@ impl TextSamples {
     /// Has the kernel convert a short rest, for which there is no whole block of text or room: from
     /// a copy with white space behind it, into room that is wide enough. Leaves everything to the
     /// plain parser unless all of the rest's whole numbers are usual and fit.
-    fn tail(&self, text: &[u8], start: usize, out: &mut [u8]) -> Moved {
-        let rest = &text[start..];
+    fn tail(&self, rest: &[u8], out: &mut [u8]) -> Option<Moved> {
         if rest.len() > TAIL_BYTES || out.is_empty() {
-            return Moved::default();
+            return None;
         }
         // A number that the end cuts may go on in the next piece.
-        let Some(last) = rest.iter().rposition(|byte| !byte.is_ascii_digit()) else {
-            return Moved::default();
-        };
-        let whole = last + 1;
+        let whole = rest.iter().rposition(|byte| !byte.is_ascii_digit())? + 1;
         let mut padded = [b' '; BEFORE_BYTES + TAIL_BYTES + BLOCK_BYTES];
         padded[BEFORE_BYTES..][..whole].copy_from_slice(&rest[..whole]);
         let used = BEFORE_BYTES + whole.next_multiple_of(BLOCK_BYTES);
@@ -131,22 +124,21 @@ impl TextSamples {
             out: &mut samples,
             maxval: self.maxval,
         });
-        let made_bytes = run.produced * (1 + usize::from(self.wide));
+        let made_bytes = run.produced * sample_bytes(self.maxval);
         if run.at < BEFORE_BYTES + whole || made_bytes > out.len() {
-            return Moved::default();
+            return None;
         }
-        let room = &mut out[..made_bytes];
-        room.copy_from_slice(&samples[..made_bytes]);
+        out[..made_bytes].copy_from_slice(&samples[..made_bytes]);
         let last_digit = rest[..whole].iter().rposition(u8::is_ascii_digit);
         let consumed = match last_digit {
             // No byte behind the separator of the last sample.
             Some(at) if made_bytes == out.len() => at + 2,
             _ => whole,
         };
-        Moved {
+        Some(Moved {
             consumed,
             produced: run.produced,
-        }
+        })
     }
 
     /// The plain parser, with samples of `BYTES`: so many bytes of text and on to the next place
@@ -235,7 +227,7 @@ impl TextSamples {
         let State::Number { value, .. } = self.state else {
             return false;
         };
-        let sample_bytes = 1 + usize::from(self.wide);
+        let sample_bytes = sample_bytes(self.maxval);
         if out.len() < sample_bytes {
             return false;
         }
