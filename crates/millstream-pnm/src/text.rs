@@ -9,7 +9,6 @@
 //! the digit on that makes it so, and is named by its first digit; leading zeros do not count.
 
 use crate::error::{ErrorKind, Fault};
-use crate::format::sample_bytes;
 use crate::header::{ends_comment, is_white};
 use crate::kernel::{BEFORE_BYTES, BLOCK_BYTES, Convert, Job, Kernel, sample};
 use crate::limits::{PLAIN_STEP_BYTES, TAIL_BYTES};
@@ -42,20 +41,23 @@ impl Moved {
     }
 }
 
-/// Numbers up to a maximal value, with white space and comments between them; two bytes a sample if
-/// it is above 255.
+/// Numbers up to a maximal value, with white space and comments between them.
 pub(crate) struct TextSamples {
     state: State,
     maxval: u16,
+    wide: bool,
     convert: Convert,
 }
 
 impl TextSamples {
+    /// Two bytes a sample if `maxval` is above 255.
     pub(crate) fn new(maxval: u16, kernel: Kernel) -> TextSamples {
+        let wide = maxval > 255;
         TextSamples {
             state: State::Between,
             maxval,
-            convert: Convert::new(kernel, sample_bytes(maxval) == 2, false),
+            wide,
+            convert: Convert::new(kernel, wide, false),
         }
     }
 
@@ -72,7 +74,7 @@ impl TextSamples {
     /// Takes text and makes samples until either runs out. Never takes a byte behind the separator
     /// of the last sample that there is room for.
     pub(crate) fn feed(&mut self, text: &[u8], out: &mut [u8]) -> Result<Moved, Fault> {
-        let sample_bytes = sample_bytes(self.maxval);
+        let sample_bytes = 1 + usize::from(self.wide);
         let room = out.len() / sample_bytes;
         let mut moved = Moved::default();
         while moved.consumed < text.len() && moved.produced < room {
@@ -94,9 +96,10 @@ impl TextSamples {
             }
             let step = &text[moved.consumed..];
             let out = &mut out[moved.produced * sample_bytes..];
-            let plain = match sample_bytes {
-                1 => self.plain::<1>(step, step_bytes, out),
-                _ => self.plain::<2>(step, step_bytes, out),
+            let plain = if self.wide {
+                self.plain::<2>(step, step_bytes, out)
+            } else {
+                self.plain::<1>(step, step_bytes, out)
             };
             let plain = plain.map_err(|fault| fault.after(moved.consumed))?;
             moved.consumed += plain.consumed;
@@ -124,7 +127,7 @@ impl TextSamples {
             out: &mut samples,
             maxval: self.maxval,
         });
-        let made_bytes = run.produced * sample_bytes(self.maxval);
+        let made_bytes = run.produced * (1 + usize::from(self.wide));
         if run.at < BEFORE_BYTES + whole || made_bytes > out.len() {
             return None;
         }
@@ -227,7 +230,7 @@ impl TextSamples {
         let State::Number { value, .. } = self.state else {
             return false;
         };
-        let sample_bytes = sample_bytes(self.maxval);
+        let sample_bytes = 1 + usize::from(self.wide);
         if out.len() < sample_bytes {
             return false;
         }

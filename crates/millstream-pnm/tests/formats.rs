@@ -309,14 +309,14 @@ fn load_in_pieces(bytes: &[u8], cut: usize) -> Result<Image, Error> {
     loaded.map(|()| image)
 }
 
-/// The head of an image of one row, and pixels for so many bytes of samples behind it.
-const HEADS: [(&str, fn(usize) -> usize); 6] = [
-    ("P2 # 255", |bytes| bytes / 2),
-    ("P2 # 300", |bytes| bytes / 2),
-    ("P4 #", |bytes| bytes * 8),
-    ("P5 # 255", |bytes| bytes),
-    ("P5 # 98", |bytes| bytes),
-    ("P6 # 65535", |bytes| bytes / 6),
+/// The head of an image of one row, and the bits of a pixel in the text "1 1 1 1 ".
+const HEADS: [(&str, usize); 6] = [
+    ("P2 # 255", 16),
+    ("P2 # 300", 16),
+    ("P4 #", 1),
+    ("P5 # 255", 8),
+    ("P5 # 98", 8),
+    ("P6 # 65535", 48),
 ];
 
 #[test]
@@ -325,7 +325,7 @@ fn files_give_what_memory_gives() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("image");
     let (mut loader, mut image) = (Loader::new(Options::default()), Image::empty());
-    for (head, pixels) in HEADS {
+    for (head, pixel_bits) in HEADS {
         for bytes in [
             4076,
             4096,
@@ -334,7 +334,7 @@ fn files_give_what_memory_gives() {
             WINDOW + 4096,
             4 * WINDOW + 9,
         ] {
-            let head = head.replace('#', &format!("{} 1", pixels(bytes))) + "\n";
+            let head = head.replace('#', &format!("{} 1", bytes * 8 / pixel_bits)) + "\n";
             let whole = [head.as_bytes(), &b"1 ".repeat(bytes)[..bytes]].concat();
             let behind = |end: &[u8]| [&whole, end].concat();
             let (cut, mut spoiled) = (&whole[..whole.len() - 2], whole.clone());
