@@ -109,7 +109,7 @@ impl Loader {
         while building.parser.stage() == Stage::Header
             && let Some(bytes) = window.at(building.parser.offset())?
         {
-            building.header(bytes, len - building.parser.offset())?;
+            building.header(bytes, len.saturating_sub(building.parser.offset()))?;
         }
         let header = building.parser.header();
         if header.is_some_and(Header::is_bytes) {
@@ -175,7 +175,7 @@ impl Window<'_> {
         let end = self.begin + self.read as u64;
         if offset >= end {
             // The file may have grown: samples that its first length does not hold have no memory.
-            let left = usize::try_from(self.len - offset).unwrap_or(usize::MAX);
+            let left = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
             let first = offset == 0 && self.len > WINDOW_BYTES as u64;
             let most = if first { HEAD_BYTES } else { WINDOW_BYTES };
             let room = &mut self.memory[..most.min(left)];
