@@ -30,6 +30,7 @@ use millstream_codec::{CodecError, CodecErrorKind, Progress, StreamDecoder};
 
 use crate::error::{Error, ErrorKind};
 use crate::format::Header;
+use crate::header::HeaderParser;
 use crate::kernel::Kernel;
 use crate::parser::{Parser, Stage};
 
@@ -60,11 +61,9 @@ impl Codec for Pnm {
 
 /// Raw bytes of the image whose file begins with `head` and has `stored_len` bytes.
 fn image_bytes(head: &[u8], stored_len: u64) -> Result<u64, &'static str> {
-    let mut parser = Parser::without_lines(Kernel::Plain);
-    let pushed = parser.push(head, &mut []);
-    let taken = pushed.map_err(|error| error.kind.cause())?.consumed;
-    let header = match (parser.stage(), parser.header()) {
-        (Stage::Samples, Some(header)) => header,
+    let parsed = HeaderParser::new().push(head);
+    let (taken, header) = match parsed.map_err(|fault| fault.kind.cause())? {
+        (taken, Some(header)) => (taken, header),
         _ if head.len() as u64 == stored_len => return Err(ErrorKind::Truncated.cause()),
         _ => return Err("the image's header is longer than a block"),
     };

@@ -2,12 +2,12 @@
 
 use std::sync::OnceLock;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Place};
 use crate::format::{Format, Header};
 use crate::image::Image;
 use crate::kernel::Kernel;
-use crate::limits::{IMAGE_BYTES_MAX, THREADS_MAX};
-use crate::parallel::{self, Memory};
+use crate::limits::{IMAGE_BYTES_MAX, THREADS_MAX, WINDOW_BYTES};
+use crate::parallel::{self, Text};
 use crate::parser::{Parser, Stage};
 
 /// How to decode.
@@ -51,14 +51,34 @@ pub fn decode(bytes: &[u8]) -> Result<Image, Error> {
 /// # Errors
 /// As [`decode`]; the image has no pixels then.
 pub fn decode_into(bytes: &[u8], options: &Options, image: &mut Image) -> Result<usize, Error> {
-    let mut parser = Parser::without_lines(options.kernel);
-    let mut building = Building::new(image, options);
-    let result = building.whole(bytes, &mut parser);
-    result.map_err(|error| {
+    let parser = Parser::without_lines(options.kernel);
+    let decoded = Building::new(image, options, parser).whole(bytes);
+    decoded.map_err(|error| {
         image.clear();
-        let mut text = Some(bytes);
-        error.find_line(|count| text.take().map(count).is_some())
+        find_line(error, bytes)
     })
+}
+
+/// Finds the line of an error of a parser that counted none; without all bytes before its place it
+/// has no line.
+pub(crate) fn find_line(error: Error, text: &(impl Text + ?Sized)) -> Error {
+    if error.line.is_none() {
+        return error;
+    }
+    let (mut place, mut buffer) = (Place::default(), Vec::new());
+    while place.offset < error.offset {
+        let end = error.offset.min(place.offset + WINDOW_BYTES as u64);
+        match text.window(place.offset, end, &mut buffer) {
+            Ok(bytes) => place.advance(bytes, true),
+            Err(_) => return Error::at(error.kind, error.offset),
+        }
+    }
+    let (line, column) = place.line_and_column();
+    Error {
+        line: Some(line),
+        column: Some(column),
+        ..error
+    }
 }
 
 /// Samples that a byte of the file can hold.
@@ -72,6 +92,7 @@ fn samples_per_byte_max(header: &Header) -> u64 {
 
 /// An image that is being made.
 pub(crate) struct Building<'a> {
+    pub(crate) parser: Parser,
     image: &'a mut Image,
     options: &'a Options,
     made_bytes: usize,
@@ -80,8 +101,9 @@ pub(crate) struct Building<'a> {
 }
 
 impl<'a> Building<'a> {
-    pub(crate) fn new(image: &'a mut Image, options: &'a Options) -> Building<'a> {
+    pub(crate) fn new(image: &'a mut Image, options: &'a Options, parser: Parser) -> Building<'a> {
         Building {
+            parser,
             image,
             options,
             made_bytes: 0,
@@ -89,23 +111,20 @@ impl<'a> Building<'a> {
         }
     }
 
-    fn whole(&mut self, bytes: &[u8], parser: &mut Parser) -> Result<usize, Error> {
-        let mut at = self.header(bytes, bytes.len() as u64, parser)?;
-        self.in_parallel(&Memory(bytes), bytes.len() as u64, parser);
-        at = usize::try_from(parser.offset()).unwrap_or(at).max(at);
-        at += self.push(&bytes[at..], parser)?;
-        self.finish(parser)?;
-        Ok(at)
+    fn whole(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        self.header(bytes, bytes.len() as u64)?;
+        self.in_parallel(bytes, bytes.len() as u64);
+        // Within `bytes`, so that it fits.
+        let at = self.parser.offset() as usize;
+        let taken = self.push(&bytes[at..])?;
+        self.finish()?;
+        Ok(at + taken)
     }
 
     /// Takes bytes as far as the header goes, and makes room for the samples: never more than
     /// `bytes_left` of the file, from here on, can hold, whatever the header says.
-    pub(crate) fn header(
-        &mut self,
-        bytes: &[u8],
-        bytes_left: u64,
-        parser: &mut Parser,
-    ) -> Result<usize, Error> {
+    pub(crate) fn header(&mut self, bytes: &[u8], bytes_left: u64) -> Result<usize, Error> {
+        let parser = &mut self.parser;
         let taken = parser.push(bytes, &mut [])?.consumed;
         if parser.stage() != Stage::Samples {
             return Ok(taken);
@@ -132,7 +151,7 @@ impl<'a> Building<'a> {
 
     /// Makes room for what so many bytes of samples can hold, beside those that are there: for
     /// input of unknown length.
-    pub(crate) fn grow(&mut self, bytes: usize, parser: &Parser) -> Result<(), Error> {
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Error> {
         let header = &self.image.header;
         let of_header = "within the limit, which is of bytes";
         let samples = usize::try_from(header.sample_count()).expect(of_header);
@@ -140,37 +159,32 @@ impl<'a> Building<'a> {
         let made = self.made_bytes / header.sample_bytes();
         let count = samples.min(made.saturating_add(bytes.saturating_mul(per_byte)));
         let grown = self.image.samples.grow(count, samples);
-        grown.map_err(|kind| Error::at(kind, parser.offset()))
+        grown.map_err(|kind| Error::at(kind, self.parser.offset()))
     }
 
     /// Parses text on several threads as far as that goes; the parser stands behind it then.
-    pub(crate) fn in_parallel<T: parallel::Text>(
-        &mut self,
-        text: &T,
-        text_len: u64,
-        parser: &mut Parser,
-    ) {
+    pub(crate) fn in_parallel(&mut self, text: &(impl Text + ?Sized), text_len: u64) {
         let threads = self.options.threads.min(THREADS_MAX);
-        let left = text_len.saturating_sub(parser.offset());
+        let left = text_len.saturating_sub(self.parser.offset());
         let pays = threads > 1 && left >= crate::limits::THREADED_BYTES_MIN;
-        if !pays || !parser.is_between_numbers() {
+        if !pays || !self.parser.is_between_numbers() {
             return;
         }
         let job = parallel::Job {
             kernel: self.options.kernel,
             threads,
             maxval: self.image.header.maxval,
-            from: parser.offset(),
+            from: self.parser.offset(),
             text_len,
             fresh: self.fresh,
         };
         let (offset, made_bytes) = parallel::run(&job, text, self.rest());
-        self.skip_to(offset, made_bytes, parser);
+        self.skip_to(offset, made_bytes);
     }
 
     /// Somebody else put samples into [`Building::rest`].
-    pub(crate) fn skip_to(&mut self, offset: u64, made_bytes: usize, parser: &mut Parser) {
-        parser.skip_to(offset, made_bytes);
+    pub(crate) fn skip_to(&mut self, offset: u64, made_bytes: usize) {
+        self.parser.skip_to(offset, made_bytes);
         self.made_bytes += made_bytes;
     }
 
@@ -180,16 +194,17 @@ impl<'a> Building<'a> {
     }
 
     /// Takes bytes behind the header; how many.
-    pub(crate) fn push(&mut self, bytes: &[u8], parser: &mut Parser) -> Result<usize, Error> {
-        let pushed = parser.push(bytes, self.rest())?;
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        let rest = &mut self.image.samples.as_bytes_mut()[self.made_bytes..];
+        let pushed = self.parser.push(bytes, rest)?;
         self.made_bytes += pushed.produced_bytes;
         Ok(pushed.consumed)
     }
 
     /// The bytes have ended.
-    pub(crate) fn finish(&mut self, parser: &mut Parser) -> Result<(), Error> {
-        let made = parser.finish(self.rest())?;
-        self.made_bytes += made;
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        let rest = &mut self.image.samples.as_bytes_mut()[self.made_bytes..];
+        self.made_bytes += self.parser.finish(rest)?;
         assert_eq!(self.made_bytes, self.image.samples.as_bytes().len());
         Ok(())
     }

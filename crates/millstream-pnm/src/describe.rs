@@ -5,8 +5,7 @@ use millstream_pak::metadata::{Container, Image, Kind, Metadata, Mip};
 use millstream_pak::{Describe, Head};
 
 use crate::format::{Format, TupleType};
-use crate::kernel::Kernel;
-use crate::parser::{Parser, Stage};
+use crate::header::HeaderParser;
 
 /// `VK_FORMAT_R8_UNORM`, and the formats of two to four channels; they are 7 apart.
 const VK_R8_UNORM: u32 = 9;
@@ -29,12 +28,8 @@ pub struct PnmDescriber;
 
 impl Describe for PnmDescriber {
     fn describe(&self, head: &Head<'_>) -> Option<Metadata> {
-        let mut parser = Parser::without_lines(Kernel::Plain);
-        let taken = parser.push(head.bytes, &mut []).ok()?.consumed as u64;
-        let header = match parser.stage() {
-            Stage::Samples => parser.header()?,
-            _ => return None,
-        };
+        let (taken, header) = HeaderParser::new().push(head.bytes).ok()?;
+        let (taken, header) = (taken as u64, header?);
         // Not described: what cannot be an image, or has more channels than a record can say.
         let left = head.raw_bytes.checked_sub(taken)?;
         let channels = u8::try_from(header.channels).ok()?;

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::io;
 
-use crate::place::Place;
-
 /// What is wrong.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -112,28 +110,6 @@ impl Error {
         }
     }
 
-    /// Finds the line of an error in text, given all bytes before it in pieces; without them all
-    /// it has no line.
-    pub(crate) fn find_line(self, mut next: impl FnMut(&mut dyn FnMut(&[u8])) -> bool) -> Error {
-        if self.line.is_none() {
-            return self;
-        }
-        let mut place = Place::default();
-        let mut count = |piece: &[u8]| {
-            let left = self.offset - place.offset;
-            let len = usize::try_from(left).map_or(piece.len(), |left| left.min(piece.len()));
-            place.advance(&piece[..len], true);
-        };
-        while next(&mut count) {}
-        let found = place.offset == self.offset;
-        let (line, column) = place.line_and_column();
-        Error {
-            line: found.then_some(line),
-            column: found.then_some(column),
-            ..self
-        }
-    }
-
     /// A failed read.
     pub(crate) fn io(error: io::Error, offset: u64) -> Error {
         Error::at(ErrorKind::Io(error), offset)
@@ -196,5 +172,34 @@ impl Fault {
             at: self.at + bytes as i64,
             ..self
         }
+    }
+}
+
+/// How far the parser has come.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Place {
+    pub(crate) offset: u64,
+    /// Line feeds before the offset.
+    lines: u64,
+    /// Where the line begins.
+    line_offset: u64,
+}
+
+impl Place {
+    /// The line and column, from 1 on.
+    pub(crate) fn line_and_column(&self) -> (u64, u64) {
+        (
+            self.lines + 1,
+            self.offset.saturating_sub(self.line_offset) + 1,
+        )
+    }
+
+    /// Goes on over these bytes.
+    pub(crate) fn advance(&mut self, bytes: &[u8], counts_lines: bool) {
+        if counts_lines && let Some(last) = memchr::memrchr(b'\n', bytes) {
+            self.lines += memchr::memchr_iter(b'\n', &bytes[..=last]).count() as u64;
+            self.line_offset = self.offset + last as u64 + 1;
+        }
+        self.offset += bytes.len() as u64;
     }
 }

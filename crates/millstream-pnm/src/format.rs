@@ -156,6 +156,11 @@ impl TupleType {
     }
 }
 
+/// Bytes of a sample in memory.
+pub(crate) const fn sample_bytes(maxval: u16) -> usize {
+    if maxval < 256 { 1 } else { 2 }
+}
+
 /// What a header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
@@ -194,7 +199,7 @@ impl Header {
     /// Bytes of a sample in memory: 1 for maximal values up to 255, else 2.
     #[must_use]
     pub const fn sample_bytes(&self) -> usize {
-        if self.maxval < 256 { 1 } else { 2 }
+        sample_bytes(self.maxval)
     }
 
     /// Bytes of the image in memory.
@@ -225,6 +230,12 @@ impl Header {
             Format::Bitmap => u64::from(self.width).div_ceil(8),
             _ => u64::from(self.width) * u64::from(self.channels) * self.sample_bytes() as u64,
         }
+    }
+
+    /// Whether samples lie in the file as they do in memory: as bytes.
+    pub(crate) fn is_bytes(&self) -> bool {
+        let raw = !self.format.is_plain() && self.format != Format::Bitmap;
+        raw && self.sample_bytes() == 1
     }
 
     /// Whether the image is within a limit, and `IMAGE_BYTES_MAX`, and the address space.

@@ -45,7 +45,7 @@ pub(crate) struct HeaderParser {
     height: Option<u32>,
     depth: Option<u32>,
     maxval: Option<u32>,
-    /// The number at hand, and how many bytes ago it began.
+    /// The number at hand.
     number: u32,
     line: Vec<u8>,
     tuple_type: String,

@@ -196,11 +196,7 @@ pub fn view(bytes: &[u8]) -> Result<Option<View<'_>>, Error> {
         (Stage::Samples, Some(header)) => header.clone(),
         _ => return Err(Error::at(ErrorKind::Truncated, bytes.len() as u64)),
     };
-    let raw = matches!(
-        header.format,
-        Format::Graymap | Format::Pixmap | Format::Arbitrary
-    );
-    if !raw || header.sample_bytes() != 1 {
+    if !header.is_bytes() {
         return Ok(None);
     }
     let samples = usize::try_from(header.image_bytes())

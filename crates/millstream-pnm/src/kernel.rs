@@ -174,21 +174,24 @@ impl Convert {
     /// `wide`: two bytes a sample; `commas`: they separate too. A kernel that this machine cannot
     /// run is replaced by the portable one.
     pub(crate) fn new(kernel: Kernel, wide: bool, commas: bool) -> Convert {
-        if !kernel.is_available() {
-            return Convert::new(Kernel::Portable, wide, commas);
+        match (wide, commas) {
+            (false, false) => Convert::of::<1, false>(kernel),
+            (false, true) => Convert::of::<1, true>(kernel),
+            (true, false) => Convert::of::<2, false>(kernel),
+            (true, true) => Convert::of::<2, true>(kernel),
         }
-        Convert(match (kernel, wide, commas) {
+    }
+
+    fn of<const BYTES: usize, const COMMAS: bool>(kernel: Kernel) -> Convert {
+        Convert(match kernel {
             #[cfg(target_arch = "x86_64")]
-            (Kernel::Avx512, ..) => vector::avx512(wide, commas),
+            Kernel::Avx512 if kernel.is_available() => vector::avx512::<BYTES, COMMAS>,
             #[cfg(target_arch = "x86_64")]
-            (Kernel::Avx2, ..) => vector::avx2(wide, commas),
+            Kernel::Avx2 if kernel.is_available() => vector::avx2::<BYTES, COMMAS>,
             #[cfg(target_arch = "aarch64")]
-            (Kernel::Neon, ..) => vector::neon(wide, commas),
-            (Kernel::Plain, ..) => nothing,
-            (_, false, false) => portable::run::<1, false>,
-            (_, false, true) => portable::run::<1, true>,
-            (_, true, false) => portable::run::<2, false>,
-            (_, true, true) => portable::run::<2, true>,
+            Kernel::Neon if kernel.is_available() => vector::neon::<BYTES, COMMAS>,
+            Kernel::Plain => nothing,
+            _ => portable::run::<BYTES, COMMAS>,
         })
     }
 
@@ -212,8 +215,7 @@ mod vector {
     //! Calls of functions that need features of the machine.
     //!
     //! # Safety
-    //! `Convert::new` and `count_ends` ask `is_available` before they ask for one of these
-    //! functions.
+    //! `Convert::of` and `count_numbers` ask `is_available` before they take one of these.
     #![expect(
         unsafe_code,
         reason = "calls functions that need features of the machine"
@@ -223,23 +225,15 @@ mod vector {
 
     macro_rules! of_kernel {
         ($kernel:ident) => {
-            pub(super) fn $kernel(wide: bool, commas: bool) -> fn(Job<'_>) -> Run {
-                match (wide, commas) {
-                    // SAFETY: see the module.
-                    (false, false) => |job| unsafe { super::$kernel::run::<false, false>(job) },
-                    // SAFETY: see the module.
-                    (false, true) => |job| unsafe { super::$kernel::run::<false, true>(job) },
-                    // SAFETY: see the module.
-                    (true, false) => |job| unsafe { super::$kernel::run::<true, false>(job) },
-                    // SAFETY: see the module.
-                    (true, true) => |job| unsafe { super::$kernel::run::<true, true>(job) },
-                }
+            pub(super) fn $kernel<const BYTES: usize, const COMMAS: bool>(job: Job<'_>) -> Run {
+                // SAFETY: see the module.
+                unsafe { super::$kernel::run::<BYTES, COMMAS>(job) }
             }
         };
         ($kernel:ident, $count:ident) => {
             of_kernel!($kernel);
 
-            /// As `count_by_masks`, where the kernel is available.
+            /// As `count_by_masks`.
             pub(super) fn $count(blocks: &[[u8; super::BLOCK_BYTES]]) -> (usize, bool) {
                 // SAFETY: see the module.
                 unsafe { super::$kernel::count(blocks) }
@@ -255,10 +249,11 @@ mod vector {
     of_kernel!(neon);
 }
 
-/// How many digits are followed by something else.
-pub(crate) fn count_ends(kernel: Kernel, text: &[u8]) -> usize {
+/// How many numbers a text has, if it is digits and separators, and begins and ends between two
+/// numbers or with one.
+pub(crate) fn count_numbers(kernel: Kernel, text: &[u8]) -> usize {
     let (blocks, rest) = text.as_chunks::<BLOCK_BYTES>();
-    let (inside, digit_before) = match kernel {
+    let (mut count, mut in_number) = match kernel {
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx512 if kernel.is_available() => vector::count_avx512(blocks),
         #[cfg(target_arch = "x86_64")]
@@ -270,12 +265,11 @@ pub(crate) fn count_ends(kernel: Kernel, text: &[u8]) -> usize {
             })
         }),
     };
-    let (mut count, mut before) = (inside, digit_before);
     for byte in rest {
-        count += usize::from(before && !byte.is_ascii_digit());
-        before = byte.is_ascii_digit();
+        count += usize::from(in_number && !byte.is_ascii_digit());
+        in_number = byte.is_ascii_digit();
     }
-    count
+    count + usize::from(in_number)
 }
 
 /// Counts by the masks of digits of blocks: the ends, and whether the last byte is a digit.

@@ -35,7 +35,6 @@ mod memory;
 pub mod numbers;
 mod parallel;
 mod parser;
-mod place;
 mod raw;
 mod text;
 mod write;

@@ -14,9 +14,9 @@ use std::path::Path;
 
 use millstream_io::fs::file;
 
-use crate::decode::{Building, Options};
+use crate::decode::{Building, Options, find_line};
 use crate::error::{Error, Fault};
-use crate::format::Format;
+use crate::format::Header;
 use crate::image::Image;
 use crate::limits::{HEAD_BYTES, WINDOW_BYTES};
 use crate::parallel::Text;
@@ -90,136 +90,101 @@ impl Loader {
         }
         self.window.resize(WINDOW_BYTES, 0);
         let loaded = self.load_regular(&file, metadata.len(), image);
-        loaded.map_err(|error| {
-            let mut offset = 0;
-            error.find_line(|count| {
-                let read = read_at(&file, &mut self.window, offset).unwrap_or(0);
-                count(&self.window[..read]);
-                offset += read as u64;
-                read > 0
-            })
-        })
+        loaded.map_err(|error| find_line(error, &file))
     }
 
     fn load_regular(&mut self, file: &File, len: u64, image: &mut Image) -> Result<(), Error> {
-        let first = if len <= WINDOW_BYTES as u64 {
-            WINDOW_BYTES
-        } else {
+        if len > WINDOW_BYTES as u64 {
             file::expect_sequential(file);
-            HEAD_BYTES
-        };
-        let mut windows = Windows {
+        }
+        let mut window = Window {
             file,
             memory: &mut self.window,
             len,
-            offset: 0,
+            begin: 0,
             read: 0,
-            taken: 0,
         };
-        windows.read(first)?;
-        let mut parser = Parser::without_lines(self.options.kernel);
-        let mut building = Building::new(image, &self.options);
-        while parser.stage() == Stage::Header && !windows.left().is_empty() {
-            let bytes_left = len.saturating_sub(parser.offset());
-            windows.taken += building.header(windows.left(), bytes_left, &mut parser)?;
-            windows.read_if_empty()?;
+        let parser = Parser::without_lines(self.options.kernel);
+        let mut building = Building::new(image, &self.options, parser);
+        while building.parser.stage() == Stage::Header
+            && let Some(bytes) = window.at(building.parser.offset())?
+        {
+            building.header(bytes, len.saturating_sub(building.parser.offset()))?;
         }
-        if is_bytes(&parser) {
-            windows.taken += building.push(windows.left(), &mut parser)?;
-            let offset = read_bytes(file, parser.offset(), &mut building, &mut parser)?;
-            windows.go_to(offset);
-        } else if parser.stage() == Stage::Samples {
-            building.in_parallel(file, len, &mut parser);
-            windows.go_to(parser.offset());
+        let header = building.parser.header();
+        if header.is_some_and(Header::is_bytes) {
+            if let Some(bytes) = window.at(building.parser.offset())? {
+                building.push(bytes)?;
+            }
+            read_bytes(file, &mut building)?;
+        } else {
+            building.in_parallel(file, len);
         }
-        windows.read_if_empty()?;
-        while parser.stage() != Stage::Another && !windows.left().is_empty() {
-            windows.taken += building.push(windows.left(), &mut parser)?;
-            windows.read_if_empty()?;
+        while building.parser.stage() != Stage::Another
+            && let Some(bytes) = window.at(building.parser.offset())?
+        {
+            building.push(bytes)?;
         }
-        building.finish(&mut parser)
+        building.finish()
     }
 
     /// Input of unknown length.
     fn load_stream(&mut self, reader: &mut dyn Read, image: &mut Image) -> Result<(), Error> {
         self.window.resize(WINDOW_BYTES, 0);
         // It counts lines on the way: the bytes cannot be read again.
-        let mut parser = Parser::with_kernel(self.options.kernel);
-        let mut building = Building::new(image, &self.options);
-        while parser.stage() != Stage::Another {
-            let offset = parser.offset();
+        let parser = Parser::with_kernel(self.options.kernel);
+        let mut building = Building::new(image, &self.options, parser);
+        while building.parser.stage() != Stage::Another {
             let read = match reader.read(&mut self.window) {
                 Ok(0) => break,
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(Error::io(error, offset)),
+                Err(error) => return Err(Error::io(error, building.parser.offset())),
             };
             let mut left = &self.window[..read];
-            while !left.is_empty() && parser.stage() != Stage::Another {
-                let taken = if parser.stage() == Stage::Header {
-                    building.header(left, left.len() as u64, &mut parser)?
+            while !left.is_empty() && building.parser.stage() != Stage::Another {
+                let taken = if building.parser.stage() == Stage::Header {
+                    building.header(left, left.len() as u64)?
                 } else {
-                    building.grow(left.len(), &parser)?;
-                    building.push(left, &mut parser)?
+                    building.grow(left.len())?;
+                    building.push(left)?
                 };
                 left = &left[taken..];
             }
         }
-        building.finish(&mut parser)
+        building.finish()
     }
 }
 
 /// A file, window by window.
-struct Windows<'a> {
+struct Window<'a> {
     file: &'a File,
     memory: &'a mut [u8],
     /// The file's length when it was opened: bytes behind it are not read.
     len: u64,
-    /// Where the next window begins in the file.
-    offset: u64,
-    /// Bytes of the present window.
+    /// Where the present window begins in the file.
+    begin: u64,
+    /// Its bytes.
     read: usize,
-    /// Of them, bytes that were taken.
-    taken: usize,
 }
 
-impl Windows<'_> {
-    fn left(&self) -> &[u8] {
-        &self.memory[self.taken..self.read]
-    }
-
-    fn read(&mut self, bytes_max: usize) -> Result<(), Error> {
-        let offset = self.offset;
-        // The file may have grown: samples that its first length does not hold have no memory.
-        let left = usize::try_from(self.len - offset).unwrap_or(usize::MAX);
-        let room = &mut self.memory[..bytes_max.min(left)];
-        self.read = read_at(self.file, room, offset).map_err(|error| Error::io(error, offset))?;
-        self.taken = 0;
-        self.offset += self.read as u64;
-        Ok(())
-    }
-
-    fn read_if_empty(&mut self) -> Result<(), Error> {
-        if self.left().is_empty() && self.offset < self.len {
-            self.read(self.memory.len())?;
+impl Window<'_> {
+    /// The window's bytes from `offset` on, which only grows from call to call; those of a new
+    /// window, if there are none. `None` at the end of the file.
+    fn at(&mut self, offset: u64) -> Result<Option<&[u8]>, Error> {
+        let end = self.begin + self.read as u64;
+        if offset >= end {
+            // The file may have grown: samples that its first length does not hold have no memory.
+            let left = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
+            let first = offset == 0 && self.len > WINDOW_BYTES as u64;
+            let most = if first { HEAD_BYTES } else { WINDOW_BYTES };
+            let room = &mut self.memory[..most.min(left)];
+            self.read =
+                read_at(self.file, room, offset).map_err(|error| Error::io(error, offset))?;
+            self.begin = offset;
         }
-        Ok(())
-    }
-
-    /// Goes on at another place, if it is not inside the present window.
-    fn go_to(&mut self, offset: u64) {
-        let begin = self.offset - self.read as u64;
-        let inside = offset
-            .checked_sub(begin)
-            .and_then(|at| usize::try_from(at).ok());
-        match inside {
-            Some(at) if at <= self.read => self.taken = at,
-            _ => {
-                self.offset = offset;
-                self.read = 0;
-                self.taken = 0;
-            }
-        }
+        let bytes = &self.memory[(offset - self.begin) as usize..self.read];
+        Ok((!bytes.is_empty()).then_some(bytes))
     }
 }
 
@@ -233,25 +198,11 @@ fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
     }
 }
 
-/// Whether samples lie in the file as in memory.
-fn is_bytes(parser: &Parser) -> bool {
-    let raw = |format| matches!(format, Format::Graymap | Format::Pixmap | Format::Arbitrary);
-    parser.stage() == Stage::Samples
-        && parser
-            .header()
-            .is_some_and(|header| raw(header.format) && header.sample_bytes() == 1)
-}
-
-/// Reads samples of one byte straight into the image; the offset behind them, or where the file
-/// ends.
-fn read_bytes(
-    file: &File,
-    mut offset: u64,
-    building: &mut Building<'_>,
-    parser: &mut Parser,
-) -> Result<u64, Error> {
-    let maxval = parser.header().map_or(255, |header| header.maxval);
-    while parser.stage() == Stage::Samples && !building.rest().is_empty() {
+/// Reads samples of one byte straight into the image, until they or the file end.
+fn read_bytes(file: &File, building: &mut Building<'_>) -> Result<(), Error> {
+    let maxval = building.parser.header().map_or(255, |header| header.maxval);
+    while building.parser.stage() == Stage::Samples && !building.rest().is_empty() {
+        let offset = building.parser.offset();
         let rest = building.rest();
         let room = rest.len().min(RAW_READ_BYTES);
         let read =
@@ -261,10 +212,9 @@ fn read_bytes(
         }
         raw::check_bytes(&rest[..read], maxval)
             .map_err(|Fault { kind, at }| Error::at(kind, offset.saturating_add_signed(at)))?;
-        offset += read as u64;
-        building.skip_to(offset, read, parser);
+        building.skip_to(offset + read as u64, read);
     }
-    Ok(offset)
+    Ok(())
 }
 
 impl Text for File {

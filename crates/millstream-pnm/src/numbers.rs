@@ -18,11 +18,10 @@
 
 use zerocopy::IntoBytes as _;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Place};
 use crate::header::is_white;
 use crate::kernel::{BEFORE_BYTES, Convert, Job, Kernel};
 use crate::limits::PLAIN_STEP_BYTES;
-use crate::place::Place;
 
 /// What stands between numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

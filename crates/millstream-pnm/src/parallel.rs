@@ -26,8 +26,9 @@ use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use crate::format::sample_bytes;
 use crate::header::is_white;
-use crate::kernel::{BEFORE_BYTES, Kernel, count_ends};
+use crate::kernel::{BEFORE_BYTES, Kernel, count_numbers};
 use crate::limits::{HUGE_PAGE_BYTES, SPINS, WINDOW_AFTER_BYTES, WINDOW_BYTES};
 use crate::text::TextSamples;
 
@@ -38,12 +39,10 @@ pub(crate) trait Text: Sync {
 }
 
 /// Text in memory.
-pub(crate) struct Memory<'a>(pub(crate) &'a [u8]);
-
-impl Text for Memory<'_> {
+impl Text for [u8] {
     fn window<'a>(&'a self, start: u64, end: u64, _: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
         // Both are within the length, which the caller took from the slice.
-        Ok(&self.0[start as usize..end as usize])
+        Ok(&self[start as usize..end as usize])
     }
 }
 
@@ -70,7 +69,7 @@ struct Turn {
     stopped: Option<(u64, u64, usize)>,
 }
 
-struct Shared<'a, T> {
+struct Shared<'a, T: ?Sized> {
     job: &'a Job,
     text: &'a T,
     window_bytes: usize,
@@ -87,14 +86,14 @@ struct Shared<'a, T> {
 
 // SAFETY: the pointer is to memory that the caller of `run` borrows for as long as threads run, and
 // they write to disjoint parts of it, see the module. The rest is Sync by itself.
-unsafe impl<T: Sync> Sync for Shared<'_, T> {}
+unsafe impl<T: Sync + ?Sized> Sync for Shared<'_, T> {}
 
 /// Parses. How far it came, between two numbers, and the bytes of samples in `out`.
-pub(crate) fn run<T: Text>(job: &Job, text: &T, out: &mut [u8]) -> (u64, usize) {
+pub(crate) fn run<T: Text + ?Sized>(job: &Job, text: &T, out: &mut [u8]) -> (u64, usize) {
     run_in_windows(job, text, out, WINDOW_BYTES)
 }
 
-fn run_in_windows<T: Text>(
+fn run_in_windows<T: Text + ?Sized>(
     job: &Job,
     text: &T,
     out: &mut [u8],
@@ -147,7 +146,7 @@ struct Window<'a> {
     made_bytes: usize,
 }
 
-impl<T: Text> Shared<'_, T> {
+impl<T: Text + ?Sized> Shared<'_, T> {
     fn work(&self) {
         if self.job.fresh {
             self.touch();
@@ -219,12 +218,8 @@ impl<T: Text> Shared<'_, T> {
         Some(Window {
             text: used,
             begin: base + begin as u64,
-            made_bytes: count_numbers(self.job.kernel, used) * self.sample_bytes(),
+            made_bytes: count_numbers(self.job.kernel, used) * sample_bytes(self.job.maxval),
         })
-    }
-
-    fn sample_bytes(&self) -> usize {
-        1 + usize::from(self.job.maxval > 255)
     }
 
     /// Parses a window; whether its samples are exactly those that were counted.
@@ -233,7 +228,8 @@ impl<T: Text> Shared<'_, T> {
         let Ok(moved) = parser.feed(text, out) else {
             return false;
         };
-        let mut made_bytes = moved.produced * self.sample_bytes();
+        let sample_bytes = sample_bytes(self.job.maxval);
+        let mut made_bytes = moved.produced * sample_bytes;
         if moved.consumed < text.len() {
             // All the room is used: nothing but white space may follow.
             let rest = &text[moved.consumed..];
@@ -242,7 +238,7 @@ impl<T: Text> Shared<'_, T> {
                 && rest.iter().all(|&byte| is_white(byte));
         }
         if parser.end(&mut out[made_bytes..]) {
-            made_bytes += self.sample_bytes();
+            made_bytes += sample_bytes;
         }
         parser.is_between() && made_bytes == out.len()
     }
@@ -301,13 +297,6 @@ impl<T: Text> Shared<'_, T> {
     }
 }
 
-/// How many numbers a text has, if it is digits and separators, and begins and ends between two
-/// numbers or with one.
-fn count_numbers(kernel: Kernel, text: &[u8]) -> usize {
-    let inside = count_ends(kernel, text);
-    inside + usize::from(text.last().is_some_and(u8::is_ascii_digit))
-}
-
 /// How many digits stand in front.
 fn digits(text: &[u8]) -> usize {
     let end = text.iter().position(|byte| !byte.is_ascii_digit());
@@ -343,7 +332,7 @@ mod tests {
             fresh: true,
         };
         let mut out = vec![0; room];
-        let (offset, made) = run_in_windows(&job, &Memory(text), &mut out, window_bytes);
+        let (offset, made) = run_in_windows(&job, text, &mut out, window_bytes);
         out.truncate(made);
         (offset, out)
     }

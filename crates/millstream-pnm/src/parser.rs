@@ -22,13 +22,12 @@
 //! # Ok::<(), millstream_pnm::Error>(())
 //! ```
 
-use crate::error::{Error, ErrorKind, Fault};
+use crate::error::{Error, ErrorKind, Fault, Place};
 use crate::format::{Format, Header};
 use crate::header::{HeaderParser, ends_comment, is_white};
 use crate::kernel::Kernel;
-use crate::place::Place;
 use crate::raw::RawSamples;
-use crate::text::{Moved, TextBits, TextSamples};
+use crate::text::{Moved, TextSamples, bits};
 
 /// What a call did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,12 +55,10 @@ pub enum Stage {
 /// PAM header.
 pub struct Parser {
     kernel: Kernel,
-    header_parser: HeaderParser,
+    state: State,
     header: Option<Header>,
-    samples: Samples,
     /// Bytes of samples that are missing.
     missing_bytes: u64,
-    stage: Stage,
     place: Place,
     /// Line feeds are counted on the way. A caller that still has the text counts them only for
     /// the place of an error: counting takes a third of the time that the fastest kernel takes.
@@ -69,15 +66,19 @@ pub struct Parser {
     failed: bool,
 }
 
-enum Samples {
-    Bits(TextBits),
+/// What takes the next byte.
+enum State {
+    Header(HeaderParser),
+    /// Samples of P1.
+    Bits {
+        in_comment: bool,
+    },
     Text(TextSamples),
     Raw(RawSamples),
-    /// Behind the samples, in a comment or not; comments are of text only.
     Behind {
         in_comment: bool,
-        text: bool,
     },
+    Another,
 }
 
 impl Default for Parser {
@@ -98,14 +99,9 @@ impl Parser {
     pub fn with_kernel(kernel: Kernel) -> Parser {
         Parser {
             kernel,
-            header_parser: HeaderParser::new(),
+            state: State::Header(HeaderParser::new()),
             header: None,
-            samples: Samples::Behind {
-                in_comment: false,
-                text: true,
-            },
             missing_bytes: 0,
-            stage: Stage::Header,
             place: Place::default(),
             counts_lines: true,
             failed: false,
@@ -113,7 +109,7 @@ impl Parser {
     }
 
     /// A parser whose errors have lines and columns as of one long line: the caller mends them with
-    /// [`Error::find_line`].
+    /// [`find_line`](crate::decode::find_line).
     pub(crate) fn without_lines(kernel: Kernel) -> Parser {
         Parser {
             counts_lines: false,
@@ -124,7 +120,12 @@ impl Parser {
     /// Where it stands.
     #[must_use]
     pub fn stage(&self) -> Stage {
-        self.stage
+        match self.state {
+            State::Header(_) => Stage::Header,
+            State::Bits { .. } | State::Text(_) | State::Raw(_) => Stage::Samples,
+            State::Behind { .. } => Stage::Behind,
+            State::Another => Stage::Another,
+        }
     }
 
     /// The image's header, once it is known.
@@ -164,110 +165,82 @@ impl Parser {
     pub fn push(&mut self, bytes: &[u8], out: &mut [u8]) -> Result<Pushed, Error> {
         assert!(!self.failed, "bytes were pushed after an error");
         let mut pushed = Pushed::default();
-        while pushed.consumed < bytes.len() && self.stage != Stage::Another {
-            let was = self.stage;
+        while pushed.consumed < bytes.len() && self.stage() != Stage::Another {
+            let was = self.stage();
             let moved = self.step(&bytes[pushed.consumed..], &mut out[pushed.produced_bytes..])?;
             pushed.consumed += moved.consumed;
             pushed.produced_bytes += moved.produced;
-            if moved == Moved::default() || (was == Stage::Header && self.stage == Stage::Samples) {
+            let header_ended = was == Stage::Header && self.stage() == Stage::Samples;
+            if moved == Moved::default() || header_ended {
                 break;
             }
         }
         Ok(pushed)
     }
 
-    /// One stage's work on some bytes; `produced` counts bytes here.
+    /// One state's work on some bytes; `produced` counts bytes here.
     fn step(&mut self, bytes: &[u8], out: &mut [u8]) -> Result<Moved, Error> {
-        let result = match self.stage {
-            Stage::Header => self.take_header(bytes),
-            Stage::Samples => self.take_samples(bytes, out),
-            Stage::Behind => self.take_behind(bytes),
-            Stage::Another => Ok(Moved::default()),
-        };
-        match result {
-            Ok(moved) => {
-                let counts = self.counts_lines && self.is_text();
-                self.place.advance(&bytes[..moved.consumed], counts);
-                if self.stage == Stage::Samples && self.missing_bytes == 0 {
-                    self.begin_behind();
-                }
-                Ok(moved)
-            }
-            Err(fault) => Err(self.error(fault, bytes)),
-        }
-    }
-
-    fn take_header(&mut self, bytes: &[u8]) -> Result<Moved, Fault> {
-        let (consumed, header) = self.header_parser.push(bytes)?;
-        if let Some(header) = header {
-            self.missing_bytes = header.image_bytes();
-            self.samples = match header.format {
-                Format::PlainBitmap => Samples::Bits(TextBits::new()),
-                format if format.is_plain() => {
-                    Samples::Text(TextSamples::new(header.maxval, self.kernel))
-                }
-                _ => Samples::Raw(RawSamples::new(&header)),
-            };
-            self.header = Some(header);
-            self.stage = Stage::Samples;
-        }
-        Ok(Moved {
-            consumed,
-            produced: 0,
-        })
-    }
-
-    fn take_samples(&mut self, bytes: &[u8], out: &mut [u8]) -> Result<Moved, Fault> {
         let missing = usize::try_from(self.missing_bytes).unwrap_or(usize::MAX);
         let room = out.len().min(missing);
         let out = &mut out[..room];
-        let mut moved = match &mut self.samples {
-            Samples::Bits(bits) => bits.feed(bytes, out)?,
-            Samples::Text(text) => text.feed(bytes, out)?,
-            Samples::Raw(raw) => raw.feed(bytes, out)?,
-            Samples::Behind { .. } => unreachable!("samples are missing"),
+        let is_text = self.is_text();
+        let moved = match &mut self.state {
+            State::Header(parser) => parser.push(bytes).map(|(consumed, header)| {
+                self.header = header;
+                Moved::over(consumed)
+            }),
+            State::Bits { in_comment } => bits(bytes, out, in_comment),
+            State::Text(text) => text.feed(bytes, out),
+            State::Raw(raw) => raw.feed(bytes, out),
+            State::Behind { in_comment } => behind(bytes, is_text, in_comment),
+            State::Another => Ok(Moved::default()),
         };
-        let header = self.header.as_ref().expect("samples are behind a header");
-        moved.produced *= header.sample_bytes();
-        self.missing_bytes -= moved.produced as u64;
+        let mut moved = moved.map_err(|fault| self.error(fault, bytes))?;
+        let counts = self.counts_lines && self.is_text();
+        self.place.advance(&bytes[..moved.consumed], counts);
+        match self.state {
+            State::Header(_) => self.begin_samples(),
+            State::Behind { .. } if moved.consumed < bytes.len() => self.state = State::Another,
+            State::Behind { .. } | State::Another => {}
+            State::Bits { .. } | State::Text(_) | State::Raw(_) => {
+                moved.produced *= self.sample_bytes();
+                self.made(moved.produced);
+            }
+        }
         Ok(moved)
     }
 
-    fn begin_behind(&mut self) {
-        let header = self.header.as_ref();
-        let text = header.is_some_and(|header| header.format.is_plain());
-        let in_comment = match &self.samples {
-            Samples::Bits(bits) => bits.in_comment(),
-            Samples::Text(text) => text.in_comment(),
-            Samples::Raw(_) | Samples::Behind { .. } => false,
+    /// Goes on to the samples, if the header is whole.
+    fn begin_samples(&mut self) {
+        let Some(header) = &self.header else {
+            return;
         };
-        self.samples = Samples::Behind { in_comment, text };
-        self.stage = Stage::Behind;
+        self.missing_bytes = header.image_bytes();
+        self.state = match header.format {
+            Format::PlainBitmap => State::Bits { in_comment: false },
+            format if format.is_plain() => {
+                State::Text(TextSamples::new(header.maxval, self.kernel))
+            }
+            _ => State::Raw(RawSamples::new(header)),
+        };
     }
 
-    /// White space may follow, and behind text comments; then another image or the end.
-    fn take_behind(&mut self, bytes: &[u8]) -> Result<Moved, Fault> {
-        let Samples::Behind { in_comment, text } = &mut self.samples else {
-            unreachable!("all samples are there");
-        };
-        let mut consumed = 0;
-        for &byte in bytes {
-            match byte {
-                _ if *in_comment => *in_comment = !ends_comment(byte),
-                b'#' if *text => *in_comment = true,
-                byte if is_white(byte) => {}
-                b'P' => {
-                    self.stage = Stage::Another;
-                    break;
-                }
-                _ => return Err(Fault::new(ErrorKind::TrailingBytes, consumed)),
-            }
-            consumed += 1;
+    /// So many bytes of samples were made; with the last of them it stands behind the image.
+    fn made(&mut self, bytes: usize) {
+        self.missing_bytes -= bytes as u64;
+        if self.missing_bytes > 0 {
+            return;
         }
-        Ok(Moved {
-            consumed,
-            produced: 0,
-        })
+        let in_comment = match &self.state {
+            State::Bits { in_comment } => *in_comment,
+            State::Text(text) => text.in_comment(),
+            _ => false,
+        };
+        self.state = State::Behind { in_comment };
+    }
+
+    fn sample_bytes(&self) -> usize {
+        self.header.as_ref().map_or(1, Header::sample_bytes)
     }
 
     /// The file has ended: a last number that nothing followed is whole now. Bytes of samples
@@ -277,16 +250,13 @@ impl Parser {
     /// The image is not whole.
     pub fn finish(&mut self, out: &mut [u8]) -> Result<usize, Error> {
         let mut written = 0;
-        if let (Stage::Samples, Samples::Text(text)) = (self.stage, &mut self.samples)
+        if let State::Text(text) = &mut self.state
             && text.end(out)
         {
-            written = self.header.as_ref().map_or(1, Header::sample_bytes);
-            self.missing_bytes -= written as u64;
-            if self.missing_bytes == 0 {
-                self.begin_behind();
-            }
+            written = self.sample_bytes();
+            self.made(written);
         }
-        match self.stage {
+        match self.stage() {
             Stage::Header | Stage::Samples => {
                 Err(self.error(Fault::new(ErrorKind::Truncated, 0), &[]))
             }
@@ -297,10 +267,7 @@ impl Parser {
     /// Whether it is between two numbers of text that a kernel may go on from, with samples
     /// missing.
     pub(crate) fn is_between_numbers(&self) -> bool {
-        match &self.samples {
-            Samples::Text(text) => self.stage == Stage::Samples && text.is_between(),
-            _ => false,
-        }
+        matches!(&self.state, State::Text(text) if text.is_between())
     }
 
     /// Samples were made by somebody else, out of all bytes until `offset`, which is between two
@@ -308,10 +275,7 @@ impl Parser {
     pub(crate) fn skip_to(&mut self, offset: u64, produced_bytes: usize) {
         debug_assert!(!self.counts_lines);
         self.place.offset = offset;
-        self.missing_bytes -= produced_bytes as u64;
-        if self.missing_bytes == 0 {
-            self.begin_behind();
-        }
+        self.made(produced_bytes);
     }
 
     /// The error for a fault in `bytes`, which begin where the parser stands.
@@ -334,4 +298,18 @@ impl Parser {
             column: is_text.then_some(column),
         }
     }
+}
+
+/// Takes what may follow an image: white space, and behind text comments; up to another image.
+fn behind(bytes: &[u8], is_text: bool, in_comment: &mut bool) -> Result<Moved, Fault> {
+    for (at, &byte) in bytes.iter().enumerate() {
+        match byte {
+            _ if *in_comment => *in_comment = !ends_comment(byte),
+            b'#' if is_text => *in_comment = true,
+            byte if is_white(byte) => {}
+            b'P' => return Ok(Moved::over(at)),
+            _ => return Err(Fault::new(ErrorKind::TrailingBytes, at)),
+        }
+    }
+    Ok(Moved::over(bytes.len()))
 }

@@ -31,6 +31,16 @@ pub(crate) struct Moved {
     pub(crate) produced: usize,
 }
 
+impl Moved {
+    /// So many bytes were taken, which hold no sample.
+    pub(crate) fn over(consumed: usize) -> Moved {
+        Moved {
+            consumed,
+            produced: 0,
+        }
+    }
+}
+
 /// Numbers up to a maximal value, with white space and comments between them.
 pub(crate) struct TextSamples {
     state: State,
@@ -79,7 +89,7 @@ impl TextSamples {
                 moved.consumed = run.at;
                 moved.produced += run.produced;
                 let out = &mut out[moved.produced * sample_bytes..];
-                let rest = self.tail(text, moved.consumed, out);
+                let rest = self.tail(&text[moved.consumed..], out).unwrap_or_default();
                 moved.consumed += rest.consumed;
                 moved.produced += rest.produced;
                 step_bytes = PLAIN_STEP_BYTES;
@@ -101,16 +111,12 @@ impl TextSamples {
     /// Has the kernel convert a short rest, for which there is no whole block of text or room: from
     /// a copy with white space behind it, into room that is wide enough. Leaves everything to the
     /// plain parser unless all of the rest's whole numbers are usual and fit.
-    fn tail(&self, text: &[u8], start: usize, out: &mut [u8]) -> Moved {
-        let rest = &text[start..];
+    fn tail(&self, rest: &[u8], out: &mut [u8]) -> Option<Moved> {
         if rest.len() > TAIL_BYTES || out.is_empty() {
-            return Moved::default();
+            return None;
         }
         // A number that the end cuts may go on in the next piece.
-        let Some(last) = rest.iter().rposition(|byte| !byte.is_ascii_digit()) else {
-            return Moved::default();
-        };
-        let whole = last + 1;
+        let whole = rest.iter().rposition(|byte| !byte.is_ascii_digit())? + 1;
         let mut padded = [b' '; BEFORE_BYTES + TAIL_BYTES + BLOCK_BYTES];
         padded[BEFORE_BYTES..][..whole].copy_from_slice(&rest[..whole]);
         let used = BEFORE_BYTES + whole.next_multiple_of(BLOCK_BYTES);
@@ -123,20 +129,19 @@ impl TextSamples {
         });
         let made_bytes = run.produced * (1 + usize::from(self.wide));
         if run.at < BEFORE_BYTES + whole || made_bytes > out.len() {
-            return Moved::default();
+            return None;
         }
-        let room = &mut out[..made_bytes];
-        room.copy_from_slice(&samples[..made_bytes]);
+        out[..made_bytes].copy_from_slice(&samples[..made_bytes]);
         let last_digit = rest[..whole].iter().rposition(u8::is_ascii_digit);
         let consumed = match last_digit {
             // No byte behind the separator of the last sample.
             Some(at) if made_bytes == out.len() => at + 2,
             _ => whole,
         };
-        Moved {
+        Some(Moved {
             consumed,
             produced: run.produced,
-        }
+        })
     }
 
     /// The plain parser, with samples of `BYTES`: so many bytes of text and on to the next place
@@ -248,40 +253,25 @@ fn separator(byte: u8, at: usize) -> Result<State, Fault> {
     }
 }
 
-/// The samples of P1: digits 0 and 1, which need nothing between them. 1 is black, which is 0.
-pub(crate) struct TextBits {
-    in_comment: bool,
-}
-
-impl TextBits {
-    pub(crate) fn new() -> TextBits {
-        TextBits { in_comment: false }
-    }
-
-    /// Whether a comment is begun.
-    pub(crate) fn in_comment(&self) -> bool {
-        self.in_comment
-    }
-
-    /// As [`TextSamples::feed`].
-    pub(crate) fn feed(&mut self, text: &[u8], out: &mut [u8]) -> Result<Moved, Fault> {
-        let mut moved = Moved::default();
-        for (at, &byte) in text.iter().enumerate() {
-            if moved.produced == out.len() {
-                break;
-            }
-            match byte {
-                _ if self.in_comment => self.in_comment = !ends_comment(byte),
-                b'0' | b'1' => {
-                    out[moved.produced] = b'1' - byte;
-                    moved.produced += 1;
-                }
-                b'#' => self.in_comment = true,
-                byte if is_white(byte) => {}
-                _ => return Err(Fault::new(ErrorKind::UnexpectedByte(byte), at)),
-            }
-            moved.consumed = at + 1;
+/// The samples of P1: digits 0 and 1, which need nothing between them. 1 is black, which is 0. As
+/// [`TextSamples::feed`]; `in_comment` says whether a comment is begun.
+pub(crate) fn bits(text: &[u8], out: &mut [u8], in_comment: &mut bool) -> Result<Moved, Fault> {
+    let mut moved = Moved::default();
+    for (at, &byte) in text.iter().enumerate() {
+        if moved.produced == out.len() {
+            break;
         }
-        Ok(moved)
+        match byte {
+            _ if *in_comment => *in_comment = !ends_comment(byte),
+            b'0' | b'1' => {
+                out[moved.produced] = b'1' - byte;
+                moved.produced += 1;
+            }
+            b'#' => *in_comment = true,
+            byte if is_white(byte) => {}
+            _ => return Err(Fault::new(ErrorKind::UnexpectedByte(byte), at)),
+        }
+        moved.consumed = at + 1;
     }
+    Ok(moved)
 }

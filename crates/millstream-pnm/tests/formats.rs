@@ -309,6 +309,51 @@ fn load_in_pieces(bytes: &[u8], cut: usize) -> Result<Image, Error> {
     loaded.map(|()| image)
 }
 
+/// The head of an image of one row, and the bits of a pixel in the text "1 1 1 1 ".
+const HEADS: [(&str, usize); 6] = [
+    ("P2 # 255", 16),
+    ("P2 # 300", 16),
+    ("P4 #", 1),
+    ("P5 # 255", 8),
+    ("P5 # 98", 8),
+    ("P6 # 65535", 48),
+];
+
+#[test]
+fn files_give_what_memory_gives() {
+    const WINDOW: usize = millstream_pnm::limits::WINDOW_BYTES;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("image");
+    let (mut loader, mut image) = (Loader::new(Options::default()), Image::empty());
+    for (head, pixel_bits) in HEADS {
+        for bytes in [
+            4076,
+            4096,
+            WINDOW - 20,
+            WINDOW,
+            WINDOW + 4096,
+            4 * WINDOW + 9,
+        ] {
+            let head = head.replace('#', &format!("{} 1", bytes * 8 / pixel_bits)) + "\n";
+            let whole = [head.as_bytes(), &b"1 ".repeat(bytes)[..bytes]].concat();
+            let behind = |end: &[u8]| [&whole, end].concat();
+            let (cut, mut spoiled) = (&whole[..whole.len() - 2], whole.clone());
+            *spoiled.last_mut().expect("a byte") = b'x';
+            for file in [
+                &whole,
+                cut,
+                &spoiled,
+                &behind(b" P1 1 1 0"),
+                &behind(b"\n!"),
+            ] {
+                std::fs::write(&path, file).expect("written");
+                let loaded = loader.load(&path, &mut image).map(|()| image.clone());
+                assert!(loaded == decode(file), "{} bytes of {head}", file.len());
+            }
+        }
+    }
+}
+
 #[test]
 fn a_stream_without_end_is_read_no_further_than_its_image_needs() {
     // What is no image, what is too large, and an image with another behind it.

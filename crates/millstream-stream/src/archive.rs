@@ -81,7 +81,6 @@ pub struct ArchiveWriter<'a, W> {
     scratch: MemoryStream,
     /// Ids given out; of each, whether its object was written.
     written: Vec<bool>,
-    count: u64,
     /// A call failed half-way: what follows would be garbage.
     broken: bool,
 }
@@ -101,7 +100,6 @@ impl<'a, W: WriteStream> ArchiveWriter<'a, W> {
             out,
             scratch: MemoryStream::new().len_max(OBJECT_BYTES_MAX),
             written: Vec::new(),
-            count: 0,
             broken: false,
         })
     }
@@ -177,7 +175,6 @@ impl<'a, W: WriteStream> ArchiveWriter<'a, W> {
             let cause = "an object is longer than 2 GiB";
             return Err(Error::new(ErrorKind::Limit, at, len, cause));
         }
-        self.count += 1;
         self.broken = true;
         self.head(tag, id.number(), version, len)?;
         self.out.write_slice(self.scratch.as_slice())?;
@@ -215,7 +212,7 @@ impl<'a, W: WriteStream> ArchiveWriter<'a, W> {
             return refuse(0, "an object was written only in part");
         }
         self.head(END_TAG, 0, 0, 8)?;
-        self.out.put(self.count.to_le_bytes())
+        self.out.put((self.written.len() as u64).to_le_bytes())
     }
 }
 

@@ -260,21 +260,18 @@ struct Handle {
 impl Handle {
     /// Hands the file to the engine, unless it has it.
     fn engine(&mut self) -> Result<FileId> {
-        match std::mem::replace(&mut self.place, Place::Lost) {
+        let file = match std::mem::replace(&mut self.place, Place::Lost) {
+            Place::Engine(file) => file,
             Place::Local(local) => {
                 let adopted = self.streams.storage.adopt(local);
-                let file = adopted.map_err(|error| self.error(error, 0, 0))?;
-                self.place = Place::Engine(file);
-                Ok(file)
-            }
-            Place::Engine(file) => {
-                self.place = Place::Engine(file);
-                Ok(file)
+                adopted.map_err(|error| self.error(error, 0, 0))?
             }
             Place::Entry(..) | Place::Lost | Place::Closed => {
                 unreachable!("every call checks first that the stream is usable")
             }
-        }
+        };
+        self.place = Place::Engine(file);
+        Ok(file)
     }
 
     fn buffer(&self, len: usize, position: u64) -> Result<Buffer> {
@@ -451,7 +448,7 @@ impl FileStream {
     /// Checks that the stream may be read, and switches it to reading.
     fn reading(&mut self, len: u64) -> Result<()> {
         self.check()?;
-        self.mode.check_reads(self.position(), len)?;
+        self.mode.check(Mode::Read, self.position(), len)?;
         if self.doing == Doing::Writing {
             self.flush_all()?;
             let position = self.position();
@@ -464,7 +461,7 @@ impl FileStream {
     /// Checks that the stream may be written, and switches it to writing.
     fn writing(&mut self, len: u64) -> Result<()> {
         self.check()?;
-        self.mode.check_writes(self.position(), len)?;
+        self.mode.check(Mode::Write, self.position(), len)?;
         if self.doing != Doing::Writing {
             self.ahead.clear();
             let position = self.position();

@@ -47,20 +47,16 @@ impl Mode {
         self != Mode::Read
     }
 
-    /// Refuses a read of `len` bytes at `position` that the mode does not allow.
-    pub(crate) fn check_reads(self, position: u64, len: u64) -> Result<()> {
-        let cause = "the stream was not opened for reading";
-        self.reads()
-            .then_some(())
-            .ok_or_else(|| wrong_mode(position, len, cause))
-    }
-
-    /// Refuses a write of `len` bytes at `position` that the mode does not allow.
-    pub(crate) fn check_writes(self, position: u64, len: u64) -> Result<()> {
-        let cause = "the stream was not opened for writing";
-        self.writes()
-            .then_some(())
-            .ok_or_else(|| wrong_mode(position, len, cause))
+    /// Refuses to use `len` bytes at `position` in a way that the mode does not allow.
+    pub(crate) fn check(self, wanted: Mode, position: u64, len: u64) -> Result<()> {
+        let cause = if wanted.reads() && !self.reads() {
+            "the stream was not opened for reading"
+        } else if wanted.writes() && !self.writes() {
+            "the stream was not opened for writing"
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(ErrorKind::WrongMode, position, len, cause))
     }
 }
 
@@ -245,12 +241,6 @@ impl<S: WriteStream> WriteStream for &mut S {
     fn flush_all(&mut self) -> Result<()> {
         (**self).flush_all()
     }
-}
-
-/// The error of a call that the stream's mode does not allow.
-#[cold]
-fn wrong_mode(position: u64, len: u64, wanted: &'static str) -> Error {
-    Error::new(ErrorKind::WrongMode, position, len, wanted)
 }
 
 /// Largest position of a stream: that of a file. Sums of a position and a length do not wrap.

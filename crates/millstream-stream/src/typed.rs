@@ -174,20 +174,7 @@ pub trait ReadTyped: ReadStream + Sized {
     /// As [`ReadStream::read_slice`]; `Corrupt` beyond 64 bits.
     #[inline]
     fn read_leb128(&mut self) -> Result<u64> {
-        let mut value = 0u64;
-        for index in 0..limits::LEB128_BYTES_MAX {
-            let byte = self.read_u8()?;
-            let bits = u64::from(byte & 0x7F);
-            let shift = 7 * index as u32;
-            if shift == 63 && bits > 1 {
-                break;
-            }
-            value |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
-        }
-        Err(too_long(self.position()))
+        Ok(leb128(self, |tenth| tenth <= 1)?.0)
     }
 
     /// Reads a signed LEB128 number.
@@ -196,21 +183,9 @@ pub trait ReadTyped: ReadStream + Sized {
     /// As [`ReadTyped::read_leb128`].
     #[inline]
     fn read_leb128_signed(&mut self) -> Result<i64> {
-        let mut value = 0i64;
-        for index in 0..limits::LEB128_BYTES_MAX {
-            let byte = self.read_u8()?;
-            let bits = i64::from(byte & 0x7F);
-            let shift = 7 * index as u32;
-            if shift == 63 && bits != 0 && bits != 0x7F {
-                break;
-            }
-            value |= bits << shift;
-            if byte & 0x80 == 0 {
-                let unused = 64 - (shift + 7).min(64);
-                return Ok(value << unused >> unused);
-            }
-        }
-        Err(too_long(self.position()))
+        let (value, bits) = leb128(self, |tenth| tenth == 0 || tenth == 0x7F)?;
+        let unused = 64 - bits.min(64);
+        Ok(value.cast_signed() << unused >> unused)
     }
 }
 
@@ -315,6 +290,25 @@ pub trait WriteTyped: WriteStream + Sized {
 }
 
 impl<S: WriteStream> WriteTyped for S {}
+
+/// Reads the bits of a LEB128 number; how many bytes had room for. A tenth byte must be `fitting`.
+#[inline(always)]
+fn leb128<S: ReadStream>(stream: &mut S, fitting: impl Fn(u64) -> bool) -> Result<(u64, u32)> {
+    let mut value = 0;
+    for index in 0..limits::LEB128_BYTES_MAX {
+        let byte = stream.read_u8()?;
+        let bits = u64::from(byte & 0x7F);
+        let shift = 7 * index as u32;
+        if shift == 63 && !fitting(bits) {
+            break;
+        }
+        value |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Ok((value, shift + 7));
+        }
+    }
+    Err(too_long(stream.position()))
+}
 
 fn read_count<S: ReadStream>(stream: &mut S, max: usize) -> Result<usize> {
     let at = stream.position();

@@ -54,12 +54,7 @@ impl<S: Stream> StreamView<S> {
     /// before the window does.
     pub fn new(mut under: S, start: u64, len: u64, mode: Mode) -> Result<StreamView<S>> {
         under.check()?;
-        if mode.reads() {
-            under.mode().check_reads(start, len)?;
-        }
-        if mode.writes() {
-            under.mode().check_writes(start, len)?;
-        }
+        under.mode().check(mode, start, len)?;
         let end = start.checked_add(len).filter(|end| *end <= POSITION_MAX);
         let end = end.ok_or_else(|| out_of_range(start, len))?;
         if !mode.writes() && end > under.len()? {
@@ -80,12 +75,9 @@ impl<S: Stream> StreamView<S> {
     }
 
     /// All that the hot path checks, one by one and with reasons.
-    fn admit(&self, len: u64, read: bool) -> Result<()> {
+    fn admit(&self, wanted: Mode, len: u64) -> Result<()> {
         self.check()?;
-        match read {
-            true => self.mode.check_reads(self.position(), len)?,
-            false => self.mode.check_writes(self.position(), len)?,
-        }
+        self.mode.check(wanted, self.position(), len)?;
         if len > self.left() {
             let cause = "the window ends before";
             return Err(Error::new(ErrorKind::PastEnd, self.position(), len, cause));
@@ -150,13 +142,13 @@ impl<S: ReadStream> ReadStream for StreamView<S> {
     }
 
     fn read_slice(&mut self, into: &mut [u8]) -> Result<()> {
-        self.admit(into.len() as u64, true)?;
+        self.admit(Mode::Read, into.len() as u64)?;
         let done = self.under.read_slice(into);
         self.seen(done)
     }
 
     fn read_some(&mut self, into: &mut [u8]) -> Result<usize> {
-        self.admit(0, true)?;
+        self.admit(Mode::Read, 0)?;
         let left = usize::try_from(self.left()).unwrap_or(usize::MAX);
         let count = into.len().min(left);
         let done = self.under.read_some(&mut into[..count]);
@@ -164,11 +156,9 @@ impl<S: ReadStream> ReadStream for StreamView<S> {
     }
 
     fn window(&mut self) -> Result<&[u8]> {
-        self.admit(0, true)?;
-        let (start, left) = (
-            self.start,
-            usize::try_from(self.left()).unwrap_or(usize::MAX),
-        );
+        self.admit(Mode::Read, 0)?;
+        let start = self.start;
+        let left = usize::try_from(self.left()).unwrap_or(usize::MAX);
         if left == 0 {
             return Ok(&[]);
         }
@@ -190,7 +180,7 @@ impl<S: WriteStream> WriteStream for StreamView<S> {
     }
 
     fn write_slice(&mut self, bytes: &[u8]) -> Result<()> {
-        self.admit(bytes.len() as u64, false)?;
+        self.admit(Mode::Write, bytes.len() as u64)?;
         let done = self.under.write_slice(bytes);
         self.seen(done)
     }

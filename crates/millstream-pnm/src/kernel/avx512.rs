@@ -25,9 +25,9 @@ pub(super) fn is_available() -> bool {
 /// # Safety
 /// The machine has the features.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,popcnt")]
-pub(super) unsafe fn run<const WIDE: bool, const COMMAS: bool>(job: Job<'_>) -> Run {
+pub(super) unsafe fn run<const BYTES: usize, const COMMAS: bool>(job: Job<'_>) -> Run {
     // SAFETY: the caller's promise.
-    unsafe { generic::run::<__m512i, WIDE, COMMAS>(job) }
+    unsafe { generic::run::<__m512i, BYTES, COMMAS>(job) }
 }
 
 /// As `count_by_masks`.

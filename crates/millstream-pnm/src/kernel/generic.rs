@@ -228,21 +228,24 @@ impl<V: Vector> Wrong<V> {
     }
 }
 
-/// Converts.
+/// Converts to samples of one byte, or two.
 ///
 /// # Safety
 /// The machine has the features of the type.
 #[inline(always)]
-pub(super) unsafe fn run<V: Vector, const WIDE: bool, const COMMAS: bool>(job: Job<'_>) -> Run {
+pub(super) unsafe fn run<V, const BYTES: usize, const COMMAS: bool>(job: Job<'_>) -> Run
+where
+    V: Vector,
+{
     let maxval = job.maxval;
     // SAFETY: the caller's promise.
     let c = unsafe { Constants::<V>::new() };
-    by_chunks(job, 1 + usize::from(WIDE), |chunk| {
+    by_chunks(job, BYTES, |chunk| {
         // SAFETY: the caller's promise, and what `by_chunks` promises of a chunk.
         unsafe {
-            match WIDE {
-                false => narrow::<V, COMMAS>(chunk, maxval, &c),
-                true => wide::<V, COMMAS>(chunk, maxval, &c),
+            match BYTES {
+                1 => narrow::<V, COMMAS>(chunk, maxval, &c),
+                _ => wide::<V, COMMAS>(chunk, maxval, &c),
             }
         }
     })

@@ -21,9 +21,9 @@ pub(super) fn is_available() -> bool {
 /// # Safety
 /// The machine has the features.
 #[target_feature(enable = "neon")]
-pub(super) unsafe fn run<const WIDE: bool, const COMMAS: bool>(job: Job<'_>) -> Run {
+pub(super) unsafe fn run<const BYTES: usize, const COMMAS: bool>(job: Job<'_>) -> Run {
     // SAFETY: the caller's promise.
-    unsafe { generic::run::<uint8x16_t, WIDE, COMMAS>(job) }
+    unsafe { generic::run::<uint8x16_t, BYTES, COMMAS>(job) }
 }
 
 /// The bit of each slot in the set of its group.

@@ -5,7 +5,7 @@
 //! whole walk looks at each byte once: its cost is linear in the number of offsets and in the bytes
 //! of texts, whatever the bytes say.
 
-use super::Record;
+use super::{Record, fail};
 use crate::error::{ErrorKind, Result};
 use crate::limits::{BLOB_ALIGNMENT, BLOB_DEPTH_MAX};
 
@@ -25,21 +25,6 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// An error about `len` bytes at `at` of the blob.
-    ///
-    /// # Errors
-    /// Always.
-    #[cold]
-    pub fn fail<T>(
-        &self,
-        kind: ErrorKind,
-        at: usize,
-        len: usize,
-        cause: &'static str,
-    ) -> Result<T> {
-        super::fail(kind, at, len, cause)
-    }
-
     /// Bytes of a value that was claimed.
     ///
     /// # Panics
@@ -51,22 +36,21 @@ impl<'a> Checker<'a> {
     }
 
     /// A word of a value that was claimed.
-    ///
-    /// # Panics
-    /// Beyond the blob.
     #[inline(always)]
-    #[must_use]
-    pub fn word(&self, at: usize) -> u32 {
+    pub(super) fn word(&self, at: usize) -> u32 {
         let bytes = self.bytes[at..at + 4].first_chunk().expect("four bytes");
         u32::from_le_bytes(*bytes)
     }
 
-    /// Claims `count` values of `T` for the pointer at `at`; where the first begins.
-    ///
-    /// # Errors
-    /// They lie outside of the blob, before the end of what was claimed, or misaligned.
+    /// Claims `count` values of `T` for the pointer at `at`; where the first begins. Refuses any
+    /// outside of the blob, before the end of what was claimed, or misaligned.
     #[inline(always)]
-    pub fn claim<T: Record>(&mut self, at: usize, offset: u32, count: usize) -> Result<usize> {
+    pub(super) fn claim<T: Record>(
+        &mut self,
+        at: usize,
+        offset: u32,
+        count: usize,
+    ) -> Result<usize> {
         const {
             assert!(
                 size_of::<T>() > 0,
@@ -105,33 +89,18 @@ impl<'a> Checker<'a> {
         } else {
             "an offset leads back to what belongs to another"
         };
-        self.fail(ErrorKind::Corrupt, at, 4, cause)
-    }
-
-    /// An empty array or text leads nowhere.
-    ///
-    /// # Errors
-    /// It does.
-    #[inline(always)]
-    pub fn is_empty(&self, at: usize, offset: u32) -> Result<()> {
-        if offset == 0 {
-            return Ok(());
-        }
-        self.fail(ErrorKind::Corrupt, at, 4, "something empty has an offset")
+        fail(ErrorKind::Corrupt, at, 4, cause)
     }
 
     /// Validates one level further down.
-    ///
-    /// # Errors
-    /// What `validate` says; `Limit` beyond [`BLOB_DEPTH_MAX`].
     #[inline(always)]
-    pub fn deeper(
+    pub(super) fn deeper(
         &mut self,
         at: usize,
         validate: impl FnOnce(&mut Checker<'a>, usize) -> Result<()>,
     ) -> Result<()> {
         if self.depth == BLOB_DEPTH_MAX {
-            return self.fail(ErrorKind::Limit, at, 0, "records are nested too deep");
+            return fail(ErrorKind::Limit, at, 0, "records are nested too deep");
         }
         self.depth += 1;
         let result = validate(self, at);

@@ -10,7 +10,7 @@ use std::ops::Deref;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{Build, Builder, Checker, Record, Schema};
+use super::{Build, Builder, Checker, Record, Schema, fail};
 use crate::error::{ErrorKind, Result};
 
 macro_rules! numbers {
@@ -53,7 +53,7 @@ unsafe impl Record for bool {
     fn validate(checker: &mut Checker<'_>, at: usize) -> Result<()> {
         match checker.bytes(at, 1)[0] {
             0 | 1 => Ok(()),
-            _ => checker.fail(
+            _ => fail(
                 ErrorKind::Corrupt,
                 at,
                 1,
@@ -203,7 +203,7 @@ unsafe impl<E: Enumerated> Record for Stored<E> {
             return Ok(());
         }
         let cause = "a number is none of an enumeration's";
-        checker.fail(ErrorKind::Corrupt, at, bytes.len(), cause)
+        fail(ErrorKind::Corrupt, at, bytes.len(), cause)
     }
 }
 

@@ -19,7 +19,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use super::{Checker, Record, Schema};
+use super::{Checker, Record, Schema, fail};
 use crate::error::{ErrorKind, Result};
 
 /// The value at `at` of a blob.
@@ -163,8 +163,10 @@ unsafe impl<T: Record> Record for Array<T> {
     #[inline]
     fn validate(checker: &mut Checker<'_>, at: usize) -> Result<()> {
         let (offset, count) = (checker.word(at), checker.word(at + 4) as usize);
-        if count == 0 {
-            return checker.is_empty(at, offset);
+        match (count, offset) {
+            (0, 0) => return Ok(()),
+            (0, _) => return fail(ErrorKind::Corrupt, at, 4, "something empty has an offset"),
+            _ => {}
         }
         let first = checker.claim::<T>(at, offset, count)?;
         if T::PLAIN {
@@ -195,7 +197,7 @@ unsafe impl Record for Text {
         if std::str::from_utf8(checker.bytes(start, len)).is_ok() {
             return Ok(());
         }
-        checker.fail(ErrorKind::Corrupt, start, len, "a text is not UTF-8")
+        fail(ErrorKind::Corrupt, start, len, "a text is not UTF-8")
     }
 }
 
