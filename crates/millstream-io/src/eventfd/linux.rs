@@ -19,7 +19,7 @@ impl EventFd {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         rustix::event::eventfd(0, flags)
             .map(EventFd)
-            .map_err(|error| IoError::new("eventfd", error.into()))
+            .map_err(|error| IoError::new("eventfd", error))
     }
 
     /// Makes the descriptor readable. Never blocks; from any thread.

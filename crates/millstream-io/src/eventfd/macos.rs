@@ -37,7 +37,7 @@ impl EventFd {
             }
             Ok(EventFd { reader, writer })
         };
-        made().map_err(|errno: rustix::io::Errno| IoError::new("pipe", errno.into()))
+        made().map_err(|errno: rustix::io::Errno| IoError::new("pipe", errno))
     }
 
     /// Sets the event. Never blocks; from any thread.

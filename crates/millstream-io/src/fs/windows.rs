@@ -15,12 +15,11 @@ use std::sync::Arc;
 
 use windows_sys::Win32::Storage::FileSystem as system;
 
-use super::{FileSystem, OpenMode, Opened, transfer};
+use super::{FileSystem, OpenMode, Opened, explain, transfer};
 use crate::device::Descriptor;
 use crate::device::system::{Attachment, Port};
 use crate::error::{Errno, IoError};
-pub(super) use cause::explain_io;
-pub(super) use cause::{explain, refuse};
+pub(super) use cause::likely;
 pub use evict::{cached_bytes, evict};
 pub(super) use name::verbatim;
 pub use replace::Folder;
@@ -71,7 +70,7 @@ impl OsFileSystem {
     fn describe(&self, file: OwnedHandle, mode: OpenMode) -> Result<Opened, IoError> {
         let about = calls::about(&file).map_err(|errno| explain("open", errno))?;
         if about.is_folder {
-            return Err(refuse(
+            return Err(IoError::because(
                 "open",
                 Errno::IS_FOLDER,
                 "it is a folder, not a file",
@@ -81,7 +80,7 @@ impl OsFileSystem {
         let direct = volume.direct();
         if mode.direct && direct.is_none() {
             let cause = "no direct I/O known on this network share";
-            return Err(refuse("open", Errno::INVALID, cause));
+            return Err(IoError::because("open", Errno::INVALID, cause));
         }
         if mode.truncate && about.len > 0 {
             calls::truncate(&file).map_err(|errno| explain("truncate", errno))?;
@@ -115,7 +114,7 @@ impl FileSystem for OsFileSystem {
             .map_err(|errno| cause::explain_open(&name, errno))?;
         if !calls::is_disk_file(&file) {
             let cause = "it is a pipe, a console or another device, not a file";
-            return Err(refuse("open", Errno::NOT_A_FILE, cause));
+            return Err(IoError::because("open", Errno::NOT_A_FILE, cause));
         }
         self.describe(file, mode)
     }
@@ -167,7 +166,7 @@ impl FileSystem for OsFileSystem {
 
     fn remove(&self, path: &Path) -> Result<(), IoError> {
         let removed = std::fs::remove_file(name::verbatim(path)?);
-        removed.map_err(|error| cause::explain_io("DeleteFile", &error))
+        removed.map_err(|error| explain("DeleteFile", &error))
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) fn set_up(
         }
         match try_patiently(depth, flags, mask) {
             Ok(ring) => return examine(ring, flags, mask),
-            Err(error) => refused = Errno(error.raw_os_error().unwrap_or(libc::EIO)),
+            Err(error) => refused = Errno::from(&error),
         }
         if refused != Errno::INVALID {
             break;

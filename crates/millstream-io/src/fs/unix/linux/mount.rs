@@ -252,9 +252,9 @@ fn direct_read_works(file: BorrowedFd<'_>, alignment: usize) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::status;
     use super::{Mount, Mounts, SECTOR_BYTES, Tried, try_direct};
     use crate::fs::MountKind;
-    use crate::fs::os::status;
     use crate::limits::{MEMORY_ALIGNMENT, MOUNTS_REMEMBERED_MAX};
     use std::io::Write;
     use std::os::fd::AsFd;
