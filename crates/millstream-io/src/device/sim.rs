@@ -294,10 +294,8 @@ impl Device for Sim {
         completions: &mut Vec<Completion>,
     ) -> Abandoned {
         self.release();
-        for operation in std::mem::take(&mut self.pushed) {
-            self.in_flight -= 1;
-            completions.push(Completion::failed(operation.id, Errno::CANCELED));
-        }
+        self.in_flight -= self.pushed.len();
+        completions.extend(self.pushed.drain(..).map(|one| Completion::canceled(&one)));
         if let Some((&(last_ns, _), _)) = self.scheduled.last_key_value()
             && !self.is_broken()
         {

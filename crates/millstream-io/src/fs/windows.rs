@@ -9,18 +9,19 @@
 //! `read_cached` have no answer.
 
 use std::fs::File;
+use std::io;
 use std::os::windows::io::{AsRawHandle as _, IntoRawHandle as _, OwnedHandle};
 use std::path::Path;
 use std::sync::Arc;
 
+use windows_sys::Win32::Foundation::GENERIC_READ;
 use windows_sys::Win32::Storage::FileSystem as system;
 
 use super::{FileSystem, OpenMode, Opened, explain, transfer};
 use crate::device::Descriptor;
-use crate::device::system::{Attachment, Port};
+use crate::device::system::Port;
 use crate::error::{Errno, IoError};
 pub(super) use cause::likely;
-pub use evict::{cached_bytes, evict};
 pub(super) use name::verbatim;
 pub use replace::Folder;
 pub(super) use replace::is_in_use;
@@ -28,7 +29,6 @@ use volume::Volumes;
 
 pub(super) mod calls;
 mod cause;
-mod evict;
 mod name;
 mod replace;
 mod volume;
@@ -85,11 +85,9 @@ impl OsFileSystem {
         if mode.truncate && about.len > 0 {
             calls::truncate(&file).map_err(|errno| explain("truncate", errno))?;
         }
-        let port = self
-            .port
-            .as_ref()
-            .map(|port| port.attach(file.as_raw_handle()));
-        let port: Option<Attachment> = port
+        let port = self.port.as_ref();
+        let port = port.map(|port| port.attach(file.as_raw_handle()));
+        let port = port
             .transpose()
             .map_err(|errno| explain("CreateIoCompletionPort", errno))?;
         let alignment = volume.alignment.filter(|_| mode.direct).unwrap_or(1);
@@ -170,8 +168,32 @@ impl FileSystem for OsFileSystem {
     }
 }
 
-/// What a path leads to, through links.
-pub(super) fn about(path: &Path) -> Result<super::file::About, IoError> {
+/// Bytes of a whole file that are in the page cache: Windows does not report them.
+///
+/// # Errors
+/// Never.
+pub fn cached_bytes(_: &File) -> io::Result<Option<u64>> {
+    Ok(None)
+}
+
+/// Asks the system to drop a file from its cache: opening a file without buffering does so while no
+/// other program has it open. Whether it happened cannot be known. May block.
+///
+/// # Errors
+/// The file cannot be opened.
+pub fn evict(file: &File) -> io::Result<()> {
+    let flags = system::FILE_FLAG_NO_BUFFERING;
+    let again = calls::open_again(file, GENERIC_READ, calls::ALL, flags);
+    again
+        .map(drop)
+        .map_err(|errno| io::Error::from_raw_os_error(errno.0))
+}
+
+/// What a path leads to, through links. Blocks.
+///
+/// # Errors
+/// What the system says.
+pub fn about(path: &Path) -> Result<super::file::About, IoError> {
     let file = open_to_look(path)?;
     let about = calls::about(&file).map_err(|errno| explain("open", errno))?;
     Ok(super::file::About {
@@ -181,8 +203,9 @@ pub(super) fn about(path: &Path) -> Result<super::file::About, IoError> {
     })
 }
 
-/// Whether two open files are the same file on a disk.
-pub(super) fn are_same(one: &File, other: &File) -> bool {
+/// Whether two open files are the same stored bytes: one file on a disk.
+#[must_use]
+pub fn are_same(one: &File, other: &File) -> bool {
     let identity = |file: &File| {
         let about = calls::about(file)
             .ok()

@@ -184,14 +184,4 @@ mod tests {
         assert!(cause(libc::ENOMEM, Some("0")).contains("RLIMIT_MEMLOCK"));
         assert_eq!(cause(libc::EIO, None), "");
     }
-
-    #[test]
-    fn the_mask_of_5_10_leaves_only_the_plain_flags() {
-        let mask = FeatureMask::linux_5_10();
-        let allowed = Flags::TRIED
-            .iter()
-            .filter(|flags| flags.allowed(true, mask))
-            .count();
-        assert_eq!(allowed, 1);
-    }
 }

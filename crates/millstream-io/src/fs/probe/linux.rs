@@ -10,7 +10,7 @@ use rustix::process::{Resource, getrlimit};
 use super::{Machine, Place};
 use crate::error::IoError;
 use crate::fs::explain;
-use crate::fs::unix::linux::mount::{Mount, Mounts, device_number, disk_of, file_system_name};
+use crate::fs::unix::linux::mount::{Mount, Mounts, device_number, disk_of, known};
 use crate::fs::unix::linux::{disk, has_cachestat, own_device_number, status};
 use crate::limits::FOLDER_SAMPLE_MAX;
 
@@ -102,7 +102,9 @@ fn sample_file(folder: &Path, about: &Statx) -> Option<(OwnedFd, Statx)> {
 }
 
 fn name_of(magic: u64) -> String {
-    file_system_name(magic).map_or_else(|| format!("{magic:#x}"), str::to_owned)
+    known(magic)
+        .0
+        .map_or_else(|| format!("{magic:#x}"), str::to_owned)
 }
 
 fn read_line(path: &str) -> Option<String> {

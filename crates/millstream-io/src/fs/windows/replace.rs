@@ -106,9 +106,11 @@ impl Folder {
     pub(in crate::fs) fn create_file(&self, name: &str, _mode: u32) -> Result<File, IoError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
-        options
-            .open(self.path.join(name))
-            .map_err(|error| uncreated(&error))
+        let created = options.open(self.path.join(name));
+        created.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => IoError::new("create", Errno::EXISTS),
+            _ => explain("create", &error),
+        })
     }
 
     /// Gives a file of this folder a name in another of the same volume, its bytes first made
@@ -162,14 +164,6 @@ fn replace(from: &Path, to: &Path) -> Result<bool, IoError> {
 /// Whether the process of a temporary file lives.
 pub(in crate::fs) fn is_in_use(_path: &Path, process: &str) -> bool {
     process.parse().is_ok_and(calls::is_process_alive)
-}
-
-/// The error of a file that could not be created.
-fn uncreated(error: &io::Error) -> IoError {
-    match error.kind() {
-        io::ErrorKind::AlreadyExists => IoError::new("create", Errno::EXISTS),
-        _ => explain("create", error),
-    }
 }
 
 /// Renames durably.

@@ -60,14 +60,14 @@ impl Mounts {
     /// The mount of an open file.
     pub(crate) fn of(&self, file: BorrowedFd<'_>, status: &Statx) -> Result<Mount, Errno> {
         let key = key(status);
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(mount) = known.get(&key) {
+        let remembered = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mount) = remembered.get(&key) {
             return Ok(*mount);
         }
-        drop(known);
+        drop(remembered);
         let magic = magic(file)?;
         let mount = Mount {
-            kind: kind(magic),
+            kind: known(magic).1,
             magic,
             rotating: disk_of(status).is_some_and(|disk| disk.rotating),
             tried: None,
@@ -167,19 +167,10 @@ const KNOWN: [(u64, &str, MountKind); 25] = [
     (0x7366_746e, "ntfs3", MountKind::Local),
 ];
 
-fn kind(magic: u64) -> MountKind {
-    KNOWN
-        .iter()
-        .find(|known| known.0 == magic)
-        .map_or(MountKind::Local, |known| known.2)
-}
-
-/// The name of a file system, if it is a well-known one.
-pub(crate) fn file_system_name(magic: u64) -> Option<&'static str> {
-    KNOWN
-        .iter()
-        .find(|known| known.0 == magic)
-        .map(|known| known.1)
+/// The name of a file system, if it is a well-known one, and what kind of mount it makes.
+pub(crate) fn known(magic: u64) -> (Option<&'static str>, MountKind) {
+    let known = KNOWN.iter().find(|known| known.0 == magic);
+    known.map_or((None, MountKind::Local), |known| (Some(known.1), known.2))
 }
 
 /// The disk under the file system of a file. File systems that span devices (btrfs) have no block
