@@ -139,7 +139,7 @@ impl Iocp {
         self.pool().submit()
     }
 
-    /// Starts the transfers of an operation; `skips` as in [`Attachment`](super::system::Attachment).
+    /// Starts the transfers of an operation. `skips`: what succeeds at once sends no packet.
     fn start(&mut self, operation: &Operation, skips: bool) {
         let slot = self.slots.begin(operation.id);
         let mut offset = operation.offset;
