@@ -114,6 +114,16 @@ pub struct DirectAlignment {
     pub offset: u32,
 }
 
+impl DirectAlignment {
+    /// The same alignment of memory and of the file.
+    pub(crate) const fn both(bytes: u32) -> DirectAlignment {
+        DirectAlignment {
+            memory: bytes,
+            offset: bytes,
+        }
+    }
+}
+
 /// An open file.
 #[derive(Debug, Clone)]
 pub struct Opened {

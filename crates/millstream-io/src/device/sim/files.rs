@@ -66,10 +66,7 @@ impl Default for SimFileOptions {
         SimFileOptions {
             mount_kind: MountKind::Local,
             mount: 1,
-            direct: Some(DirectAlignment {
-                memory: 512,
-                offset: 512,
-            }),
+            direct: Some(DirectAlignment::both(512)),
             rotating: false,
             position: None,
             cached_bytes: Some(0),
@@ -86,7 +83,8 @@ pub struct SimFiles {
 impl SimFiles {
     /// Adds a file, or replaces one (as a rename does: open descriptors keep the old file).
     pub fn add(&self, path: impl Into<PathBuf>, bytes: Vec<u8>, options: SimFileOptions) {
-        self.add_content(path.into(), Content::Bytes(bytes), options);
+        let content = Content::Bytes(bytes);
+        add(&mut self.shared.disk(), path.into(), content, options);
     }
 
     /// Adds a file of `len` bytes as [`generate`](super::generate) makes them; it takes no memory
@@ -98,11 +96,8 @@ impl SimFiles {
         len: u64,
         options: SimFileOptions,
     ) {
-        self.add_content(path.into(), Content::Generated { seed, len }, options);
-    }
-
-    fn add_content(&self, path: PathBuf, content: Content, options: SimFileOptions) {
-        add(&mut self.shared.disk(), path, content, options);
+        let content = Content::Generated { seed, len };
+        add(&mut self.shared.disk(), path.into(), content, options);
     }
 
     /// The current content of a file; `None` if there is no such file.

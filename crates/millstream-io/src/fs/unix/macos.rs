@@ -40,7 +40,6 @@ impl Known {
         if mode.direct {
             rustix::fs::fcntl_nocache(file, true).map_err(|errno| explain("F_NOCACHE", errno))?;
         }
-        let page = MEMORY_ALIGNMENT as u32;
         let device = about.st_dev as u64;
         Ok(Opened {
             len: u64::try_from(about.st_size).unwrap_or(0),
@@ -57,10 +56,7 @@ impl Known {
                 MountKind::Slow
             },
             // Aligned transfers bypass the cache as a whole.
-            direct: local.then_some(DirectAlignment {
-                memory: page,
-                offset: page,
-            }),
+            direct: local.then_some(DirectAlignment::both(MEMORY_ALIGNMENT as u32)),
             rotating: false,
             position: None,
             descriptor: Descriptor(u64::MAX), // Set by `open`, when nothing can fail any more.

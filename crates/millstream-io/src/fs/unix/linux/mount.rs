@@ -23,10 +23,7 @@ use crate::memory::Arena;
 const SECTOR_BYTES: usize = 512;
 
 /// Alignment that is right wherever direct I/O is possible.
-const PAGE_ALIGNED: DirectAlignment = DirectAlignment {
-    memory: MEMORY_ALIGNMENT as u32,
-    offset: MEMORY_ALIGNMENT as u32,
-};
+const PAGE_ALIGNED: DirectAlignment = DirectAlignment::both(MEMORY_ALIGNMENT as u32);
 
 /// What holds for every file of a mount.
 #[derive(Debug, Clone, Copy)]
@@ -216,10 +213,7 @@ fn try_direct(file: BorrowedFd<'_>, file_bytes: u64) -> Tried {
     match [SECTOR_BYTES, MEMORY_ALIGNMENT].map(|alignment| (alignment, reads(alignment))) {
         [(alignment, Some(true)), _] | [_, (alignment, Some(true))] => {
             let alignment = u32::try_from(alignment).expect("at most a page");
-            Tried::Known(Some(DirectAlignment {
-                memory: alignment,
-                offset: alignment,
-            }))
+            Tried::Known(Some(DirectAlignment::both(alignment)))
         }
         [(_, Some(false)), (_, Some(false))] => Tried::Known(None),
         _ => Tried::TooShort,
