@@ -243,6 +243,11 @@ impl Completion {
         Completion { id, result }
     }
 
+    /// The completion of an operation that was never begun.
+    pub(crate) fn canceled(operation: &Operation) -> Completion {
+        Completion::failed(operation.id, Errno::CANCELED)
+    }
+
     /// The completion of an operation that failed.
     pub(crate) fn failed(id: OperationId, errno: Errno) -> Completion {
         Completion::new(id, Err(errno))

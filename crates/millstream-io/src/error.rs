@@ -8,85 +8,70 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(pub i32);
 
-/// The system's own numbers: `errno` values of Unix.
-#[cfg(unix)]
-mod numbers {
-    pub(super) use libc::{
-        EAGAIN as AGAIN, EBADF as BAD_DESCRIPTOR, ECANCELED as CANCELED, EEXIST as EXISTS,
-        EFBIG as TOO_LARGE, EINTR as INTERRUPTED, EINVAL as BAD_NAME, EINVAL as INVALID, EIO as IO,
-        EISDIR as IS_FOLDER, ELOOP as LINK_CIRCLE, ENOENT as NOT_FOUND, ENOMEM as NO_MEMORY,
-        ENOSPC as NO_SPACE, ENOSYS as UNSUPPORTED, ENXIO as NOT_A_FILE, ESTALE as STALE,
+/// Constants with the system's own numbers: an `errno` of Unix, and what `GetLastError` returns on
+/// Windows.
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $name:ident = $unix:ident, $windows:ident;)*) => {
+        impl Errno {$(
+            $(#[$doc])*
+            #[cfg(unix)]
+            pub const $name: Errno = Errno(libc::$unix);
+            $(#[$doc])*
+            #[cfg(windows)]
+            pub const $name: Errno = Errno(windows_sys::Win32::Foundation::$windows as i32);
+        )*}
     };
 }
 
-/// The system's own numbers: what `GetLastError` returns on Windows.
-#[cfg(windows)]
-mod numbers {
-    use windows_sys::Win32::Foundation as system;
-
-    pub(super) const AGAIN: i32 = system::ERROR_NO_SYSTEM_RESOURCES as i32;
-    pub(super) const BAD_DESCRIPTOR: i32 = system::ERROR_INVALID_HANDLE as i32;
-    pub(super) const BAD_NAME: i32 = system::ERROR_INVALID_NAME as i32;
-    pub(super) const CANCELED: i32 = system::ERROR_OPERATION_ABORTED as i32;
-    pub(super) const EXISTS: i32 = system::ERROR_FILE_EXISTS as i32;
-    pub(super) const INTERRUPTED: i32 = system::ERROR_RETRY as i32;
-    pub(super) const INVALID: i32 = system::ERROR_INVALID_PARAMETER as i32;
-    pub(super) const IO: i32 = system::ERROR_IO_DEVICE as i32;
-    pub(super) const IS_FOLDER: i32 = system::ERROR_DIRECTORY_NOT_SUPPORTED as i32;
-    pub(super) const LINK_CIRCLE: i32 = system::ERROR_CANT_RESOLVE_FILENAME as i32;
-    pub(super) const NOT_A_FILE: i32 = system::ERROR_BAD_FILE_TYPE as i32;
-    pub(super) const NOT_FOUND: i32 = system::ERROR_FILE_NOT_FOUND as i32;
-    pub(super) const NO_MEMORY: i32 = system::ERROR_NOT_ENOUGH_MEMORY as i32;
-    pub(super) const NO_SPACE: i32 = system::ERROR_DISK_FULL as i32;
-    pub(super) const STALE: i32 = system::ERROR_FILE_INVALID as i32;
-    pub(super) const TOO_LARGE: i32 = system::ERROR_FILE_TOO_LARGE as i32;
-    pub(super) const UNSUPPORTED: i32 = system::ERROR_NOT_SUPPORTED as i32;
+numbers! {
+    /// The call was interrupted and may be made again (`EINTR`).
+    INTERRUPTED = EINTR, ERROR_RETRY;
+    /// The system is short of something for the moment; the call may be made again (`EAGAIN`).
+    AGAIN = EAGAIN, ERROR_NO_SYSTEM_RESOURCES;
+    /// The device failed (`EIO`).
+    IO = EIO, ERROR_IO_DEVICE;
+    /// An argument is invalid: usually a misaligned direct read (`EINVAL`).
+    INVALID = EINVAL, ERROR_INVALID_PARAMETER;
+    /// The path is a FIFO, a socket, a terminal or another device (`ENXIO`).
+    NOT_A_FILE = ENXIO, ERROR_BAD_FILE_TYPE;
+    /// The name now means another file (`ESTALE`).
+    STALE = ESTALE, ERROR_FILE_INVALID;
+    /// Never begun, because its device was shut down (`ECANCELED`).
+    CANCELED = ECANCELED, ERROR_OPERATION_ABORTED;
+    /// There is no memory or address space (`ENOMEM`).
+    NO_MEMORY = ENOMEM, ERROR_NOT_ENOUGH_MEMORY;
+    /// The disk is full (`ENOSPC`).
+    NO_SPACE = ENOSPC, ERROR_DISK_FULL;
+    /// No file has the name (`ENOENT`).
+    NOT_FOUND = ENOENT, ERROR_FILE_NOT_FOUND;
+    /// The system takes no such name (`EINVAL`).
+    BAD_NAME = EINVAL, ERROR_INVALID_NAME;
+    /// A file has the name already (`EEXIST`).
+    EXISTS = EEXIST, ERROR_FILE_EXISTS;
+    /// The path is a folder (`EISDIR`).
+    IS_FOLDER = EISDIR, ERROR_DIRECTORY_NOT_SUPPORTED;
+    /// Symbolic links lead to each other (`ELOOP`).
+    LINK_CIRCLE = ELOOP, ERROR_CANT_RESOLVE_FILENAME;
+    /// The descriptor is of no open file, or was not opened for this (`EBADF`).
+    BAD_DESCRIPTOR = EBADF, ERROR_INVALID_HANDLE;
+    /// The file is, or would become, too long (`EFBIG`).
+    TOO_LARGE = EFBIG, ERROR_FILE_TOO_LARGE;
+    /// The system cannot do this (`ENOSYS`).
+    UNSUPPORTED = ENOSYS, ERROR_NOT_SUPPORTED;
 }
 
 impl Errno {
-    /// The call was interrupted and may be made again (`EINTR`).
-    pub const INTERRUPTED: Errno = Errno(numbers::INTERRUPTED);
-    /// The system is short of something for the moment; the call may be made again (`EAGAIN`).
-    pub const AGAIN: Errno = Errno(numbers::AGAIN);
-    /// The device failed (`EIO`).
-    pub const IO: Errno = Errno(numbers::IO);
-    /// An argument is invalid: usually a misaligned direct read (`EINVAL`).
-    pub const INVALID: Errno = Errno(numbers::INVALID);
-    /// The path is a FIFO, a socket, a terminal or another device (`ENXIO`).
-    pub const NOT_A_FILE: Errno = Errno(numbers::NOT_A_FILE);
-    /// The name now means another file (`ESTALE`).
-    pub const STALE: Errno = Errno(numbers::STALE);
-    /// Never begun, because its device was shut down (`ECANCELED`).
-    pub const CANCELED: Errno = Errno(numbers::CANCELED);
-    /// There is no memory or address space (`ENOMEM`).
-    pub const NO_MEMORY: Errno = Errno(numbers::NO_MEMORY);
-    /// The disk is full (`ENOSPC`).
-    pub const NO_SPACE: Errno = Errno(numbers::NO_SPACE);
-    /// No file has the name (`ENOENT`).
-    pub const NOT_FOUND: Errno = Errno(numbers::NOT_FOUND);
-    /// The system takes no such name (`EINVAL`).
-    pub const BAD_NAME: Errno = Errno(numbers::BAD_NAME);
-    /// A file has the name already (`EEXIST`).
-    pub const EXISTS: Errno = Errno(numbers::EXISTS);
-    /// The path is a folder (`EISDIR`).
-    pub const IS_FOLDER: Errno = Errno(numbers::IS_FOLDER);
-    /// Symbolic links lead to each other (`ELOOP`).
-    pub const LINK_CIRCLE: Errno = Errno(numbers::LINK_CIRCLE);
-    /// The descriptor is of no open file, or was not opened for this (`EBADF`).
-    pub const BAD_DESCRIPTOR: Errno = Errno(numbers::BAD_DESCRIPTOR);
-    /// The file is, or would become, too long (`EFBIG`).
-    pub const TOO_LARGE: Errno = Errno(numbers::TOO_LARGE);
-    /// The system cannot do this (`ENOSYS`).
-    pub const UNSUPPORTED: Errno = Errno(numbers::UNSUPPORTED);
-
     /// The calling thread's last error.
     #[must_use]
     pub fn last() -> Errno {
-        Errno(
-            std::io::Error::last_os_error()
-                .raw_os_error()
-                .unwrap_or(numbers::IO),
-        )
+        Errno::from(&std::io::Error::last_os_error())
+    }
+}
+
+/// The system's number in an error; [`Errno::IO`] if it has none.
+impl From<&std::io::Error> for Errno {
+    fn from(error: &std::io::Error) -> Errno {
+        error.raw_os_error().map_or(Errno::IO, Errno)
     }
 }
 
@@ -129,17 +114,14 @@ pub struct IoError {
 impl IoError {
     /// An error of `call` without further words.
     #[must_use]
-    pub fn new(call: &'static str, errno: Errno) -> IoError {
-        IoError {
-            call,
-            errno,
-            cause: "",
-        }
+    pub fn new(call: &'static str, errno: impl Into<Errno>) -> IoError {
+        IoError::because(call, errno, "")
     }
 
     /// The same with the likely cause.
     #[must_use]
-    pub fn because(call: &'static str, errno: Errno, cause: &'static str) -> IoError {
+    pub fn because(call: &'static str, errno: impl Into<Errno>, cause: &'static str) -> IoError {
+        let errno = errno.into();
         IoError { call, errno, cause }
     }
 }

@@ -9,4 +9,17 @@
 #[cfg_attr(windows, path = "eventfd/windows.rs")]
 mod system;
 
-pub use system::{BorrowedEvent, EventFd, number_of};
+pub use system::EventFd;
+#[cfg(windows)]
+pub use system::{BorrowedEvent, number_of};
+
+/// A borrowed event: a file descriptor.
+#[cfg(unix)]
+pub type BorrowedEvent<'a> = std::os::fd::BorrowedFd<'a>;
+
+/// The number of an event, for C.
+#[cfg(unix)]
+#[must_use]
+pub fn number_of(event: BorrowedEvent<'_>) -> i32 {
+    std::os::fd::AsRawFd::as_raw_fd(&event)
+}

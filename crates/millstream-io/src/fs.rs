@@ -12,11 +12,7 @@ use crate::limits::CACHED_EIGHTHS;
 
 mod atomic;
 pub mod file;
-#[cfg(target_os = "linux")]
-mod linux;
 pub mod local;
-#[cfg(target_os = "macos")]
-mod macos;
 pub mod names;
 pub mod probe;
 mod temporary;
@@ -28,13 +24,11 @@ pub mod view;
 mod windows;
 
 pub use atomic::{AtomicFile, create_unnamed};
-#[cfg(target_os = "linux")]
-use linux as os;
 pub use local::LocalFile;
-#[cfg(target_os = "macos")]
-use macos as os;
 pub use os::{Folder, OsFileSystem, cached_bytes, evict};
 pub use temporary::{TemporaryFile, abandon_temporary_files, is_temporary_name, remove_leftovers};
+#[cfg(unix)]
+use unix as os;
 pub use view::MappedView;
 #[cfg(windows)]
 use windows as os;
@@ -118,6 +112,16 @@ pub struct DirectAlignment {
     pub memory: u32,
     /// Alignment of file offsets and lengths.
     pub offset: u32,
+}
+
+impl DirectAlignment {
+    /// The same alignment of memory and of the file.
+    pub(crate) const fn both(bytes: u32) -> DirectAlignment {
+        DirectAlignment {
+            memory: bytes,
+            offset: bytes,
+        }
+    }
 }
 
 /// An open file.
@@ -230,6 +234,12 @@ pub fn mostly(cached: Option<u64>, len: u64) -> bool {
 #[must_use]
 pub fn is_out_of_descriptors(error: &IoError) -> bool {
     OUT_OF_DESCRIPTORS.contains(&error.errno.0)
+}
+
+/// The error of `call`, with what usually is behind it.
+fn explain(call: &'static str, errno: impl Into<Errno>) -> IoError {
+    let errno = errno.into();
+    IoError::because(call, errno, os::likely(errno))
 }
 
 #[cfg(unix)]

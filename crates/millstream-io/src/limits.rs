@@ -252,4 +252,3 @@ const _: () = assert!(URING_SUBMIT_MAX as u32 * 2 <= URING_SUBMISSION_ENTRIES);
 const _: () = assert!(2 * URING_DEPTH_MAX + URING_OWN_ENTRIES <= 65_536);
 const _: () = assert!(URING_SUBMISSION_ENTRIES.is_power_of_two());
 const _: () = assert!(OPERATION_BYTES_MAX < 1 << 31);
-const _: () = assert!(OPERATION_BYTES_MAX <= u32::MAX as usize);

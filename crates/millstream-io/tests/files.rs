@@ -347,15 +347,7 @@ fn cache_is_told_before_and_after_a_read() {
     let files = OsFileSystem::new();
     let opened = files.open(file.path(), READ).unwrap();
     let cached = || files.cached(opened.descriptor, 0, len as u64);
-    // SAFETY: advice about an open file.
-    unsafe {
-        libc::posix_fadvise(
-            opened.descriptor.raw() as i32,
-            0,
-            0,
-            libc::POSIX_FADV_DONTNEED,
-        )
-    };
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     if cached() == Some(0) {
         files
             .read_at(opened.descriptor, 0, &mut vec![0; len])
@@ -407,10 +399,7 @@ fn written_files_are_made_synced_and_cut() {
         ..READ
     };
     let opened = files.open(&path, mode).unwrap();
-    // SAFETY: writes three bytes of a literal to an open file.
-    let written =
-        unsafe { libc::pwrite(opened.descriptor.raw() as i32, b"abc".as_ptr().cast(), 3, 0) };
-    assert_eq!(written, 3);
+    files.write_at(opened.descriptor, 0, b"abc").unwrap();
     files.sync(opened.descriptor, true).unwrap();
     files.sync(opened.descriptor, false).unwrap();
     assert_eq!(files.len(opened.descriptor).unwrap(), 3);
@@ -776,15 +765,7 @@ fn view_is_brought_in_ahead_and_says_when_the_file_was_cut() {
     file.as_file().sync_all().unwrap();
     let files = OsFileSystem::new();
     let opened = files.open(file.path(), READ).unwrap();
-    // SAFETY: advice about an open file.
-    unsafe {
-        libc::posix_fadvise(
-            opened.descriptor.raw() as i32,
-            0,
-            0,
-            libc::POSIX_FADV_DONTNEED,
-        )
-    };
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     let part = view(&opened, 100, len - 100).unwrap();
     part.populate(7..7).unwrap();
     part.populate(0..part.len()).unwrap();

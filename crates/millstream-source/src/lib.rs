@@ -189,10 +189,6 @@ impl Source for Folder {
         Ok(Some(Folder::located(&found)))
     }
 
-    fn request(&self, entry: &Located) -> Result<Read, Error> {
-        self.request_range(entry, 0, entry.raw_bytes())
-    }
-
     fn request_range(&self, entry: &Located, offset: u64, len: u64) -> Result<Read, Error> {
         check_range(entry, offset, len)?;
         Ok(Read::range(self.file(entry), offset, len))

@@ -19,24 +19,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation, poll_until};
-use crate::error::{Errno, IoError};
+use crate::error::IoError;
 use crate::fork::ForkGuard;
 use crate::fs::FileSystem;
-use crate::limits::{
-    COPY_HELPERS_MAX, COPY_OWN_BYTES_MAX, COPY_OWN_OPERATIONS_MAX, COPY_OWNER_SPIN_NS,
-};
+use crate::limits::COPY_OWNER_SPIN_NS;
 use crate::thread::ThreadSettings;
-use shared::{Share, Shared};
+use shared::Shared;
 
 mod copy;
-mod helper;
 mod shared;
-
-/// What the owner copies in one reap.
-const OWN_SHARE: Share = Share {
-    operations: COPY_OWN_OPERATIONS_MAX,
-    bytes: COPY_OWN_BYTES_MAX,
-};
 
 /// How to make a [`Cached`].
 pub struct CachedOptions {
@@ -44,7 +35,8 @@ pub struct CachedOptions {
     pub fs: Arc<dyn FileSystem>,
     /// The bell of the device that the owner sleeps in.
     pub bell: Doorbell,
-    /// Most helper threads, at most [`COPY_HELPERS_MAX`]; with 0 every `reap` copies all.
+    /// Most helper threads, at most
+    /// [`COPY_HELPERS_MAX`](crate::limits::COPY_HELPERS_MAX); with 0 every `reap` copies all.
     pub threads: usize,
     /// Policy of the helper threads.
     pub settings: ThreadSettings,
@@ -68,16 +60,10 @@ impl Cached {
     /// Makes the device. Starts no thread yet.
     #[must_use]
     pub fn new(options: CachedOptions) -> Cached {
-        let helpers_max = options.threads.min(COPY_HELPERS_MAX);
+        let depth = options.depth.max(1);
         Cached {
-            shared: Arc::new(Shared::new(
-                options.fs,
-                options.bell,
-                options.settings,
-                helpers_max,
-                helper::run,
-            )),
-            depth: options.depth.max(1),
+            shared: Arc::new(Shared::new(options)),
+            depth,
             in_flight: 0,
             pushed: Vec::new(),
             share: Vec::new(),
@@ -130,7 +116,7 @@ impl Cached {
     /// Copies a share, or everything where there are no helpers.
     fn copy_own_share(&mut self, completions: &mut Vec<Completion>) {
         loop {
-            self.shared.take(OWN_SHARE, &mut self.share);
+            self.shared.take(&mut self.share);
             if self.share.is_empty() {
                 return;
             }
@@ -213,8 +199,7 @@ impl Device for Cached {
         let mut untouched = self.shared.take_all();
         untouched.append(&mut self.pushed);
         let before = completions.len();
-        let canceled = |operation: Operation| Completion::failed(operation.id, Errno::CANCELED);
-        completions.extend(untouched.into_iter().map(canceled));
+        completions.extend(untouched.iter().map(Completion::canceled));
         self.in_flight -= completions.len() - before;
         poll_until(Some(deadline), || {
             self.in_flight -= self.shared.done.take(completions);

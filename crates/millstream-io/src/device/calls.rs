@@ -34,7 +34,6 @@ mod execute;
 mod offer;
 mod queue;
 mod shared;
-mod worker;
 
 pub use offer::{Offer, OfferMemory, OfferRead, OfferToken};
 
@@ -168,7 +167,7 @@ impl Calls {
     #[must_use]
     pub fn new(options: CallsOptions) -> Calls {
         Calls {
-            shared: Arc::new(Shared::new(options, worker::run)),
+            shared: Arc::new(Shared::new(options)),
             pushed: Default::default(),
             in_flight: 0,
             guard: ForkGuard::new(),

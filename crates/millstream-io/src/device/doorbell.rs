@@ -79,8 +79,8 @@ impl Doorbell {
         // Blocking on purpose: on a non-blocking descriptor the ring's read would end with EAGAIN
         // instead of waiting. The ringer's write cannot block, the counter never passes a few.
         let flags = rustix::event::EventfdFlags::CLOEXEC;
-        let fd = rustix::event::eventfd(0, flags)
-            .map_err(|error| IoError::new("eventfd", error.into()))?;
+        let fd =
+            rustix::event::eventfd(0, flags).map_err(|error| IoError::new("eventfd", error))?;
         Ok(Doorbell::with(Sleeper::Eventfd(fd)))
     }
 

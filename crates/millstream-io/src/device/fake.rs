@@ -4,9 +4,22 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use super::Descriptor;
+use super::{Descriptor, Operation, OperationId, Segment, Segments, Verb};
 use crate::error::IoError;
 use crate::fs::{FileSystem, Identity, MountKind, OpenMode, Opened};
+
+/// A read into one piece of memory.
+pub(super) fn read(id: OperationId, file: Descriptor, offset: u64, segment: Segment) -> Operation {
+    Operation {
+        id,
+        verb: Verb::Read,
+        file,
+        offset,
+        segments: Segments::One(segment),
+        offload: false,
+        mount: 0,
+    }
+}
 
 /// A file of which every read panics.
 pub(super) const PANICS: Descriptor = Descriptor(13);

@@ -23,10 +23,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use super::system::Port;
-use super::system::{Attached, Functions, Started, Transfer};
+use super::system::{Functions, Started, Transfer};
 use super::threads::{Threads, ThreadsOptions};
 use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation, reap_until};
-use crate::error::{Errno, IoError};
+use crate::error::IoError;
 use crate::limits::{IO_THREADS_DEFAULT, OPERATION_BYTES_MAX, PORT_SLEEP_MS_MAX};
 use slots::Slots;
 
@@ -126,7 +126,7 @@ impl Iocp {
         for operation in pushed.drain(..) {
             match operation.file.port() {
                 Some(port) if !operation.offload && port.number == self.port.number() => {
-                    self.start(&operation, port.kind);
+                    self.start(&operation, port.skips);
                 }
                 _ => {
                     // SAFETY: lent to this device, and so to its pool.
@@ -139,8 +139,8 @@ impl Iocp {
         self.pool().submit()
     }
 
-    /// Starts the transfers of an operation.
-    fn start(&mut self, operation: &Operation, attached: Attached) {
+    /// Starts the transfers of an operation. `skips`: what succeeds at once sends no packet.
+    fn start(&mut self, operation: &Operation, skips: bool) {
         let slot = self.slots.begin(operation.id);
         let mut offset = operation.offset;
         // SAFETY: pushed, and not completed.
@@ -166,7 +166,7 @@ impl Iocp {
             match started {
                 Started::Pending => {}
                 // Its packet brings the result.
-                Started::Moved(_) if attached == Attached::Posts && len > 0 => {}
+                Started::Moved(_) if !skips && len > 0 => {}
                 Started::Moved(moved) => self.slots.ended(overlapped, Ok(moved)),
                 Started::Failed(errno) => {
                     self.slots
@@ -207,23 +207,6 @@ impl Iocp {
             self.take_packets(0);
         }
         !self.ready.is_empty() || self.pool().has_done()
-    }
-
-    fn close(&mut self, deadline: Instant, completions: &mut Vec<Completion>) -> Abandoned {
-        let canceled = |operation: Operation| Completion::failed(operation.id, Errno::CANCELED);
-        self.ready.extend(self.pushed.drain(..).map(canceled));
-        let halfway = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
-        reap_until(self, halfway, completions);
-        for (handle, overlapped) in self.slots.transfers() {
-            // SAFETY: a transfer that was started and has not been reported as ended.
-            unsafe { (self.functions.cancel)(handle, overlapped) };
-        }
-        reap_until(self, deadline, completions);
-        self.reap(completions);
-        let pool = self.pool.take().expect("shut down once");
-        let mut abandoned = pool.shutdown(deadline, completions);
-        abandoned.operations.extend(self.slots.held());
-        abandoned
     }
 }
 
@@ -292,7 +275,20 @@ impl Device for Iocp {
         deadline: Instant,
         completions: &mut Vec<Completion>,
     ) -> Abandoned {
-        self.close(deadline, completions)
+        let canceled = |one: Operation| Completion::canceled(&one);
+        self.ready.extend(self.pushed.drain(..).map(canceled));
+        let halfway = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
+        reap_until(self.as_mut(), halfway, completions);
+        for (handle, overlapped) in self.slots.transfers() {
+            // SAFETY: a transfer that was started and has not been reported as ended.
+            unsafe { (self.functions.cancel)(handle, overlapped) };
+        }
+        reap_until(self.as_mut(), deadline, completions);
+        self.reap(completions);
+        let pool = self.pool.take().expect("shut down once");
+        let mut abandoned = pool.shutdown(deadline, completions);
+        abandoned.operations.extend(self.slots.held());
+        abandoned
     }
 }
 

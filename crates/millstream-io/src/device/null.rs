@@ -104,19 +104,12 @@ impl Device for NullDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Descriptor, Segment, Segments, Verb};
+    use crate::device::{Descriptor, Segment, fake};
 
     #[test]
     fn operations_complete_at_submit_with_all_their_bytes() {
-        let operation = |id| Operation {
-            id,
-            verb: Verb::Read,
-            file: Descriptor(0),
-            offset: 0,
-            segments: Segments::One(Segment::new(std::ptr::null_mut(), 5)),
-            offload: false,
-            mount: 0,
-        };
+        let segment = Segment::new(std::ptr::null_mut(), 5);
+        let operation = |id| fake::read(id, Descriptor(0), 0, segment);
         let mut device = NullDevice::new(2);
         let mut completions = Vec::new();
         let all = [operation(1), operation(2), operation(3)];

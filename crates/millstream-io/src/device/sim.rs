@@ -22,13 +22,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation, Segment, Verb};
+use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation, Segment};
 use crate::error::{Errno, IoError};
 
 mod disk;
 mod files;
 
-use disk::Fate;
 pub use disk::{SimCounts, SimOperation, generate};
 use files::Shared;
 pub use files::{SimFileOptions, SimFiles};
@@ -101,8 +100,9 @@ pub struct Sim {
     call_ns: u64,
     in_flight: usize,
     pushed: Vec<Operation>,
-    /// Started operations, by the time of their end and by age.
-    scheduled: BTreeMap<(u64, u64), (Operation, Fate)>,
+    /// Started operations by the time of their end and by age, with the bytes that they move, or
+    /// their error.
+    scheduled: BTreeMap<(u64, u64), (Operation, Result<usize, Errno>)>,
     hung: Vec<Operation>,
     /// How often `release_hung` had been called when hung operations were last looked at.
     releases_seen: u64,
@@ -131,7 +131,7 @@ impl Sim {
             completed_count: 0,
             break_after,
         };
-        (sim, SimFiles::of(shared))
+        (sim, SimFiles { shared })
     }
 
     fn is_broken(&self) -> bool {
@@ -156,38 +156,27 @@ impl Sim {
     }
 
     fn start(&mut self, operation: Operation) {
-        let fate = self.shared.disk().begin(&operation, self.shared.now_ns());
-        match fate {
-            Fate::Hangs => self.hung.push(operation),
-            fate => {
-                if let Fate::Moves { early_bytes, .. } = fate
-                    && operation.verb == Verb::Read
-                {
-                    self.shared.disk().look_ahead(&operation, early_bytes);
-                }
-                self.schedule(operation, fate);
-            }
+        let begun = self.shared.disk().begin(&operation, self.shared.now_ns());
+        match begun {
+            None => self.hung.push(operation),
+            Some((finish_ns, moves)) => self.schedule(operation, finish_ns, moves),
         }
     }
 
-    fn schedule(&mut self, operation: Operation, fate: Fate) {
+    fn schedule(&mut self, operation: Operation, finish_ns: u64, moves: Result<usize, Errno>) {
         self.sequence += 1;
-        let finish_ns = match fate {
-            Fate::Moves { finish_ns, .. } | Fate::Fails { finish_ns, .. } => finish_ns,
-            Fate::Hangs => unreachable!("a hung operation never finishes"),
-        };
         let key = (finish_ns, self.sequence);
-        self.scheduled.insert(key, (operation, fate));
+        self.scheduled.insert(key, (operation, moves));
     }
 
-    /// Schedules hung operations that were released.
+    /// Schedules hung operations that were released: they succeed now.
     fn release(&mut self) {
-        let releases = self.shared.releases();
+        let releases = self.shared.disk().releases;
         if releases != self.releases_seen {
             self.releases_seen = releases;
             for operation in std::mem::take(&mut self.hung) {
-                let fate = self.shared.disk().resume(&operation, self.shared.now_ns());
-                self.schedule(operation, fate);
+                let moves = Ok(operation.segments.bytes());
+                self.schedule(operation, self.shared.now_ns(), moves);
             }
         }
     }
@@ -196,24 +185,17 @@ impl Sim {
         self.scheduled.first_key_value().map(|(key, _)| key.0)
     }
 
-    fn finish(&mut self, operation: &Operation, fate: Fate) -> Completion {
-        let moved = match fate {
-            Fate::Moves { bytes, .. } => self.shared.disk().transfer(operation, bytes),
-            Fate::Fails { errno, .. } => Err(errno),
-            Fate::Hangs => unreachable!("a hung operation is not scheduled"),
-        };
-        self.shared.disk().end(operation);
-        Completion::new(operation.id, moved)
-    }
-
     fn reap_until(&mut self, until_ns: u64, completions: &mut Vec<Completion>) -> usize {
         let mut count = 0;
         while !self.is_broken()
             && let Some(first) = self.scheduled.first_entry()
             && first.key().0 <= until_ns
         {
-            let (operation, fate) = first.remove();
-            completions.push(self.finish(&operation, fate));
+            let (operation, moves) = first.remove();
+            let mut disk = self.shared.disk();
+            let moved = moves.and_then(|bytes| disk.transfer(&operation, bytes));
+            disk.end(&operation);
+            completions.push(Completion::new(operation.id, moved));
             self.completed_count += 1;
             count += 1;
         }
@@ -235,7 +217,7 @@ impl Sim {
                 // Whatever the owner waits for, another thread has to do it.
                 std::thread::yield_now();
             }
-            (None, None) => self.shared.bell().sleep(None),
+            (None, None) => self.shared.bell.sleep(None),
         }
     }
 
@@ -289,18 +271,18 @@ impl Device for Sim {
         self.release();
         let now_ns = self.shared.now_ns();
         let due = |finish_ns| finish_ns <= now_ns;
-        if self.next_finish_ns().is_some_and(due) || !self.shared.bell().arm() {
+        if self.next_finish_ns().is_some_and(due) || !self.shared.bell.arm() {
             return Ok(());
         }
         if !awake() {
             self.pass_time(timeout);
         }
-        self.shared.bell().disarm();
+        self.shared.bell.disarm();
         Ok(())
     }
 
     fn doorbell(&self) -> Doorbell {
-        self.shared.bell().clone()
+        self.shared.bell.clone()
     }
 
     /// See [`Device::shutdown`]. The deadline is in real time and does not bound the simulated
@@ -312,10 +294,8 @@ impl Device for Sim {
         completions: &mut Vec<Completion>,
     ) -> Abandoned {
         self.release();
-        for operation in std::mem::take(&mut self.pushed) {
-            self.in_flight -= 1;
-            completions.push(Completion::failed(operation.id, Errno::CANCELED));
-        }
+        self.in_flight -= self.pushed.len();
+        completions.extend(self.pushed.drain(..).map(|one| Completion::canceled(&one)));
         if let Some((&(last_ns, _), _)) = self.scheduled.last_key_value()
             && !self.is_broken()
         {

@@ -181,15 +181,6 @@ impl Threads {
         }
     }
 
-    /// Completes operations that no thread has begun.
-    fn cancel(&mut self, operations: Vec<Operation>) {
-        if !operations.is_empty() {
-            let canceled = |operation: Operation| Completion::failed(operation.id, Errno::CANCELED);
-            let canceled = operations.into_iter().map(canceled);
-            self.shared.done.put(|done| done.extend(canceled));
-        }
-    }
-
     /// Hands what was pushed to the threads, and starts more of them. Fewer than wanted are not an
     /// error: there is one.
     fn start_pushed(&mut self) {
@@ -240,24 +231,6 @@ impl Threads {
             bell.sleep(Some(left.min(look)));
             left = left.saturating_sub(look);
         }
-    }
-
-    fn close(&mut self, deadline: Instant, completions: &mut Vec<Completion>) -> Abandoned {
-        let unsubmitted: Vec<Operation> = self.pushed.drain(..).collect();
-        self.cancel(unsubmitted);
-        self.shared.queue().stopping = true;
-        self.shared.idle.notify_all();
-        reap_until(self, deadline, completions);
-        let untouched = {
-            let mut queue = self.shared.queue();
-            queue.ended = true;
-            queue.take_all()
-        };
-        self.shared.idle.notify_all();
-        self.cancel(untouched);
-        let abandoned = self.collect_abandoned(completions);
-        self.join_all(abandoned.operations.is_empty());
-        abandoned
     }
 
     /// The last reap: a thread drops what it completes after this.
@@ -353,7 +326,22 @@ impl Device for Threads {
         if self.guard.is_child() {
             return Abandoned::default();
         }
-        self.close(deadline, completions)
+        self.in_flight -= self.pushed.len();
+        completions.extend(self.pushed.drain(..).map(|one| Completion::canceled(&one)));
+        self.shared.queue().stopping = true;
+        self.shared.idle.notify_all();
+        reap_until(self.as_mut(), deadline, completions);
+        let untouched = {
+            let mut queue = self.shared.queue();
+            queue.ended = true;
+            queue.take_all()
+        };
+        self.shared.idle.notify_all();
+        self.in_flight -= untouched.len();
+        completions.extend(untouched.iter().map(Completion::canceled));
+        let abandoned = self.collect_abandoned(completions);
+        self.join_all(abandoned.operations.is_empty());
+        abandoned
     }
 }
 

@@ -90,24 +90,3 @@ fn many(operation: &Operation, offset: i64) -> isize {
         Verb::Write => unsafe { pwritev64(file, vectors, count, offset) },
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_that_no_file_has_become_a_bad_descriptor() {
-        assert_eq!(Descriptor(7).fd(), 7);
-        assert_eq!(Descriptor::of(7), Descriptor(7));
-        for number in [u64::MAX, 1 << 31, 1 << 32, u64::from(u32::MAX)] {
-            assert_eq!(Descriptor(number).fd(), -1, "{number}");
-        }
-    }
-
-    #[test]
-    fn a_list_is_passed_by_address_and_count() {
-        let list = [Segment::new(std::ptr::null_mut(), 3); 2];
-        let (first, count) = Segments::list(&list).vectors();
-        assert_eq!((first, count), (list.as_ptr().cast(), 2));
-    }
-}

@@ -196,7 +196,7 @@ impl Uring {
 
     /// Marks the ring as broken; the error to return from now on.
     fn breaks(&mut self, call: &'static str, error: &std::io::Error) -> IoError {
-        let errno = Errno(error.raw_os_error().unwrap_or(libc::EIO));
+        let errno = Errno::from(error);
         let error = if errno.0 == libc::EEXIST {
             let cause = "a ring with a single issuer was used from a second thread";
             IoError::because(call, errno, cause)

@@ -13,7 +13,6 @@
     reason = "reads and writes into memory lent as raw segments; see the section Safety"
 )]
 
-use std::ffi::c_void;
 use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
@@ -60,7 +59,7 @@ impl Descriptor {
     pub(crate) fn of(handle: HANDLE, alignment: u32, port: Option<Attachment>) -> Descriptor {
         assert!(alignment.is_power_of_two(), "alignments are powers of two");
         let port = port.map_or(0, |port| {
-            let skips = u64::from(port.kind == Attached::Skips) * SKIPS;
+            let skips = u64::from(port.skips) * SKIPS;
             ATTACHED | skips | port.number << PORT_SHIFT
         });
         let alignment = u64::from(alignment.trailing_zeros()) << ALIGNMENT_SHIFT;
@@ -81,10 +80,7 @@ impl Descriptor {
     pub(super) fn port(self) -> Option<Attachment> {
         let attached = self.0 & ATTACHED != 0 && !self.handle().is_null();
         attached.then_some(Attachment {
-            kind: match self.0 & SKIPS != 0 {
-                true => Attached::Skips,
-                false => Attached::Posts,
-            },
+            skips: self.0 & SKIPS != 0,
             number: self.0 >> PORT_SHIFT,
         })
     }
@@ -105,24 +101,16 @@ impl Descriptor {
 /// How a handle is associated with a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attachment {
-    pub(crate) kind: Attached,
+    /// A call that succeeds at once sends no packet; else it sends one, as it does later.
+    pub(crate) skips: bool,
     /// The number of the port, in 22 bits.
     pub(crate) number: u64,
-}
-
-/// What the port of a handle gets when a call succeeds at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Attached {
-    /// A packet, as later.
-    Posts,
-    /// Nothing.
-    Skips,
 }
 
 /// How a call went that may complete later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Started {
-    /// It has moved this many bytes. A port may get a packet all the same ([`Attached`]).
+    /// It has moved this many bytes. A port may get a packet all the same ([`Attachment`]).
     Moved(u32),
     /// It will complete through the `OVERLAPPED`.
     Pending,
@@ -357,12 +345,10 @@ impl Port {
         let modes = FILE_SKIP_COMPLETION_PORT_ON_SUCCESS | FILE_SKIP_SET_EVENT_ON_HANDLE;
         // SAFETY: passes an open handle and a number.
         let set = unsafe { SetFileCompletionNotificationModes(handle, modes as u8) };
-        let kind = match set != 0 {
-            true => Attached::Skips,
-            false => Attached::Posts,
-        };
-        let number = self.number;
-        Ok(Attachment { kind, number })
+        Ok(Attachment {
+            skips: set != 0,
+            number: self.number,
+        })
     }
 
     /// Its number among the ports of the process, as the descriptors of its files have it.
@@ -428,8 +414,6 @@ impl Port {
 /// Packets that one call takes from a port.
 const PACKETS_MAX: usize = 64;
 
-const _: () = assert!(size_of::<HANDLE>() == size_of::<*mut c_void>());
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -443,7 +427,7 @@ mod tests {
             (0x1234, handle, None)
         );
         let port = Attachment {
-            kind: Attached::Skips,
+            skips: true,
             number: 5,
         };
         let direct = Descriptor::of(handle, 4096, Some(port));

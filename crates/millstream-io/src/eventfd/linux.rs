@@ -1,6 +1,6 @@
 //! An eventfd.
 
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::EventfdFlags;
 
@@ -19,7 +19,7 @@ impl EventFd {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         rustix::event::eventfd(0, flags)
             .map(EventFd)
-            .map_err(|error| IoError::new("eventfd", error.into()))
+            .map_err(|error| IoError::new("eventfd", error))
     }
 
     /// Makes the descriptor readable. Never blocks; from any thread.
@@ -35,18 +35,9 @@ impl EventFd {
 
     /// The event for other event loops.
     #[must_use]
-    pub fn event(&self) -> BorrowedEvent<'_> {
+    pub fn event(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
-}
-
-/// A borrowed event: a file descriptor.
-pub type BorrowedEvent<'a> = BorrowedFd<'a>;
-
-/// The number of an event, for C.
-#[must_use]
-pub fn number_of(event: BorrowedEvent<'_>) -> i32 {
-    event.as_raw_fd()
 }
 
 impl AsFd for EventFd {

@@ -1,6 +1,6 @@
 //! A pipe, which is readable from a signal until it is cleared.
 
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::pipe;
@@ -12,15 +12,6 @@ use crate::error::IoError;
 pub struct EventFd {
     reader: OwnedFd,
     writer: OwnedFd,
-}
-
-/// A borrowed event: a file descriptor.
-pub type BorrowedEvent<'a> = BorrowedFd<'a>;
-
-/// The number of an event, for C.
-#[must_use]
-pub fn number_of(event: BorrowedEvent<'_>) -> i32 {
-    event.as_raw_fd()
 }
 
 impl EventFd {
@@ -37,7 +28,7 @@ impl EventFd {
             }
             Ok(EventFd { reader, writer })
         };
-        made().map_err(|errno: rustix::io::Errno| IoError::new("pipe", errno.into()))
+        made().map_err(|errno: rustix::io::Errno| IoError::new("pipe", errno))
     }
 
     /// Sets the event. Never blocks; from any thread.
@@ -57,7 +48,7 @@ impl EventFd {
 
     /// The event for other event loops.
     #[must_use]
-    pub fn event(&self) -> BorrowedEvent<'_> {
+    pub fn event(&self) -> BorrowedFd<'_> {
         self.reader.as_fd()
     }
 }

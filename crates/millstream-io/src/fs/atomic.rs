@@ -13,8 +13,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::explain;
 use super::names::folder_of;
-use super::os::{Folder, explain_io};
+use super::os::Folder;
 use super::temporary::{TemporaryFile, check_final_name, remove_leftovers};
 use crate::error::{Errno, IoError};
 
@@ -107,7 +108,7 @@ impl AtomicFile {
     /// As [`AtomicFile::commit`]; the bytes cannot be written.
     pub fn write_and_commit(self, content: &[u8], mode_mask: u32) -> Result<(), IoError> {
         let written = self.file().write_all(content);
-        written.map_err(|error| explain_io("write", &error))?;
+        written.map_err(|error| explain("write", &error))?;
         self.commit(mode_mask)
     }
 
@@ -158,7 +159,7 @@ fn resolve(path: &Path) -> Result<PathBuf, IoError> {
     if !path.is_symlink() {
         return Ok(path.to_owned());
     }
-    fs::canonicalize(path).map_err(|error| explain_io("resolve", &error))
+    fs::canonicalize(path).map_err(|error| explain("resolve", &error))
 }
 
 #[cfg(test)]

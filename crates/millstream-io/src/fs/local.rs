@@ -155,12 +155,7 @@ impl fmt::Debug for LocalFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Errno;
     use crate::fs::OsFileSystem;
-
-    fn files() -> Arc<dyn FileSystem> {
-        Arc::new(OsFileSystem::new())
-    }
 
     #[test]
     fn a_file_is_written_read_and_handed_over() {
@@ -172,7 +167,7 @@ mod tests {
             truncate: true,
             ..OpenMode::default()
         };
-        let fs = files();
+        let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem::new());
         let file = LocalFile::open(Arc::clone(&fs), &path, mode).unwrap();
         file.write_at(3, b"abc").unwrap();
         file.sync().unwrap();
@@ -187,18 +182,5 @@ mod tests {
         assert!(again.write && !again.create && !again.truncate && !again.exclusive);
         assert_eq!(fs.len(opened.descriptor).unwrap(), 6, "still open");
         fs.close(opened.descriptor).unwrap();
-    }
-
-    #[test]
-    fn it_is_closed_once_by_close_or_drop() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        std::fs::write(&path, "x").unwrap();
-        let fs = files();
-        let file = LocalFile::open(Arc::clone(&fs), &path, OpenMode::default()).unwrap();
-        file.close().unwrap();
-        drop(LocalFile::open(fs, &path, OpenMode::default()).unwrap());
-        let missing = LocalFile::open(files(), folder.path().join("none"), OpenMode::default());
-        assert_eq!(missing.unwrap_err().errno, Errno::NOT_FOUND);
     }
 }

@@ -24,19 +24,12 @@ const PART_UNITS_MAX: usize = 255;
 /// # Errors
 /// Windows does not take the name; Unix takes all.
 pub fn path(name: &[u8]) -> Result<&Path, IoError> {
-    match refused(name) {
-        Some(cause) => Err(IoError::because("open", Errno::BAD_NAME, cause)),
-        None => os_str(name).map(Path::new),
+    if cfg!(windows)
+        && let Some(cause) = refused_by_windows(name)
+    {
+        return Err(IoError::because("open", Errno::BAD_NAME, cause));
     }
-}
-
-/// Why this system does not take a relative name with parts between `/`.
-fn refused(name: &[u8]) -> Option<&'static str> {
-    if cfg!(windows) {
-        refused_by_windows(name)
-    } else {
-        None
-    }
+    os_str(name).map(Path::new)
 }
 
 /// Refuses a path that names no file but would be opened as something else, before any call on it:
@@ -92,8 +85,7 @@ pub fn bytes(path: &Path) -> Vec<u8> {
 }
 
 /// Why Windows does not take a relative name with parts between `/`.
-#[must_use]
-pub fn refused_by_windows(name: &[u8]) -> Option<&'static str> {
+fn refused_by_windows(name: &[u8]) -> Option<&'static str> {
     let Ok(name) = std::str::from_utf8(name) else {
         return Some("the name is not UTF-8, which Windows needs");
     };

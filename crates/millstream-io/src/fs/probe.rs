@@ -99,46 +99,26 @@ pub fn place(path: &Path) -> Result<Place, IoError> {
     system::place(path)
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn cpu_features() -> Vec<&'static str> {
     macro_rules! detected {
-        ($($name:tt),*) => {
-            [$(($name, std::arch::is_x86_feature_detected!($name))),*]
+        ($detected:ident: $($name:tt),*) => {
+            [$(($name, std::arch::$detected!($name))),*]
         };
     }
+    #[cfg(target_arch = "x86_64")]
+    #[rustfmt::skip]
     let known = detected!(
-        "sse4.2",
-        "pclmulqdq",
-        "avx2",
-        "bmi2",
-        "avx512f",
-        "avx512bw",
-        "avx512vl",
-        "avx512vbmi",
-        "avx512vbmi2",
-        "gfni",
-        "vpclmulqdq"
+        is_x86_feature_detected:
+        "sse4.2", "pclmulqdq", "avx2", "bmi2", "avx512f", "avx512bw", "avx512vl", "avx512vbmi",
+        "avx512vbmi2", "gfni", "vpclmulqdq"
     );
-    known
-        .iter()
-        .filter(|known| known.1)
-        .map(|known| known.0)
-        .collect()
-}
-
-#[cfg(target_arch = "aarch64")]
-fn cpu_features() -> Vec<&'static str> {
-    macro_rules! detected {
-        ($($name:tt),*) => {
-            [$(($name, std::arch::is_aarch64_feature_detected!($name))),*]
-        };
-    }
-    let known = detected!("neon", "crc", "pmull", "aes", "sve", "sve2");
-    known
-        .iter()
-        .filter(|known| known.1)
-        .map(|known| known.0)
-        .collect()
+    #[cfg(target_arch = "aarch64")]
+    let known = detected!(
+        is_aarch64_feature_detected: "neon", "crc", "pmull", "aes", "sve", "sve2"
+    );
+    let found = known.into_iter().filter(|(_, found)| *found);
+    found.map(|(name, _)| name).collect()
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

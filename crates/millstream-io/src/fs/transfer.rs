@@ -1,6 +1,6 @@
 //! Blocking transfers of whole ranges, by calls that may do a part.
 
-use super::os::{explain, refuse};
+use super::explain;
 use crate::error::{Errno, IoError};
 
 /// Reads at an offset; short at the end of the file only.
@@ -20,7 +20,7 @@ pub(super) fn read(
             Err(Errno::INVALID) if done > 0 => break,
             Err(Errno::INVALID) => {
                 let cause = "an offset beyond any file, or a direct read that is not aligned";
-                return Err(refuse("read", Errno::INVALID, cause));
+                return Err(IoError::because("read", Errno::INVALID, cause));
             }
             Err(errno) => return Err(explain("read", errno)),
         }
@@ -38,7 +38,13 @@ pub(super) fn write(
     while done < bytes.len() {
         let at = end_of("write", offset, done)?;
         match write_at(&bytes[done..], at) {
-            Ok(0) => return Err(refuse("write", Errno::IO, "the file system took no bytes")),
+            Ok(0) => {
+                return Err(IoError::because(
+                    "write",
+                    Errno::IO,
+                    "the file system took no bytes",
+                ));
+            }
             Ok(written) => done += written,
             Err(errno) => return Err(explain("write", errno)),
         }
@@ -48,5 +54,5 @@ pub(super) fn write(
 
 fn end_of(call: &'static str, offset: u64, done: usize) -> Result<u64, IoError> {
     let end = offset.checked_add(done as u64);
-    end.ok_or_else(|| refuse(call, Errno::TOO_LARGE, "the range ends beyond any file"))
+    end.ok_or_else(|| IoError::because(call, Errno::TOO_LARGE, "the range ends beyond any file"))
 }

@@ -9,25 +9,124 @@
     reason = "calls by number; see the section Safety of this file"
 )]
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, IntoRawFd as _, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::{OpenMode, transfer};
+use super::names::folder_of;
+use super::{FileSystem, OpenMode, Opened, explain, transfer};
 use crate::device::Descriptor;
 use crate::error::IoError;
-pub(super) use cause::explain_io;
-pub(crate) use cause::{explain, refuse};
+pub(super) use cause::likely;
 pub use folder::Folder;
-pub(super) use folder::{is_in_use, rename};
+pub(super) use folder::is_in_use;
+#[cfg(target_os = "linux")]
+use linux as system;
+#[cfg(target_os = "macos")]
+use macos as system;
+pub(super) use system::len_of;
+pub use system::{cached_bytes, evict};
 
 mod cause;
 mod folder;
+#[cfg(target_os = "linux")]
+pub(super) mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
+
+/// The operating system's files. Caches what it learns about mounts.
+#[derive(Debug, Default)]
+pub struct OsFileSystem {
+    known: system::Known,
+}
+
+impl OsFileSystem {
+    /// A file system that knows of no mount.
+    #[must_use]
+    pub fn new() -> OsFileSystem {
+        OsFileSystem::default()
+    }
+}
+
+impl FileSystem for OsFileSystem {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Opened, IoError> {
+        mode.check()?;
+        let file = open(path, mode).map_err(|errno| system::explain_open(path, mode, errno))?;
+        let mut opened = self.known.describe(&file, mode)?;
+        opened.descriptor = Descriptor::of(file.into_raw_fd());
+        Ok(opened)
+    }
+
+    /// The descriptor is closed even if an error is returned.
+    fn close(&self, descriptor: Descriptor) -> Result<(), IoError> {
+        // SAFETY: a number is passed; the caller gives the descriptor up.
+        if unsafe { libc::close(descriptor.fd()) } == 0 {
+            return Ok(());
+        }
+        let error = std::io::Error::last_os_error();
+        match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
+            // The descriptor is released even then; a second close could hit another thread's file.
+            Errno::INTR => Ok(()),
+            errno => Err(explain("close", errno)),
+        }
+    }
+
+    fn cached(&self, descriptor: Descriptor, offset: u64, len: u64) -> Option<u64> {
+        self.known.cached(borrow(&descriptor).ok()?, offset, len)
+    }
+
+    fn len(&self, descriptor: Descriptor) -> Result<u64, IoError> {
+        len_of(borrow(&descriptor).map_err(|errno| explain("fstat", errno))?)
+    }
+
+    fn read_at(
+        &self,
+        descriptor: Descriptor,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<usize, IoError> {
+        let file = borrow(&descriptor).map_err(|errno| explain("read", errno))?;
+        transfer::read(offset, into, |into, at| {
+            Ok(retry_on_intr(|| rustix::io::pread(file, &mut *into, at))?)
+        })
+    }
+
+    fn read_cached(&self, descriptor: Descriptor, offset: u64, into: &mut [u8]) -> Option<usize> {
+        system::read_cached(borrow(&descriptor).ok()?, offset, into)
+    }
+
+    fn write_at(&self, descriptor: Descriptor, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
+        let file = borrow(&descriptor).map_err(|errno| explain("write", errno))?;
+        transfer::write(offset, bytes, |bytes, at| {
+            Ok(retry_on_intr(|| rustix::io::pwrite(file, bytes, at))?)
+        })
+    }
+
+    fn sync(&self, descriptor: Descriptor, data_only: bool) -> Result<(), IoError> {
+        let file = borrow(&descriptor).map_err(|errno| explain("sync", errno))?;
+        system::sync(file, data_only)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
+        // Opened first: after the rename an error would deny that it happened.
+        let folder = Folder::open(folder_of(to))?;
+        retry_on_intr(|| rustix::fs::rename(from, to)).map_err(|errno| explain("rename", errno))?;
+        folder.sync_names()
+    }
+
+    fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError> {
+        super::atomic::replace(path, content)
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), IoError> {
+        retry_on_intr(|| rustix::fs::unlink(path)).map_err(|errno| explain("unlink", errno))
+    }
+}
 
 /// Borrows a descriptor for safe bindings; `EBADF` if no file can have it.
-pub(crate) fn borrow(descriptor: &Descriptor) -> Result<BorrowedFd<'_>, Errno> {
+pub(super) fn borrow(descriptor: &Descriptor) -> Result<BorrowedFd<'_>, Errno> {
     let fd = descriptor.fd();
     if fd < 0 {
         return Err(Errno::BADF);
@@ -36,23 +135,9 @@ pub(crate) fn borrow(descriptor: &Descriptor) -> Result<BorrowedFd<'_>, Errno> {
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-/// Closes. The descriptor is closed even if an error is returned.
-pub(super) fn close(descriptor: Descriptor) -> Result<(), IoError> {
-    // SAFETY: a number is passed; the caller gives the descriptor up.
-    if unsafe { libc::close(descriptor.fd()) } == 0 {
-        return Ok(());
-    }
-    let error = std::io::Error::last_os_error();
-    match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
-        // The descriptor is released even then; a second close could hit another thread's file.
-        Errno::INTR => Ok(()),
-        errno => Err(explain("close", errno)),
-    }
-}
-
 /// Opens a file; never waits on a FIFO.
-pub(super) fn open(path: &Path, mode: OpenMode, more: OFlags) -> Result<OwnedFd, Errno> {
-    let mut flags = more | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+fn open(path: &Path, mode: OpenMode) -> Result<OwnedFd, Errno> {
+    let mut flags = system::direct_flag(mode) | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     flags |= if mode.write {
         OFlags::RDWR
     } else {
@@ -68,42 +153,19 @@ pub(super) fn open(path: &Path, mode: OpenMode, more: OFlags) -> Result<OwnedFd,
     retry_on_intr(|| rustix::fs::open(path, flags, creation_mode))
 }
 
-/// Reads at an offset, blocking; short at the end of the file only.
-pub(super) fn read_at(
-    descriptor: Descriptor,
-    offset: u64,
-    into: &mut [u8],
-) -> Result<usize, IoError> {
-    let file = borrow(&descriptor).map_err(|errno| explain("read", errno))?;
-    transfer::read(offset, into, |into, at| {
-        Ok(retry_on_intr(|| rustix::io::pread(file, &mut *into, at))?)
-    })
-}
-
-/// Writes all of `bytes` at an offset, blocking.
-pub(super) fn write_at(descriptor: Descriptor, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
-    let file = borrow(&descriptor).map_err(|errno| explain("write", errno))?;
-    transfer::write(offset, bytes, |bytes, at| {
-        Ok(retry_on_intr(|| rustix::io::pwrite(file, bytes, at))?)
-    })
-}
-
-/// Removes a file's name.
-pub(super) fn remove(path: &Path) -> Result<(), IoError> {
-    retry_on_intr(|| rustix::fs::unlink(path)).map_err(|errno| explain("unlink", errno))
-}
-
 /// The error of opening what is not a file.
-pub(super) fn refuse_type(found: FileType) -> IoError {
+fn refuse_type(found: FileType) -> IoError {
     match found {
-        FileType::Directory => refuse("open", Errno::ISDIR, "it is a folder, not a file"),
-        FileType::Fifo => refuse("open", Errno::NXIO, "it is a FIFO (named pipe), not a file"),
-        FileType::Socket => refuse("open", Errno::NXIO, "it is a socket, not a file"),
+        FileType::Directory => IoError::because("open", Errno::ISDIR, "it is a folder, not a file"),
+        FileType::Fifo => {
+            IoError::because("open", Errno::NXIO, "it is a FIFO (named pipe), not a file")
+        }
+        FileType::Socket => IoError::because("open", Errno::NXIO, "it is a socket, not a file"),
         FileType::CharacterDevice => {
             let cause = "it is a character device (a terminal, /dev/null), not a file";
-            refuse("open", Errno::NXIO, cause)
+            IoError::because("open", Errno::NXIO, cause)
         }
-        _ => refuse(
+        _ => IoError::because(
             "open",
             Errno::NXIO,
             "it is neither a file nor a block device",

@@ -9,19 +9,19 @@
 //! `read_cached` have no answer.
 
 use std::fs::File;
+use std::io;
 use std::os::windows::io::{AsRawHandle as _, IntoRawHandle as _, OwnedHandle};
 use std::path::Path;
 use std::sync::Arc;
 
+use windows_sys::Win32::Foundation::GENERIC_READ;
 use windows_sys::Win32::Storage::FileSystem as system;
 
-use super::{FileSystem, OpenMode, Opened, transfer};
+use super::{FileSystem, OpenMode, Opened, explain, transfer};
 use crate::device::Descriptor;
-use crate::device::system::{Attachment, Port};
+use crate::device::system::Port;
 use crate::error::{Errno, IoError};
-pub(super) use cause::explain_io;
-pub(super) use cause::{explain, refuse};
-pub use evict::{cached_bytes, evict};
+pub(super) use cause::likely;
 pub(super) use name::verbatim;
 pub use replace::Folder;
 pub(super) use replace::is_in_use;
@@ -29,7 +29,6 @@ use volume::Volumes;
 
 pub(super) mod calls;
 mod cause;
-mod evict;
 mod name;
 mod replace;
 mod volume;
@@ -71,7 +70,7 @@ impl OsFileSystem {
     fn describe(&self, file: OwnedHandle, mode: OpenMode) -> Result<Opened, IoError> {
         let about = calls::about(&file).map_err(|errno| explain("open", errno))?;
         if about.is_folder {
-            return Err(refuse(
+            return Err(IoError::because(
                 "open",
                 Errno::IS_FOLDER,
                 "it is a folder, not a file",
@@ -81,16 +80,14 @@ impl OsFileSystem {
         let direct = volume.direct();
         if mode.direct && direct.is_none() {
             let cause = "no direct I/O known on this network share";
-            return Err(refuse("open", Errno::INVALID, cause));
+            return Err(IoError::because("open", Errno::INVALID, cause));
         }
         if mode.truncate && about.len > 0 {
             calls::truncate(&file).map_err(|errno| explain("truncate", errno))?;
         }
-        let port = self
-            .port
-            .as_ref()
-            .map(|port| port.attach(file.as_raw_handle()));
-        let port: Option<Attachment> = port
+        let port = self.port.as_ref();
+        let port = port.map(|port| port.attach(file.as_raw_handle()));
+        let port = port
             .transpose()
             .map_err(|errno| explain("CreateIoCompletionPort", errno))?;
         let alignment = volume.alignment.filter(|_| mode.direct).unwrap_or(1);
@@ -115,7 +112,7 @@ impl FileSystem for OsFileSystem {
             .map_err(|errno| cause::explain_open(&name, errno))?;
         if !calls::is_disk_file(&file) {
             let cause = "it is a pipe, a console or another device, not a file";
-            return Err(refuse("open", Errno::NOT_A_FILE, cause));
+            return Err(IoError::because("open", Errno::NOT_A_FILE, cause));
         }
         self.describe(file, mode)
     }
@@ -167,12 +164,36 @@ impl FileSystem for OsFileSystem {
 
     fn remove(&self, path: &Path) -> Result<(), IoError> {
         let removed = std::fs::remove_file(name::verbatim(path)?);
-        removed.map_err(|error| cause::explain_io("DeleteFile", &error))
+        removed.map_err(|error| explain("DeleteFile", &error))
     }
 }
 
-/// What a path leads to, through links.
-pub(super) fn about(path: &Path) -> Result<super::file::About, IoError> {
+/// Bytes of a whole file that are in the page cache: Windows does not report them.
+///
+/// # Errors
+/// Never.
+pub fn cached_bytes(_: &File) -> io::Result<Option<u64>> {
+    Ok(None)
+}
+
+/// Asks the system to drop a file from its cache: opening a file without buffering does so while no
+/// other program has it open. Whether it happened cannot be known. May block.
+///
+/// # Errors
+/// The file cannot be opened.
+pub fn evict(file: &File) -> io::Result<()> {
+    let flags = system::FILE_FLAG_NO_BUFFERING;
+    let again = calls::open_again(file, GENERIC_READ, calls::ALL, flags);
+    again
+        .map(drop)
+        .map_err(|errno| io::Error::from_raw_os_error(errno.0))
+}
+
+/// What a path leads to, through links. Blocks.
+///
+/// # Errors
+/// What the system says.
+pub fn about(path: &Path) -> Result<super::file::About, IoError> {
     let file = open_to_look(path)?;
     let about = calls::about(&file).map_err(|errno| explain("open", errno))?;
     Ok(super::file::About {
@@ -182,8 +203,9 @@ pub(super) fn about(path: &Path) -> Result<super::file::About, IoError> {
     })
 }
 
-/// Whether two open files are the same file on a disk.
-pub(super) fn are_same(one: &File, other: &File) -> bool {
+/// Whether two open files are the same stored bytes: one file on a disk.
+#[must_use]
+pub fn are_same(one: &File, other: &File) -> bool {
     let identity = |file: &File| {
         let about = calls::about(file)
             .ok()

@@ -5,6 +5,8 @@
     expect(unsafe_code, reason = "madvise takes an address")
 )]
 
+use crate::error::Errno;
+
 /// Asks for huge pages behind `bytes` of memory. The begin is rounded down to a page, so that an
 /// allocator's words before the memory do not keep its first huge page from being whole; the end is
 /// rounded down, since behind it may be a page of another's.
@@ -13,7 +15,7 @@ pub fn ask_for_huge_pages(pointer: *mut u8, bytes: usize) {
     {
         let over = pointer.addr().wrapping_add(bytes) % rustix::param::page_size();
         if let Some(bytes) = bytes.checked_sub(over) {
-            advise(pointer, bytes, rustix::mm::Advice::LinuxHugepage);
+            let _ = advise(pointer, bytes, rustix::mm::Advice::LinuxHugepage);
         }
     }
     #[cfg(not(target_os = "linux"))]
@@ -23,18 +25,26 @@ pub fn ask_for_huge_pages(pointer: *mut u8, bytes: usize) {
 /// Has the system back memory that was never touched at once, instead of page by page as it is
 /// touched. May block.
 pub fn populate(pointer: *mut u8, bytes: usize) {
+    let _ = try_populate(pointer, bytes);
+}
+
+/// As [`populate`]; `EINVAL` from a system that cannot (before Linux 5.14).
+pub(super) fn try_populate(pointer: *mut u8, bytes: usize) -> Result<(), Errno> {
     #[cfg(target_os = "linux")]
-    advise(pointer, bytes, rustix::mm::Advice::LinuxPopulateWrite);
+    return advise(pointer, bytes, rustix::mm::Advice::LinuxPopulateWrite);
     #[cfg(not(target_os = "linux"))]
-    let _ = (pointer, bytes);
+    {
+        let _ = (pointer, bytes);
+        Err(Errno::INVALID)
+    }
 }
 
 #[cfg(target_os = "linux")]
-fn advise(pointer: *mut u8, bytes: usize, advice: rustix::mm::Advice) {
+fn advise(pointer: *mut u8, bytes: usize, advice: rustix::mm::Advice) -> Result<(), Errno> {
     let into_page = pointer.addr() % rustix::param::page_size();
     let start = pointer.wrapping_sub(into_page).cast();
     // SAFETY: neither advice changes what is in the memory, and the kernel checks the range.
-    let _ = unsafe { rustix::mm::madvise(start, bytes.wrapping_add(into_page), advice) };
+    Ok(unsafe { rustix::mm::madvise(start, bytes.wrapping_add(into_page), advice) }?)
 }
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ pub struct Arena {
 
 /// A block of an arena: owned memory, sent to workers and back; to be given back to its arena.
 /// Dropping it instead makes its space unusable (that is the quarantine of a hung read).
+#[derive(Debug)]
 #[must_use = "a dropped block is lost to its arena"]
 pub struct Block {
     pointer: NonNull<u8>,
@@ -186,14 +187,5 @@ impl Block {
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as in as_slice; the exclusive borrow of the block makes it the only reference.
         unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.len) }
-    }
-}
-
-impl fmt::Debug for Block {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Block")
-            .field("pointer", &self.pointer)
-            .field("len", &self.len)
-            .finish()
     }
 }

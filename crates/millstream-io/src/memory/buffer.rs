@@ -119,7 +119,7 @@ impl BufferPool {
                 class: Arc::clone(class),
                 slab,
             };
-            return Ok(Buffer::new(base, class.piece_bytes(), len, home));
+            return Ok(Buffer::new(base, class.piece_bytes, len, home));
         }
         let (region, fresh) = self.spare.take(len)?;
         let base = NonNull::new(region.pointer()).expect("a region has an address");

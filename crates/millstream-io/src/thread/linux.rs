@@ -32,8 +32,8 @@ fn set_cores(cores: &Cores, index: usize) {
         Cores::Any => return,
         Cores::List(list) if list.is_empty() => return,
         Cores::List(list) => vec![list[index % list.len()]],
-        Cores::Performance => core_kinds(Path::new("/sys/devices")).performance,
-        Cores::Efficiency => core_kinds(Path::new("/sys/devices")).efficiency,
+        Cores::Performance => core_kinds(Path::new("/sys/devices")).0,
+        Cores::Efficiency => core_kinds(Path::new("/sys/devices")).1,
     };
     let mut set = CpuSet::new();
     for core in chosen.into_iter().filter(|&core| core < CpuSet::MAX_CPU) {
@@ -61,40 +61,29 @@ fn set_scheduling(scheduling: Scheduling) {
     unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
 }
 
-/// Numbers of the fast and of the slow cores; both are empty where all cores are of one kind.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct CoreKinds {
-    performance: Vec<usize>,
-    efficiency: Vec<usize>,
-}
-
-/// Looks the kinds up below `/sys/devices`: as lists where the processor is an Intel hybrid, else
-/// by each core's capacity.
-fn core_kinds(devices: &Path) -> CoreKinds {
+/// Numbers of the fast and of the slow cores; none of either where all cores are of one kind.
+/// Looked up below `/sys/devices`: as lists where the processor is an Intel hybrid, else by each
+/// core's capacity.
+fn core_kinds(devices: &Path) -> (Vec<usize>, Vec<usize>) {
     let list = |name: &str| {
         let text = fs::read_to_string(devices.join(name)).ok()?;
         Some(parse_list(&text)).filter(|list| !list.is_empty())
     };
-    if let (Some(performance), Some(efficiency)) = (list("cpu_core/cpus"), list("cpu_atom/cpus")) {
-        return CoreKinds {
-            performance,
-            efficiency,
-        };
+    if let (Some(fast), Some(slow)) = (list("cpu_core/cpus"), list("cpu_atom/cpus")) {
+        return (fast, slow);
     }
     let capacities = capacities(&devices.join("system/cpu"));
     let slowest = capacities.iter().map(|&(_, capacity)| capacity).min();
     if capacities.iter().all(|&(_, own)| Some(own) == slowest) {
-        return CoreKinds::default();
+        return Default::default();
     }
-    let mut kinds = CoreKinds::default();
-    for (core, capacity) in capacities {
-        if Some(capacity) == slowest {
-            kinds.efficiency.push(core);
-        } else {
-            kinds.performance.push(core);
-        }
-    }
-    kinds
+    let cores = |is_slow: bool| {
+        let kind = capacities
+            .iter()
+            .filter(|(_, own)| (Some(*own) == slowest) == is_slow);
+        kind.map(|(core, _)| *core).collect()
+    };
+    (cores(false), cores(true))
 }
 
 /// Each core with its capacity (1024 is the fastest), in order.
@@ -155,11 +144,10 @@ mod tests {
             fs::write(root.path().join(name).join("cpus"), list).unwrap();
         }
         let kinds = core_kinds(root.path());
-        assert_eq!(kinds.performance, [0, 1, 2, 3]);
-        assert_eq!(kinds.efficiency, [4, 5, 7]);
+        assert_eq!(kinds, (vec![0, 1, 2, 3], vec![4, 5, 7]));
     }
 
-    fn machine(capacities: &[u32]) -> CoreKinds {
+    fn machine(capacities: &[u32]) -> (Vec<usize>, Vec<usize>) {
         let root = tempfile::tempdir().unwrap();
         for (core, capacity) in capacities.iter().enumerate() {
             let folder = root.path().join(format!("system/cpu/cpu{core}"));
@@ -172,12 +160,9 @@ mod tests {
     #[test]
     fn other_processors_are_told_apart_by_capacity() {
         let kinds = machine(&[400, 400, 900, 1024]);
-        assert_eq!(
-            (kinds.performance, kinds.efficiency),
-            (vec![2, 3], vec![0, 1])
-        );
-        assert_eq!(machine(&[1024, 1024]), CoreKinds::default());
-        assert_eq!(machine(&[]), CoreKinds::default());
+        assert_eq!(kinds, (vec![2, 3], vec![0, 1]));
+        assert_eq!(machine(&[1024, 1024]), Default::default());
+        assert_eq!(machine(&[]), Default::default());
     }
 
     fn policy() -> i64 {

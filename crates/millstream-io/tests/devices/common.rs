@@ -426,6 +426,31 @@ fn native(_: usize) -> Vec<Rig> {
     Vec::new()
 }
 
+/// Runs an ignored test of this program in a process of its own, which must succeed; what it
+/// printed. `None` where the process cannot be started.
+#[cfg(target_os = "linux")]
+pub(crate) fn child(
+    test: &str,
+    prepare: impl FnOnce(&mut std::process::Command),
+) -> Option<String> {
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args([test, "--exact", "--ignored", "--nocapture"]);
+    prepare(&mut child);
+    let output = match child.output() {
+        Ok(output) => output,
+        Err(error) => {
+            println!("SKIP: {test} in a process of its own: {error}");
+            return None;
+        }
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    println!("{text}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}{errors}");
+    assert!(text.contains("1 passed"), "the child ran nothing");
+    Some(text)
+}
+
 /// Runs a test over every device of this depth.
 pub(crate) fn each(depth: usize, test: impl Fn(&mut Rig)) {
     for mut rig in native(depth) {

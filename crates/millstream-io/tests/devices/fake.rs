@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 use millstream_io::fs::DirectAlignment;
-use millstream_io::{Descriptor, Device, Errno, FileSystem, OpenMode, Verb};
+use millstream_io::{Completion, Descriptor, Device, Errno, FileSystem, OpenMode, Verb};
 
 use crate::common::{Memory, lend, lend_all, pattern, read};
 
@@ -22,6 +22,15 @@ fn disk(options: SimOptions) -> (Sim, SimFiles, Descriptor) {
     files.add("a", pattern(1 << 16), SimFileOptions::default());
     let file = files.open(Path::new("a"), WRITABLE).unwrap().descriptor;
     (sim, files, file)
+}
+
+/// Submits what was pushed, and returns what ends first.
+fn step(sim: &mut Sim) -> Vec<Completion> {
+    let mut completions = Vec::new();
+    sim.submit().unwrap();
+    sim.wait(None, &mut || false).unwrap();
+    sim.reap(&mut completions);
+    completions
 }
 
 /// Runs 200 reads of 4 KiB: id, result and time of each, in order of completion.
@@ -133,12 +142,9 @@ fn time_follows_bandwidth_latency_and_seeks() {
         .unwrap()
         .descriptor;
     let memory = Memory::new(1 << 20);
-    let mut completions = Vec::new();
     let operation = read(0, file, 0, memory.segment(0, 1 << 20));
     assert!(lend(&mut sim, operation).is_ok());
-    sim.submit().unwrap();
-    sim.wait(None, &mut || false).unwrap();
-    assert_eq!(sim.reap(&mut completions), 1);
+    assert_eq!(step(&mut sim).len(), 1);
     // A second of transfer, a GiB of travel, the latency.
     assert_eq!(files.now_ns(), 1_000_000_000 + (1 << 20) * 10 + 1000);
     assert_eq!(files.counts().head_travel_bytes, 1 << 30);
@@ -147,10 +153,8 @@ fn time_follows_bandwidth_latency_and_seeks() {
         let before = files.counts().head_travel_bytes;
         let operation = read(1, file, offset, memory.segment(0, 1 << 20));
         assert!(lend(&mut sim, operation).is_ok());
-        sim.submit().unwrap();
+        assert_eq!(step(&mut sim).len(), 1);
         assert_eq!(files.counts().head_travel_bytes - before, travel);
-        sim.wait(None, &mut || false).unwrap();
-        assert_eq!(sim.reap(&mut completions), 1);
         let mut wanted = vec![0; 1 << 20];
         millstream_io::device::sim::generate(3, offset, &mut wanted);
         assert!(memory.bytes() == wanted, "generated content differs");
@@ -167,20 +171,13 @@ fn faults_apply_to_their_range() {
         // Blocks 1, 2, 3, and again.
         let offset = (1 + id % 3) * 4096;
         assert!(lend(&mut sim, read(id, file, offset, memory.segment(0, 4096))).is_ok());
-        sim.submit().unwrap();
-        sim.wait(None, &mut || false).unwrap();
-        let mut completions = Vec::new();
-        sim.reap(&mut completions);
-        results.push(completions[0].moved());
+        results.push(step(&mut sim)[0].moved());
     }
     let (good, bad) = (Ok(4096), Err(Errno::IO));
     assert_eq!(results, [good, bad, good, good, bad, good]);
     assert!(lend(&mut sim, read(9, file, 8192, memory.segment(0, 4096))).is_ok());
-    sim.submit().unwrap();
-    sim.wait(None, &mut || false).unwrap();
-    let mut completions = Vec::new();
-    sim.reap(&mut completions);
-    assert_eq!(completions[0].moved(), good, "the rule applies twice only");
+    let last = step(&mut sim);
+    assert_eq!(last[0].moved(), good, "the rule applies twice only");
     let log = files.take_log();
     assert_eq!(log.len(), 7);
     assert_eq!(
@@ -253,11 +250,8 @@ fn operations_on_a_closed_file_are_counted() {
     files.close(file).unwrap();
     let memory = Memory::new(4096);
     assert!(lend(&mut sim, read(0, file, 0, memory.segment(0, 4096))).is_ok());
-    sim.submit().unwrap();
-    sim.wait(None, &mut || false).unwrap();
-    let mut completions = Vec::new();
-    sim.reap(&mut completions);
-    assert_eq!(completions[0].moved(), Err(Errno::BAD_DESCRIPTOR));
+    let stale = step(&mut sim);
+    assert_eq!(stale[0].moved(), Err(Errno::BAD_DESCRIPTOR));
     assert_eq!(files.counts().stale_operations, 1);
 }
 

@@ -4,14 +4,13 @@
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use millstream_io::device::uring::{FeatureMask, Uring, UringOptions, describe};
 use millstream_io::limits::URING_REGION_BYTES_MAX;
 use millstream_io::{Descriptor, Device, Errno, IoError, Region, Segment};
 
-use crate::common::{Memory, Rig, descriptor, lend, lend_all, pattern, read, ring, rings};
+use crate::common::{Memory, Rig, child, descriptor, lend, lend_all, pattern, read, ring, rings};
 
 #[test]
 fn a_completion_queue_smaller_than_the_depth_loses_nothing() {
@@ -143,18 +142,6 @@ fn child_registers() {
 
 /// Runs `child_registers` with a limit, as an ordinary user if `ordinary`; returns its output.
 fn child_with_limit(limit: u64, ordinary: bool) -> Option<String> {
-    let program = std::env::current_exe().unwrap();
-    let mut child = Command::new(program);
-    child.args([
-        "ring::child_registers",
-        "--exact",
-        "--ignored",
-        "--nocapture",
-    ]);
-    child.current_dir("/");
-    if ordinary {
-        child.uid(65_534).gid(65_534);
-    }
     let set_limit = move || {
         let limit = libc::rlimit {
             rlim_cur: limit,
@@ -166,22 +153,14 @@ fn child_with_limit(limit: u64, ordinary: bool) -> Option<String> {
             _ => Err(std::io::Error::last_os_error()),
         }
     };
-    // SAFETY: only setrlimit, which may be called between fork and exec.
-    unsafe { child.pre_exec(set_limit) };
-    let output = match child.output() {
-        Ok(output) => output,
-        Err(error) => {
-            println!("SKIP: the test program cannot be run as an ordinary user: {error}");
-            return None;
+    child("ring::child_registers", |child| {
+        child.current_dir("/");
+        if ordinary {
+            child.uid(65_534).gid(65_534);
         }
-    };
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        output.status.success(),
-        "{text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Some(text)
+        // SAFETY: only setrlimit, which may be called between fork and exec.
+        unsafe { child.pre_exec(set_limit) };
+    })
 }
 
 fn registered_bytes(text: &str) -> Vec<usize> {
@@ -274,29 +253,13 @@ fn a_refused_ring_says_why() {
         (libc::EPERM, "forbids io_uring"),
         (libc::ENOSYS, "hides it"),
     ] {
-        let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args([
-            "ring::child_is_refused",
-            "--exact",
-            "--ignored",
-            "--nocapture",
-        ]);
-        // SAFETY: prctl and a small allocation, which glibc allows between fork and exec.
-        unsafe { child.pre_exec(move || forbid(&[libc::SYS_io_uring_setup], errno)) };
-        let output = match child.output() {
-            Ok(output) => output,
-            Err(error) => {
-                println!("SKIP: seccomp: {error}");
-                return;
-            }
+        let text = child("ring::child_is_refused", |child| {
+            // SAFETY: prctl and a small allocation, which glibc allows between fork and exec.
+            unsafe { child.pre_exec(move || forbid(&[libc::SYS_io_uring_setup], errno)) };
+        });
+        let Some(text) = text else {
+            return;
         };
-        let text = String::from_utf8_lossy(&output.stdout);
-        println!("{text}");
-        assert!(
-            output.status.success(),
-            "{text}{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
         let disabled = text.contains("kernel.io_uring_disabled");
         assert!(
             text.contains("refused: ") && (disabled || text.contains(wanted)),
@@ -448,21 +411,7 @@ fn child_is_denied_later() {
 
 #[test]
 fn a_ring_that_breaks_later_reports_it_and_accounts_for_every_operation() {
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args([
-        "ring::child_is_denied_later",
-        "--exact",
-        "--ignored",
-        "--nocapture",
-    ]);
-    let output = child.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    println!("{text}");
-    assert!(
-        output.status.success(),
-        "{text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let text = child("ring::child_is_denied_later", |_| {}).expect("a process can be started");
     let broken_count = text.matches("broken: ").count();
     assert!(
         broken_count == rings().len() + 1 || text.contains("SKIP"),

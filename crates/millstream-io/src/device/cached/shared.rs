@@ -1,4 +1,5 @@
-//! What the owner and the helper threads share: operations that wait, and completions.
+//! What the owner and the helper threads share: operations that wait, and completions; and what a
+//! helper does: it copies as long as there is anything, looks a little longer, and sleeps.
 //!
 //! Two locks: `queue`, then that of `done` where both are needed.
 
@@ -6,20 +7,36 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use super::copy;
+use super::{CachedOptions, copy};
 use crate::device::outbox::Outbox;
 use crate::device::{Completion, Doorbell, Operation, OperationId};
 use crate::fs::FileSystem;
-use crate::limits::COPY_CALL_NS;
+use crate::limits::{
+    COPY_CALL_NS, COPY_HELP_BYTES_MAX, COPY_HELP_OPERATIONS_MAX, COPY_HELP_SPIN_NS,
+    COPY_HELPERS_MAX, COPY_OWN_BYTES_MAX, COPY_OWN_OPERATIONS_MAX,
+};
 use crate::thread::ThreadSettings;
 
 /// What a thread takes at a time, at most.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Share {
-    pub(super) operations: usize,
-    pub(super) bytes: usize,
+struct Share {
+    operations: usize,
+    bytes: usize,
 }
+
+/// What the owner copies in one reap.
+const OWN_SHARE: Share = Share {
+    operations: COPY_OWN_OPERATIONS_MAX,
+    bytes: COPY_OWN_BYTES_MAX,
+};
+
+/// What a helper copies before it hands over what is done.
+const HELP_SHARE: Share = Share {
+    operations: COPY_HELP_OPERATIONS_MAX,
+    bytes: COPY_HELP_BYTES_MAX,
+};
 
 /// What waits, and who helps.
 #[derive(Default)]
@@ -41,35 +58,26 @@ pub(super) struct Queue {
 pub(super) struct Shared {
     pub(super) fs: Arc<dyn FileSystem>,
     pub(super) bell: Doorbell,
-    pub(super) settings: ThreadSettings,
+    settings: ThreadSettings,
     helpers_max: AtomicUsize,
     queue: Mutex<Queue>,
     /// Helpers sleep here.
     idle: Condvar,
     waiting: AtomicUsize,
     pub(super) done: Outbox<Completion>,
-    /// What a helper thread does, given its number.
-    helper: fn(&Shared, usize),
 }
 
 impl Shared {
-    pub(super) fn new(
-        fs: Arc<dyn FileSystem>,
-        bell: Doorbell,
-        settings: ThreadSettings,
-        helpers_max: usize,
-        helper: fn(&Shared, usize),
-    ) -> Shared {
+    pub(super) fn new(options: CachedOptions) -> Shared {
         Shared {
-            fs,
-            bell,
-            settings,
-            helpers_max: AtomicUsize::new(helpers_max),
+            fs: options.fs,
+            bell: options.bell,
+            settings: options.settings,
+            helpers_max: AtomicUsize::new(options.threads.min(COPY_HELPERS_MAX)),
             queue: Mutex::default(),
             idle: Condvar::new(),
             waiting: AtomicUsize::new(0),
             done: Outbox::new(0),
-            helper,
         }
     }
 
@@ -98,11 +106,11 @@ impl Shared {
         self.waiting.store(queue.waiting.len(), Ordering::Relaxed);
     }
 
-    /// Owner: takes a share into `into`.
-    pub(super) fn take(&self, share: Share, into: &mut Vec<Operation>) {
+    /// Owner: takes its share into `into`.
+    pub(super) fn take(&self, into: &mut Vec<Operation>) {
         if self.waiting() > 0 {
             let mut queue = self.queue();
-            queue.take(share, into);
+            queue.take(OWN_SHARE, into);
             self.note_waiting(&queue);
         }
     }
@@ -145,7 +153,7 @@ impl Shared {
         let shared = Arc::clone(self);
         let started = std::thread::Builder::new()
             .name(format!("ms-copy-{number}"))
-            .spawn(move || (shared.helper)(&shared, number));
+            .spawn(move || run(&shared, number));
         let mut queue = self.queue();
         match started {
             Ok(handle) => queue.threads[number] = Some(handle),
@@ -157,7 +165,7 @@ impl Shared {
     }
 
     /// Helper: sleeps until it is called; false at the end.
-    pub(super) fn await_call(&self) -> bool {
+    fn await_call(&self) -> bool {
         let mut queue = self.queue();
         loop {
             if queue.called > 0 {
@@ -175,20 +183,14 @@ impl Shared {
     }
 
     /// Helper `number`: hands over what it finished and takes its next share.
-    pub(super) fn exchange(
-        &self,
-        number: usize,
-        share: Share,
-        finished: &mut Vec<Completion>,
-        into: &mut Vec<Operation>,
-    ) {
+    fn exchange(&self, number: usize, finished: &mut Vec<Completion>, into: &mut Vec<Operation>) {
         let any = !finished.is_empty();
         let mut queue = self.queue();
         if any && self.done.put(|done| done.append(finished)).is_none() {
             // The owner has reported these as abandoned.
             finished.clear();
         }
-        queue.take(share, into);
+        queue.take(HELP_SHARE, into);
         self.note_waiting(&queue);
         let running = &mut queue.running[number];
         running.clear();
@@ -201,7 +203,7 @@ impl Shared {
     }
 
     /// Helper: it goes back to sleep.
-    pub(super) fn leave(&self) {
+    fn leave(&self) {
         self.queue().active -= 1;
     }
 
@@ -249,6 +251,43 @@ impl Queue {
             self.waiting_ns -= copy::cost_ns(&operation);
             bytes += operation.segments.bytes();
             into.push(operation);
+        }
+    }
+}
+
+/// Copies as helper `number`, until the device ends.
+fn run(shared: &Shared, number: usize) {
+    shared.settings.apply(number);
+    let mut taken: Vec<Operation> = Vec::with_capacity(HELP_SHARE.operations);
+    let mut finished: Vec<Completion> = Vec::with_capacity(HELP_SHARE.operations);
+    while shared.await_call() {
+        help(shared, number, &mut taken, &mut finished);
+        shared.leave();
+    }
+}
+
+fn help(
+    shared: &Shared,
+    number: usize,
+    taken: &mut Vec<Operation>,
+    finished: &mut Vec<Completion>,
+) {
+    let spin = Duration::from_nanos(COPY_HELP_SPIN_NS);
+    let mut idle_since: Option<Instant> = None;
+    loop {
+        if shared.waiting() > 0 || !finished.is_empty() {
+            shared.exchange(number, finished, taken);
+        }
+        if !taken.is_empty() {
+            idle_since = None;
+            let fs = shared.fs.as_ref();
+            finished.extend(taken.drain(..).map(|taken| copy::execute(fs, &taken)));
+        } else if idle_since.get_or_insert_with(Instant::now).elapsed() >= spin {
+            return;
+        } else {
+            for _ in 0..16 {
+                std::hint::spin_loop();
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "pushes operations, which lend memory")]
 
 use super::*;
-use crate::device::fake::{Fake, PANICS};
+use crate::device::fake::{self, Fake, PANICS};
 use crate::device::{Descriptor, Segment, Segments, Verb};
 use crate::error::Errno;
 use crate::fs::{OpenMode, OsFileSystem};
@@ -20,15 +20,8 @@ fn device(fs: Arc<dyn FileSystem>, threads: usize, depth: usize) -> Cached {
 }
 
 fn read(id: u64, offset: u64, into: &mut [u8]) -> Operation {
-    Operation {
-        id,
-        verb: Verb::Read,
-        file: Descriptor(0),
-        offset,
-        segments: Segments::One(Segment::new(into.as_mut_ptr(), into.len())),
-        offload: false,
-        mount: 0,
-    }
+    let segment = Segment::new(into.as_mut_ptr(), into.len());
+    fake::read(id, Descriptor(0), offset, segment)
 }
 
 fn push(device: &mut Cached, operations: &[Operation]) -> usize {

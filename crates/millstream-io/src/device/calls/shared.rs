@@ -1,13 +1,14 @@
-//! What the owner and the threads share. Locks in this order: a crew's `queue`, then that of
+//! What the owner and the threads share, and what a thread does: take a call, make it, hand the
+//! answer over. Locks in this order: a crew's `queue`, then that of
 //! `done`. The bell is rung without locks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::execute::execute;
-use super::queue::{Entry, Help, Queue};
+use super::queue::{Entry, Help, Queue, Step};
 use super::{CallAnswer, CallDone, CallsOptions};
 use crate::device::Doorbell;
 use crate::device::outbox::Outbox;
@@ -19,7 +20,7 @@ use crate::thread::{ThreadSettings, available_cores};
 pub(super) struct Crew {
     queue: Mutex<Queue>,
     /// Idle threads sleep here.
-    pub(super) idle: Condvar,
+    idle: Condvar,
     /// Calls wait and no thread could be started for them: the owner handles them when it reaps.
     stranded: AtomicBool,
     /// Threads are named by this and a number.
@@ -28,15 +29,13 @@ pub(super) struct Crew {
 
 /// See the module. Threads that hang keep it alive.
 pub(super) struct Shared {
-    pub(super) fs: Arc<dyn FileSystem>,
+    fs: Arc<dyn FileSystem>,
     pub(super) bell: Doorbell,
-    pub(super) settings: ThreadSettings,
+    settings: ThreadSettings,
     inline: bool,
     /// By [`Call::crew`](super::Call::crew).
     pub(super) crews: [Crew; 3],
     pub(super) done: Outbox<CallDone>,
-    /// What a thread does, given its crew and its number.
-    worker: fn(&Arc<Shared>, usize, usize),
 }
 
 impl Crew {
@@ -55,7 +54,7 @@ impl Crew {
 }
 
 impl Shared {
-    pub(super) fn new(options: CallsOptions, worker: fn(&Arc<Shared>, usize, usize)) -> Shared {
+    pub(super) fn new(options: CallsOptions) -> Shared {
         // To ask for the cores takes a dozen system calls.
         let opens = match options.inline {
             true => 1,
@@ -72,7 +71,6 @@ impl Shared {
                 Crew::new(CALLS_LONG_THREADS, "ms-save-"),
             ],
             done: Outbox::new(0),
-            worker,
         }
     }
 
@@ -91,7 +89,7 @@ impl Shared {
     }
 
     /// Wakes or starts a thread.
-    pub(super) fn send(self: &Arc<Self>, index: usize, help: Help) {
+    fn send(self: &Arc<Self>, index: usize, help: Help) {
         let crew = &self.crews[index];
         let number = match help {
             Help::None => return,
@@ -104,7 +102,7 @@ impl Shared {
         let shared = Arc::clone(self);
         let started = std::thread::Builder::new()
             .name(format!("{}{number}", crew.name))
-            .spawn(move || (shared.worker)(&shared, index, number));
+            .spawn(move || run(&shared, index, number));
         let mut queue = crew.queue();
         match started {
             // A thread that has ended already needs no handle.
@@ -126,7 +124,7 @@ impl Shared {
 
     /// Thread: hands an answer over; gives it back if the owner is gone. The crew's lock is held,
     /// so that a call is at any moment either running or answered.
-    pub(super) fn publish(&self, id: u64, answer: CallAnswer) -> Option<CallAnswer> {
+    fn publish(&self, id: u64, answer: CallAnswer) -> Option<CallAnswer> {
         let mut answer = Some(answer);
         self.done
             .put(|done| done.extend(answer.take().map(|answer| CallDone { id, answer })));
@@ -237,4 +235,88 @@ fn cancel(entries: Vec<Entry>, into: &mut Vec<CallDone>) {
         id: entry.id,
         answer: entry.call.canceled(),
     }));
+}
+
+/// Makes calls as thread `number` of crew `index`, until it is not needed any more.
+fn run(shared: &Arc<Shared>, index: usize, number: usize) {
+    shared.settings.apply(number);
+    let crew = &shared.crews[index];
+    let mut queue = crew.queue();
+    queue.arrives();
+    // Whether the owner was woken since this thread's last call or sleep.
+    let mut rung = false;
+    loop {
+        let now = Instant::now();
+        let until = match queue.next(number, now) {
+            Step::Make(entry) => {
+                queue = make(shared, index, number, queue, entry);
+                rung = false;
+                continue;
+            }
+            Step::End => {
+                queue.ends(number);
+                let help = queue.help(now);
+                drop(queue);
+                shared.send(index, help);
+                if shared.done.has_any() {
+                    shared.bell.ring();
+                }
+                return;
+            }
+            Step::Sleep => None,
+            Step::Watch(until) => Some(until),
+        };
+        // Nothing is held back by a thread that goes to sleep, unless calls still wait.
+        if !rung && queue.is_ring_due(shared.done.count()) {
+            drop(queue);
+            shared.bell.ring();
+            rung = true;
+            // The lock was given up: look again before sleeping.
+            queue = crew.queue();
+            continue;
+        }
+        rung = false;
+        queue.sleeps(until.is_some());
+        let most = until.map_or(Duration::MAX, |until| until - now);
+        let woken = crew.idle.wait_timeout(queue, most);
+        let timeout;
+        (queue, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
+        if until.is_some() {
+            queue.watched();
+        }
+        queue.arrives();
+        if timeout.timed_out() && shared.done.has_any() {
+            // Calls hang: what they had finished before is held back no longer.
+            drop(queue);
+            shared.bell.ring();
+            queue = crew.queue();
+        }
+    }
+}
+
+/// Makes a call outside of the lock and hands its answer over.
+fn make<'a>(
+    shared: &'a Arc<Shared>,
+    index: usize,
+    number: usize,
+    mut queue: MutexGuard<'a, Queue>,
+    entry: Entry,
+) -> MutexGuard<'a, Queue> {
+    let ring = queue.is_ring_due(shared.done.count());
+    let help = queue.help(Instant::now());
+    drop(queue);
+    if ring {
+        shared.bell.ring();
+    }
+    shared.send(index, help);
+    let answer = execute(shared.fs.as_ref(), entry.call);
+    let crew = &shared.crews[index];
+    let mut queue = crew.queue();
+    queue.made(number);
+    let Some(late) = shared.publish(entry.id, answer) else {
+        return queue;
+    };
+    drop(queue);
+    late.discard(shared.fs.as_ref());
+    crew.queue()
 }

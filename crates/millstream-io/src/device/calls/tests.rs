@@ -498,14 +498,17 @@ fn a_forked_child_drops_and_ends_it_without_touching_its_locks() {
     end(other);
 }
 
-#[test]
-fn answers_are_held_back_only_while_many_more_calls_wait() {
-    let mut queue = queue::Queue::new(2);
-    let entry = |id| Entry {
+fn entry(id: u64) -> Entry {
+    Entry {
         id,
         urgent: false,
         call: Call::Len(Descriptor(0)),
-    };
+    }
+}
+
+#[test]
+fn answers_are_held_back_only_while_many_more_calls_wait() {
+    let mut queue = queue::Queue::new(2);
     assert!(
         queue.is_ring_due(1) && !queue.is_ring_due(0),
         "nothing waits"
@@ -526,12 +529,7 @@ fn answers_are_held_back_only_while_many_more_calls_wait() {
 #[test]
 fn a_failed_start_races_with_a_thread_that_wakes() {
     let mut queue = queue::Queue::new(2);
-    let entry = || Entry {
-        id: 0,
-        urgent: false,
-        call: Call::Len(Descriptor(0)),
-    };
-    queue.add(&mut vec![entry()]);
+    queue.add(&mut vec![entry(0)]);
     assert_eq!(queue.help(Instant::now()), queue::Help::Start(0));
     queue.arrives();
     assert_eq!(queue.help(Instant::now()), queue::Help::Start(1));

@@ -9,7 +9,12 @@ use windows_sys::Win32::System::IO::OVERLAPPED;
 
 use super::*;
 use crate::device::system::Attachment;
-use crate::device::{Descriptor, Segment, Segments, Verb};
+use crate::device::{Descriptor, Segment, Segments, fake};
+use crate::error::Errno;
+
+/// Handles whose calls send no packet when they succeed at once, and those whose calls do.
+const SKIPS: bool = true;
+const POSTS: bool = false;
 
 /// What the calls of this test do and did; a device calls on its owner's thread.
 #[derive(Default)]
@@ -51,22 +56,17 @@ fn started() -> Vec<*mut OVERLAPPED> {
     SCRIPT.with_borrow(|script| script.started.clone())
 }
 
-fn file(port: &Port, kind: Attached) -> Descriptor {
+fn file(port: &Port, skips: bool) -> Descriptor {
     let number = port.number();
-    let port = Some(Attachment { kind, number });
+    let port = Some(Attachment { skips, number });
     Descriptor::of(std::ptr::without_provenance_mut(0x1000), 1, port)
 }
 
 /// Pushes and submits a read of as many segments of 100 bytes; nothing touches the memory.
-fn read(device: &mut Iocp, id: u64, attached: Attached, segments: &[Segment]) {
+fn read(device: &mut Iocp, id: u64, skips: bool, segments: &[Segment]) {
     let operation = Operation {
-        id,
-        verb: Verb::Read,
-        file: file(&device.port, attached),
-        offset: 0,
         segments: Segments::list(segments),
-        offload: false,
-        mount: 0,
+        ..fake::read(id, file(&device.port, skips), 0, segments[0])
     };
     // SAFETY: the calls of the script touch no memory, and the list outlives the test.
     assert_eq!(unsafe { device.push(&[operation]) }, 1);
@@ -87,7 +87,7 @@ fn reaped(device: &mut Iocp) -> Vec<Completion> {
 fn a_read_that_ends_at_once_waits_for_the_reap() {
     let (mut device, _) = device(&[Started::Moved(100), Started::Moved(60)]);
     let list = segments(2);
-    read(&mut device, 7, Attached::Skips, &list);
+    read(&mut device, 7, SKIPS, &list);
     device.wait(None, &mut || false).unwrap();
     assert_eq!(reaped(&mut device), [Completion { id: 7, result: 160 }]);
     assert_eq!((device.in_flight(), reaped(&mut device).len()), (0, 0));
@@ -97,7 +97,7 @@ fn a_read_that_ends_at_once_waits_for_the_reap() {
 fn where_a_packet_follows_the_packet_counts() {
     let (mut device, port) = device(&[Started::Moved(100)]);
     let list = segments(1);
-    read(&mut device, 7, Attached::Posts, &list);
+    read(&mut device, 7, POSTS, &list);
     assert_eq!(reaped(&mut device), []);
     port.deliver(started()[0], 100);
     device.wait(None, &mut || false).unwrap();
@@ -108,7 +108,7 @@ fn where_a_packet_follows_the_packet_counts() {
 fn segments_end_in_any_order_and_count_up_to_the_gap() {
     let (mut device, port) = device(&[Started::Pending; 3]);
     let list = segments(3);
-    read(&mut device, 7, Attached::Skips, &list);
+    read(&mut device, 7, SKIPS, &list);
     for (index, moved) in [(2, 100), (0, 100), (1, 30)] {
         assert_eq!(reaped(&mut device), []);
         port.deliver(started()[index], moved);
@@ -129,7 +129,7 @@ fn a_removed_volume_is_an_error_of_its_operation_and_nothing_follows() {
     let (mut device, _) = device(&outcomes);
     let list = segments(2);
     for id in 0..3 {
-        read(&mut device, id, Attached::Skips, &list);
+        read(&mut device, id, SKIPS, &list);
     }
     let results: Vec<_> = reaped(&mut device).iter().map(Completion::moved).collect();
     assert_eq!(results, [Err(gone), Ok(0), Ok(100)]);
@@ -141,9 +141,9 @@ fn a_packet_behind_a_failure_ends_no_other_transfer() {
     let gone = Errno(ERROR_DEVICE_NOT_CONNECTED as i32);
     let (mut device, port) = device(&[Started::Failed(gone), Started::Pending]);
     let list = segments(1);
-    read(&mut device, 7, Attached::Posts, &list);
+    read(&mut device, 7, POSTS, &list);
     assert_eq!(reaped(&mut device)[0].moved(), Err(gone));
-    read(&mut device, 8, Attached::Posts, &list);
+    read(&mut device, 8, POSTS, &list);
     port.deliver(started()[0], 100);
     assert_eq!(reaped(&mut device), []);
     port.deliver(started()[1], 60);
@@ -154,16 +154,7 @@ fn a_packet_behind_a_failure_ends_no_other_transfer() {
 fn files_of_another_port_go_to_the_pool() {
     let (mut device, _) = device(&[]);
     let other = Port::new().unwrap();
-    let list = segments(1);
-    let operation = Operation {
-        id: 7,
-        verb: Verb::Read,
-        file: file(&other, Attached::Skips),
-        offset: 0,
-        segments: Segments::list(&list),
-        offload: false,
-        mount: 0,
-    };
+    let operation = fake::read(7, file(&other, SKIPS), 0, segments(1)[0]);
     // SAFETY: there is no such handle, so no call touches the memory.
     assert_eq!(unsafe { device.push(&[operation]) }, 1);
     device.submit().unwrap();
@@ -178,7 +169,7 @@ fn files_of_another_port_go_to_the_pool() {
 fn what_hangs_is_canceled_and_then_abandoned_in_bounded_time() {
     let (mut device, _) = device(&[Started::Pending; 2]);
     let list = segments(2);
-    read(&mut device, 7, Attached::Skips, &list);
+    read(&mut device, 7, SKIPS, &list);
     let begun = Instant::now();
     let mut completions = Vec::new();
     let deadline = begun + Duration::from_millis(200);
@@ -192,7 +183,7 @@ fn what_hangs_is_canceled_and_then_abandoned_in_bounded_time() {
 fn what_a_cancel_ends_is_no_longer_abandoned() {
     let (mut device, port) = device(&[Started::Pending]);
     let list = segments(1);
-    read(&mut device, 7, Attached::Skips, &list);
+    read(&mut device, 7, SKIPS, &list);
     let overlapped = started()[0].expose_provenance();
     let bell = device.doorbell();
     let thread = std::thread::spawn(move || {

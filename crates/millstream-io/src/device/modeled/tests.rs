@@ -4,9 +4,10 @@
 use std::sync::Mutex;
 
 use super::*;
+use crate::device::fake;
 use crate::device::null::NullDevice;
 use crate::device::sim::{Sim, SimOptions};
-use crate::device::{Descriptor, Segment, Segments, Verb};
+use crate::device::{Descriptor, Segment};
 use crate::error::Errno;
 
 /// Modeled lanes of one disk, with the hands of its clock.
@@ -48,15 +49,12 @@ impl Rig {
 }
 
 fn read(id: u64, file: u64, offset: u64, len: usize) -> Operation {
-    Operation {
+    fake::read(
         id,
-        verb: Verb::Read,
-        file: Descriptor(file),
+        Descriptor(file),
         offset,
-        segments: Segments::One(Segment::new(std::ptr::null_mut(), len)),
-        offload: false,
-        mount: 0,
-    }
+        Segment::new(std::ptr::null_mut(), len),
+    )
 }
 
 fn push(lane: &mut Modeled, operations: &[Operation]) -> usize {
@@ -82,14 +80,13 @@ fn sequential_rate(model: DiskModel, bytes: u64) -> f64 {
 
 #[test]
 fn sequential_reads_come_at_the_rate_of_the_disk() {
-    for (model, rate) in [
-        (DiskModel::dvd(), 2.4e6),
-        (DiskModel::hdd(), 48e6),
-        (DiskModel::sata(), 550e6),
-        (DiskModel::nvme3(), 3500e6),
+    for (name, rate) in [
+        ("dvd", 2.4e6),
+        ("hdd", 48e6),
+        ("sata", 550e6),
+        ("nvme3", 3500e6),
     ] {
-        let name = model.name.clone();
-        let found = sequential_rate(model, 100 << 20);
+        let found = sequential_rate(name.parse().unwrap(), 100 << 20);
         assert!((found / rate - 1.0).abs() < 0.05, "{name}: {found} B/s");
     }
 }
@@ -187,7 +184,7 @@ fn what_is_held_counts_as_in_flight_and_bounds_the_sleep() {
 
 #[test]
 fn errors_of_the_device_pass_through() {
-    let rig = Rig::new(DiskModel::sata());
+    let rig = Rig::new("sata".parse().unwrap());
     let (sim, _files) = Sim::new(SimOptions {
         break_after: Some(0),
         ..SimOptions::default()
@@ -203,16 +200,10 @@ fn errors_of_the_device_pass_through() {
 
 #[test]
 fn what_has_ended_is_forgotten() {
-    let model = DiskModel {
-        depth: 1000,
-        ..DiskModel::nvme3()
-    };
-    let now = Arc::new(Mutex::new(Instant::now()));
-    let time = Arc::clone(&now);
-    let clock = ModelClock::with_time(model, Arc::new(move || *time.lock().unwrap()));
+    let rig = Rig::new("latency=80us,read=3500M,depth=1000".parse().unwrap());
     for id in 0..100 {
-        let end = clock.schedule(&[read(id, 1, id * 4096, 4096)])[0];
-        assert_eq!(clock.accepted_count(), 1);
-        *now.lock().unwrap() = end;
+        let end = rig.clock.schedule(&[read(id, 1, id * 4096, 4096)])[0];
+        assert_eq!(rig.clock.accepted_count(), 1);
+        *rig.now.lock().unwrap() = end;
     }
 }

@@ -150,21 +150,6 @@ pub(super) struct Rule {
     pub(super) left: Option<u64>,
 }
 
-/// How an operation ends.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Fate {
-    Moves {
-        finish_ns: u64,
-        bytes: usize,
-        early_bytes: usize,
-    },
-    Fails {
-        finish_ns: u64,
-        errno: Errno,
-    },
-    Hangs,
-}
-
 pub(super) struct Disk {
     options: SimOptions,
     random: Random,
@@ -177,6 +162,12 @@ pub(super) struct Disk {
     pub(super) counts: SimCounts,
     /// Abandoned by a shutdown; their memory is written when they are released.
     pub(super) orphans: Vec<Operation>,
+    /// How often hung operations were released.
+    pub(super) releases: u64,
+    /// File system calls so far.
+    calls: u64,
+    /// Those that will fail, by number.
+    failing_calls: HashMap<u64, Errno>,
     /// The transfer path is busy until then.
     busy_until_ns: u64,
     last_finish_ns: u64,
@@ -196,10 +187,25 @@ impl Disk {
             log: Vec::new(),
             counts: SimCounts::default(),
             orphans: Vec::new(),
+            releases: 0,
+            calls: 0,
+            failing_calls: HashMap::new(),
             busy_until_ns: 0,
             last_finish_ns: 0,
             head: 0,
         }
+    }
+
+    /// Counts a call of the file system, and fails it if `fail_call` says so.
+    pub(super) fn call(&mut self) -> Result<(), Errno> {
+        let number = self.calls;
+        self.calls += 1;
+        self.failing_calls.remove(&number).map_or(Ok(()), Err)
+    }
+
+    /// The call after `skip` more calls fails.
+    pub(super) fn fail_call(&mut self, skip: u64, errno: Errno) {
+        self.failing_calls.insert(self.calls + skip, errno);
     }
 
     pub(super) fn new_descriptor(&mut self, file: usize, write: bool, direct: bool) -> u64 {
@@ -229,13 +235,18 @@ impl Disk {
         Ok(&mut self.files[open.file])
     }
 
-    /// Decides how an operation that starts now ends.
-    pub(super) fn begin(&mut self, operation: &Operation, now_ns: u64) -> Fate {
+    /// Decides how an operation that starts now ends: when, and how many bytes it moves then.
+    /// `None`: it hangs.
+    pub(super) fn begin(
+        &mut self,
+        operation: &Operation,
+        now_ns: u64,
+    ) -> Option<(u64, Result<usize, Errno>)> {
         let len = operation.segments.bytes();
         self.note(operation, len);
         let finish_ns = self.schedule(operation, len, now_ns);
         if let Err(errno) = self.check(operation) {
-            return Fate::Fails { finish_ns, errno };
+            return Some((finish_ns, Err(errno)));
         }
         if let Some(open) = self.open.get_mut(&operation.file.0) {
             open.in_flight += 1;
@@ -250,9 +261,9 @@ impl Disk {
         let early = random.chance(options.early_write_chance);
         let (cut, early_cut) = (random.next(), random.next());
         match self.rule_for(operation, len) {
-            Some(None) => return Fate::Hangs,
-            Some(Some(errno)) => return Fate::Fails { finish_ns, errno },
-            None if hangs => return Fate::Hangs,
+            Some(None) => return None,
+            Some(Some(errno)) => return Some((finish_ns, Err(errno))),
+            None if hangs => return None,
             None => {}
         }
         let chances = [
@@ -261,32 +272,17 @@ impl Disk {
             (broken, Errno::IO),
         ];
         if let Some((_, errno)) = chances.into_iter().find(|(happens, _)| *happens) {
-            return Fate::Fails { finish_ns, errno };
+            return Some((finish_ns, Err(errno)));
         }
         let bytes = if short {
             self.short_len(operation, len, cut)
         } else {
             len
         };
-        let early_bytes = if early {
-            (early_cut % (bytes as u64 + 1)) as usize
-        } else {
-            0
-        };
-        Fate::Moves {
-            finish_ns,
-            bytes,
-            early_bytes,
+        if early && operation.verb == Verb::Read {
+            self.look_ahead(operation, (early_cut % (bytes as u64 + 1)) as usize);
         }
-    }
-
-    /// How a hung operation ends that was released: it succeeds.
-    pub(super) fn resume(&mut self, operation: &Operation, now_ns: u64) -> Fate {
-        Fate::Moves {
-            finish_ns: now_ns,
-            bytes: operation.segments.bytes(),
-            early_bytes: 0,
-        }
+        Some((finish_ns, Ok(bytes)))
     }
 
     pub(super) fn end(&mut self, operation: &Operation) {
@@ -393,7 +389,7 @@ impl Disk {
     }
 
     /// Writes the first `len` bytes of a read to memory before its completion.
-    pub(super) fn look_ahead(&mut self, operation: &Operation, len: usize) {
+    fn look_ahead(&mut self, operation: &Operation, len: usize) {
         if let Ok(file) = self.file(operation.file.0) {
             let bytes = file.content.read(operation.offset, len);
             fill_segments(segments(operation), &bytes);

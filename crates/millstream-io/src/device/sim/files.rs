@@ -15,10 +15,7 @@ use crate::fs::{DirectAlignment, FileSystem, Identity, MountKind, OpenMode, Open
 pub(super) struct Shared {
     disk: Mutex<Disk>,
     now_ns: AtomicU64,
-    releases: AtomicU64,
-    bell: Doorbell,
-    /// Count of file system calls, and those that will fail, by number.
-    calls: Mutex<(u64, Vec<(u64, Errno)>)>,
+    pub(super) bell: Doorbell,
 }
 
 impl Shared {
@@ -26,9 +23,7 @@ impl Shared {
         Shared {
             disk: Mutex::new(Disk::new(options)),
             now_ns: AtomicU64::new(0),
-            releases: AtomicU64::new(0),
             bell: Doorbell::condvar(),
-            calls: Mutex::new((0, Vec::new())),
         }
     }
 
@@ -46,14 +41,6 @@ impl Shared {
 
     pub(super) fn advance_to(&self, now_ns: u64) {
         self.now_ns.fetch_max(now_ns, Ordering::SeqCst);
-    }
-
-    pub(super) fn releases(&self) -> u64 {
-        self.releases.load(Ordering::SeqCst)
-    }
-
-    pub(super) fn bell(&self) -> &Doorbell {
-        &self.bell
     }
 }
 
@@ -79,10 +66,7 @@ impl Default for SimFileOptions {
         SimFileOptions {
             mount_kind: MountKind::Local,
             mount: 1,
-            direct: Some(DirectAlignment {
-                memory: 512,
-                offset: 512,
-            }),
+            direct: Some(DirectAlignment::both(512)),
             rotating: false,
             position: None,
             cached_bytes: Some(0),
@@ -93,17 +77,14 @@ impl Default for SimFileOptions {
 /// The files of a [`Sim`](super::Sim). Clones are the same files. Paths are compared as they are.
 #[derive(Clone)]
 pub struct SimFiles {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl SimFiles {
-    pub(super) fn of(shared: Arc<Shared>) -> SimFiles {
-        SimFiles { shared }
-    }
-
     /// Adds a file, or replaces one (as a rename does: open descriptors keep the old file).
     pub fn add(&self, path: impl Into<PathBuf>, bytes: Vec<u8>, options: SimFileOptions) {
-        self.add_content(path.into(), Content::Bytes(bytes), options);
+        let content = Content::Bytes(bytes);
+        add(&mut self.shared.disk(), path.into(), content, options);
     }
 
     /// Adds a file of `len` bytes as [`generate`](super::generate) makes them; it takes no memory
@@ -115,11 +96,8 @@ impl SimFiles {
         len: u64,
         options: SimFileOptions,
     ) {
-        self.add_content(path.into(), Content::Generated { seed, len }, options);
-    }
-
-    fn add_content(&self, path: PathBuf, content: Content, options: SimFileOptions) {
-        add(&mut self.shared.disk(), path, content, options);
+        let content = Content::Generated { seed, len };
+        add(&mut self.shared.disk(), path.into(), content, options);
     }
 
     /// The current content of a file; `None` if there is no such file.
@@ -181,24 +159,21 @@ impl SimFiles {
     /// Lets hung operations complete, removes the rules to hang, and rings the doorbell. Operations
     /// that a shutdown has abandoned write to their memory now.
     pub fn release_hung(&self) {
-        {
-            let mut disk = self.shared.disk();
-            disk.rules.retain(|rule| rule.errno.is_some());
-            for operation in std::mem::take(&mut disk.orphans) {
-                let len = operation.segments.bytes();
-                // Its owner is gone: an error has no receiver.
-                let _ = disk.transfer(&operation, len);
-            }
+        let mut disk = self.shared.disk();
+        disk.rules.retain(|rule| rule.errno.is_some());
+        for operation in std::mem::take(&mut disk.orphans) {
+            let len = operation.segments.bytes();
+            // Its owner is gone: an error has no receiver.
+            let _ = disk.transfer(&operation, len);
         }
-        self.shared.releases.fetch_add(1, Ordering::SeqCst);
+        disk.releases += 1;
+        drop(disk);
         self.shared.bell.ring();
     }
 
     /// The file system call after `skip` more calls fails.
     pub fn fail_call(&self, skip: u64, errno: Errno) {
-        let mut calls = self.calls();
-        let number = calls.0 + skip;
-        calls.1.push((number, errno));
+        self.shared.disk().fail_call(skip, errno);
     }
 
     /// What happened so far.
@@ -225,22 +200,15 @@ impl SimFiles {
         self.shared.now_ns()
     }
 
-    fn calls(&self) -> MutexGuard<'_, (u64, Vec<(u64, Errno)>)> {
-        self.shared
-            .calls
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts a call, and fails it if `fail_call` says so.
-    fn call(&self, name: &'static str) -> Result<(), IoError> {
-        let mut calls = self.calls();
-        let number = calls.0;
-        calls.0 += 1;
-        match calls.1.iter().position(|(failing, _)| *failing == number) {
-            Some(at) => Err(IoError::new(name, calls.1.swap_remove(at).1)),
-            None => Ok(()),
-        }
+    /// A call of the file system.
+    fn call<T>(
+        &self,
+        name: &'static str,
+        work: impl FnOnce(&mut Disk) -> Result<T, Errno>,
+    ) -> Result<T, IoError> {
+        let mut disk = self.shared.disk();
+        let done = disk.call().and_then(|()| work(&mut disk));
+        done.map_err(|errno| IoError::new(name, errno))
     }
 
     /// A call on an open file.
@@ -250,10 +218,7 @@ impl SimFiles {
         descriptor: Descriptor,
         work: impl FnOnce(&mut File) -> Result<T, Errno>,
     ) -> Result<T, IoError> {
-        self.call(name)?;
-        let mut disk = self.shared.disk();
-        let done = disk.file(descriptor.0).and_then(work);
-        done.map_err(|errno| IoError::new(name, errno))
+        self.call(name, |disk| disk.file(descriptor.0).and_then(work))
     }
 }
 
@@ -269,55 +234,50 @@ fn add(disk: &mut Disk, path: PathBuf, content: Content, options: SimFileOptions
     index
 }
 
-fn failed<T>(call: &'static str, errno: Errno) -> Result<T, IoError> {
-    Err(IoError::new(call, errno))
-}
-
 impl FileSystem for SimFiles {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Opened, IoError> {
-        self.call("open")?;
-        let mut disk = self.shared.disk();
-        let index = match disk.names.get(path) {
-            Some(_) if mode.create && mode.exclusive => return failed("open", Errno::EXISTS),
-            Some(index) => *index,
-            None if mode.create => {
-                let empty = Content::Bytes(Vec::new());
-                add(&mut disk, path.to_owned(), empty, SimFileOptions::default())
+        self.call("open", |disk| {
+            let index = match disk.names.get(path) {
+                Some(_) if mode.create && mode.exclusive => return Err(Errno::EXISTS),
+                Some(index) => *index,
+                None if mode.create => {
+                    let empty = Content::Bytes(Vec::new());
+                    add(disk, path.to_owned(), empty, SimFileOptions::default())
+                }
+                None => return Err(Errno::NOT_FOUND),
+            };
+            let file = &mut disk.files[index];
+            let options = file.options.clone();
+            if mode.direct && options.direct.is_none() {
+                return Err(Errno::INVALID);
             }
-            None => return failed("open", Errno::NOT_FOUND),
-        };
-        let file = &mut disk.files[index];
-        let options = file.options.clone();
-        if mode.direct && options.direct.is_none() {
-            let cause = "no direct I/O on this file system";
-            return Err(IoError::because("open", Errno::INVALID, cause));
-        }
-        if mode.truncate && mode.write {
-            file.content = Content::Bytes(Vec::new());
-            file.version += 1;
-        }
-        let (len, version) = (file.content.len(), file.version);
-        Ok(Opened {
-            descriptor: Descriptor(disk.new_descriptor(index, mode.write, mode.direct)),
-            len,
-            identity: Identity {
-                device: options.mount,
-                inode: index as u64 + 1,
-                modified_ns: i128::from(version),
-            },
-            mount: options.mount,
-            mount_kind: options.mount_kind,
-            direct: options.direct,
-            rotating: options.rotating,
-            position: options.position,
+            if mode.truncate && mode.write {
+                file.content = Content::Bytes(Vec::new());
+                file.version += 1;
+            }
+            let (len, version) = (file.content.len(), file.version);
+            Ok(Opened {
+                descriptor: Descriptor(disk.new_descriptor(index, mode.write, mode.direct)),
+                len,
+                identity: Identity {
+                    device: options.mount,
+                    inode: index as u64 + 1,
+                    modified_ns: i128::from(version),
+                },
+                mount: options.mount,
+                mount_kind: options.mount_kind,
+                direct: options.direct,
+                rotating: options.rotating,
+                position: options.position,
+            })
         })
     }
 
     fn close(&self, descriptor: Descriptor) -> Result<(), IoError> {
-        let asked = self.call("close");
-        let closed = self.shared.disk().close(descriptor.0);
-        closed.map_err(|errno| IoError::new("close", errno))?;
-        asked
+        let mut disk = self.shared.disk();
+        let asked = disk.call();
+        let closed = disk.close(descriptor.0).and(asked);
+        closed.map_err(|errno| IoError::new("close", errno))
     }
 
     fn cached(&self, descriptor: Descriptor, offset: u64, len: u64) -> Option<u64> {
@@ -362,33 +322,30 @@ impl FileSystem for SimFiles {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
-        self.call("rename")?;
-        let mut disk = self.shared.disk();
-        let Some(index) = disk.names.remove(from) else {
-            return failed("rename", Errno::NOT_FOUND);
-        };
-        disk.names.insert(to.to_owned(), index);
-        disk.files[index].path = to.to_owned();
-        Ok(())
+        self.call("rename", |disk| {
+            let index = disk.names.remove(from).ok_or(Errno::NOT_FOUND)?;
+            disk.names.insert(to.to_owned(), index);
+            disk.files[index].path = to.to_owned();
+            Ok(())
+        })
     }
 
     fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError> {
-        self.call("replace")?;
-        let mut disk = self.shared.disk();
-        let options = match disk.names.get(path) {
-            Some(index) => disk.files[*index].options.clone(),
-            None => SimFileOptions::default(),
-        };
-        let content = Content::Bytes(content.to_vec());
-        add(&mut disk, path.to_owned(), content, options);
-        Ok(())
+        self.call("replace", |disk| {
+            let options = match disk.names.get(path) {
+                Some(index) => disk.files[*index].options.clone(),
+                None => SimFileOptions::default(),
+            };
+            let content = Content::Bytes(content.to_vec());
+            add(disk, path.to_owned(), content, options);
+            Ok(())
+        })
     }
 
     fn remove(&self, path: &Path) -> Result<(), IoError> {
-        self.call("unlink")?;
-        match self.shared.disk().names.remove(path) {
-            Some(_) => Ok(()),
-            None => failed("unlink", Errno::NOT_FOUND),
-        }
+        self.call("unlink", |disk| {
+            let removed = disk.names.remove(path);
+            removed.map(drop).ok_or(Errno::NOT_FOUND)
+        })
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use io_uring::{EnterFlags, opcode};
 
 use super::{USER_DATA_OTHER, USER_DATA_TIMEOUT, Uring};
-use crate::device::{Abandoned, Completion, Device, poll_until, reap_until};
+use crate::device::{Abandoned, Completion, Device, Operation, poll_until, reap_until};
 use crate::error::Errno;
 
 /// How long the ring's own operations get to end once nothing else is in flight. They end at once;
@@ -24,10 +24,12 @@ impl Uring {
         self.closed = true;
         if self.guard.is_child() {
             // A forked child: the ring's memory is not mapped here, and the parent uses the rest.
-            self.leak();
+            self.registered.leak();
             return Abandoned::default();
         }
-        self.cancel_backlog();
+        // What has no submission entry.
+        let canceled = |one: Operation| Completion::canceled(&one);
+        self.ready.extend(self.backlog.drain(..).map(canceled));
         self.reap(completions);
         let halfway = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
         reap_until(self, halfway, completions);
@@ -40,7 +42,9 @@ impl Uring {
         }
         if self.in_flight > 0 {
             let operations = self.slots.held().map(|(_, id)| id).collect();
-            self.leak();
+            // The ring, the bell's word and the time are in `ManuallyDrop`; the bell's descriptor
+            // is held by the ring's read itself.
+            self.registered.leak();
             return Abandoned { operations };
         }
         let retired = self.retire_own(completions);
@@ -56,22 +60,13 @@ impl Uring {
         Abandoned::default()
     }
 
-    /// Ends what has no submission entry.
-    fn cancel_backlog(&mut self) {
-        let canceled = Errno(libc::ECANCELED);
-        let operations = self.backlog.drain(..);
-        self.ready
-            .extend(operations.map(|operation| Completion::failed(operation.id, canceled)));
-    }
-
     /// Ends the entries that the kernel never took (a broken ring is not entered again), and takes
     /// the completions that it posts by itself.
     fn close_broken(&mut self, deadline: Instant, completions: &mut Vec<Completion>) {
         let unentered_count = self.ring.submission().len();
         for slot in self.staged.last(unentered_count) {
             let id = self.slots.take(slot);
-            self.ready
-                .push(Completion::failed(id, Errno(libc::ECANCELED)));
+            self.ready.push(Completion::failed(id, Errno::CANCELED));
         }
         self.reap(completions);
         // Deferred completions are posted only from inside calls: waiting would bring nothing.
@@ -128,12 +123,6 @@ impl Uring {
             }
         }
         !self.bell_read && self.timeouts == 0
-    }
-
-    /// Leaks what the kernel may still use and this device owns. (The ring, the bell's word and the
-    /// time are in `ManuallyDrop`; the bell's descriptor is held by the ring's read itself.)
-    fn leak(&mut self) {
-        self.registered.leak();
     }
 }
 

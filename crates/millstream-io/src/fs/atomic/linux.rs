@@ -10,7 +10,8 @@ use rustix::fs::{AtFlags, FlockOperation, Gid, Mode, OFlags, Stat, Uid, XattrFla
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::error::IoError;
-use crate::fs::os::{Folder, explain};
+use crate::fs::explain;
+use crate::fs::os::Folder;
 use crate::fs::temporary::TemporaryFile;
 
 /// The attribute with a file's access control list.

@@ -32,6 +32,7 @@ pub fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
 /// # Errors
 /// What the system says.
 pub fn about(path: &Path) -> Result<About, IoError> {
+    // A name that the standard library refuses gives no number of the system.
     let about = std::fs::metadata(path).map_err(|error| {
         IoError::new("stat", error.raw_os_error().map_or(Errno::INVALID, Errno))
     })?;

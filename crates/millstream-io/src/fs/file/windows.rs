@@ -7,9 +7,8 @@ use std::path::Path;
 
 use windows_sys::Win32::Storage::FileSystem::FILE_FLAG_OPEN_REPARSE_POINT;
 
-use super::{About, Kind};
-use crate::error::IoError;
-use crate::fs::os;
+use super::Kind;
+pub use crate::fs::os::{about, are_same};
 
 /// Reads at an offset; 0 at the end of the file. Blocks. Moves the file's own position.
 ///
@@ -28,14 +27,6 @@ pub fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
     file.seek_write(bytes, offset)
 }
 
-/// What a path leads to, through links. Blocks.
-///
-/// # Errors
-/// What the system says.
-pub fn about(path: &Path) -> Result<About, IoError> {
-    os::about(path)
-}
-
 /// What stands behind the name whose metadata this is.
 #[must_use]
 pub fn kind(about: &Metadata) -> Kind {
@@ -45,12 +36,6 @@ pub fn kind(about: &Metadata) -> Kind {
         () if about.is_symlink() => Kind::Link,
         () => Kind::Other,
     }
-}
-
-/// Whether two open files are the same stored bytes.
-#[must_use]
-pub fn are_same(one: &File, other: &File) -> bool {
-    os::are_same(one, other)
 }
 
 /// Whether this user may write a file, by its attributes.

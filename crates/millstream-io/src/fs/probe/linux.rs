@@ -9,8 +9,9 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{Machine, Place};
 use crate::error::IoError;
-use crate::fs::os::mount::{Mount, Mounts, disk_of, file_system_name};
-use crate::fs::os::{OsFileSystem, disk, explain, own_device_number, status};
+use crate::fs::explain;
+use crate::fs::unix::linux::mount::{Mount, Mounts, device_number, disk_of, known};
+use crate::fs::unix::linux::{disk, has_cachestat, own_device_number, status};
 use crate::limits::FOLDER_SAMPLE_MAX;
 
 /// Reads a few small files of `/proc` and `/sys`.
@@ -55,11 +56,11 @@ pub(super) fn place(path: &Path) -> Result<Place, IoError> {
     Ok(Place {
         mount_kind: mount.kind,
         file_system: name_of(mount.magic),
-        device: crate::fs::os::mount::device_number(&about),
+        device: device_number(&about),
         device_name: disk.map(|disk| disk.name),
         rotating: mount.rotating,
         direct,
-        cachestat: sample.is_some_and(|(file, _)| OsFileSystem::has_cachestat(file.as_fd())),
+        cachestat: sample.is_some_and(|(file, _)| has_cachestat(file.as_fd())),
     })
 }
 
@@ -74,7 +75,7 @@ fn block_device(file: &OwnedFd, about: &Statx) -> Place {
         rotating: mount.rotating,
         device_name: disk.map(|disk| disk.name),
         direct: Mounts::default().direct(file.as_fd(), about, mount),
-        cachestat: OsFileSystem::has_cachestat(file.as_fd()),
+        cachestat: has_cachestat(file.as_fd()),
     }
 }
 
@@ -101,7 +102,9 @@ fn sample_file(folder: &Path, about: &Statx) -> Option<(OwnedFd, Statx)> {
 }
 
 fn name_of(magic: u64) -> String {
-    file_system_name(magic).map_or_else(|| format!("{magic:#x}"), str::to_owned)
+    known(magic)
+        .0
+        .map_or_else(|| format!("{magic:#x}"), str::to_owned)
 }
 
 fn read_line(path: &str) -> Option<String> {

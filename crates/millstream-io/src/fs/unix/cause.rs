@@ -1,26 +1,11 @@
-//! Errors of the system, with their likely cause in words.
+//! The likely causes of the system's errors, in words.
 
 use rustix::io::Errno as SystemErrno;
 
-use crate::error::{Errno, IoError};
+use crate::error::Errno;
 
-/// The error of `call`, with what usually is behind it.
-pub(crate) fn explain(call: &'static str, errno: impl Into<Errno>) -> IoError {
-    let errno = errno.into();
-    IoError::because(call, errno, likely(errno))
-}
-
-/// The error of a call of the standard library.
-pub(in crate::fs) fn explain_io(call: &'static str, error: &std::io::Error) -> IoError {
-    explain(call, error.raw_os_error().map_or(Errno::IO, Errno))
-}
-
-/// An error in other words than the errno's usual ones.
-pub(crate) fn refuse(call: &'static str, errno: impl Into<Errno>, cause: &'static str) -> IoError {
-    IoError::because(call, errno.into(), cause)
-}
-
-fn likely(errno: Errno) -> &'static str {
+/// What usually is behind an error; empty where the number says it all.
+pub(in crate::fs) fn likely(errno: Errno) -> &'static str {
     match SystemErrno::from_raw_os_error(errno.0) {
         SystemErrno::MFILE => {
             "this process has as many open files as it may (ulimit -n, RLIMIT_NOFILE)"

@@ -10,9 +10,9 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RawMode, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::{explain, refuse, refuse_type};
+use super::refuse_type;
 use crate::error::IoError;
-use crate::fs::names::folder_of;
+use crate::fs::explain;
 
 /// A folder that is open: what becomes of its path does no harm to what is done in it.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Folder {
         opened.map(Folder).map_err(|errno| match errno {
             Errno::LOOP | Errno::NOTDIR => {
                 let cause = "a link or a file stands where a folder of the name would be";
-                refuse("open the folder", errno, cause)
+                IoError::because("open the folder", errno, cause)
             }
             errno => explain("open the folder", errno),
         })
@@ -154,12 +154,4 @@ pub(in crate::fs) fn is_in_use(path: &Path, _process: &str) -> bool {
     let locked = rustix::fs::open(path, flags, Mode::empty())
         .and_then(|file| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive));
     locked.is_err_and(|errno| errno != Errno::NOENT)
-}
-
-/// Renames, and syncs the folder of the new name.
-pub(in crate::fs) fn rename(from: &Path, to: &Path) -> Result<(), IoError> {
-    // Opened first: after the rename an error would deny that it happened.
-    let folder = Folder::open(folder_of(to))?;
-    retry_on_intr(|| rustix::fs::rename(from, to)).map_err(|errno| explain("rename", errno))?;
-    folder.sync_names()
 }

@@ -8,8 +8,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::device::Descriptor;
 use crate::error::IoError;
-use crate::fs::os::len_of;
-use crate::fs::unix::{borrow, explain, refuse};
+use crate::fs::explain;
+use crate::fs::unix::{borrow, len_of};
 
 /// What offsets of mappings are multiples of.
 pub(super) fn granularity() -> u64 {
@@ -37,7 +37,7 @@ pub(super) fn map(descriptor: Descriptor, offset: u64, len: usize) -> Result<Non
         )
     };
     let base = base.map_err(|errno| match errno {
-        Errno::NODEV => refuse("mmap", errno, "the file system cannot map files"),
+        Errno::NODEV => IoError::because("mmap", errno, "the file system cannot map files"),
         _ => explain("mmap", errno),
     })?;
     Ok(NonNull::new(base.cast()).expect("mmap never answers with address zero"))
@@ -69,7 +69,7 @@ pub(super) unsafe fn populate(address: NonNull<u8>, len: usize) -> Result<(), Io
         }
         Err(errno) if is_lost(errno) => {
             let cause = "the file has become shorter, or its device failed";
-            Err(refuse("populate", errno, cause))
+            Err(IoError::because("populate", errno, cause))
         }
         Err(errno) => Err(explain("populate", errno)),
     }

@@ -13,7 +13,8 @@ use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 use crate::device::Descriptor;
 use crate::error::{Errno, IoError};
-use crate::fs::os::{calls, explain};
+use crate::fs::explain;
+use crate::fs::os::calls;
 
 /// What offsets of mappings are multiples of: 64 KiB on every Windows.
 pub(super) fn granularity() -> u64 {

@@ -1,36 +1,23 @@
-//! Errors of the system, with their likely cause in words.
+//! The likely causes of the system's errors, in words.
 
 use windows_sys::Win32::Foundation as system;
 use windows_sys::Win32::Storage::FileSystem::FILE_ATTRIBUTE_DIRECTORY;
 
 use super::calls;
 use crate::error::{Errno, IoError};
-
-/// The error of `call`, with what usually is behind it.
-pub(crate) fn explain(call: &'static str, errno: Errno) -> IoError {
-    IoError::because(call, errno, likely(errno))
-}
-
-/// An error in other words than the usual ones.
-pub(crate) fn refuse(call: &'static str, errno: Errno, cause: &'static str) -> IoError {
-    IoError::because(call, errno, cause)
-}
+use crate::fs::explain;
 
 /// The error of a failed open. Folders are denied like what one may not read.
 pub(super) fn explain_open(name: &[u16], errno: Errno) -> IoError {
     let denied = errno.0 == system::ERROR_ACCESS_DENIED as i32;
     if denied && calls::attributes(name).is_ok_and(|found| found & FILE_ATTRIBUTE_DIRECTORY != 0) {
-        return refuse("open", Errno::IS_FOLDER, "it is a folder, not a file");
+        return IoError::because("open", Errno::IS_FOLDER, "it is a folder, not a file");
     }
     explain("open", errno)
 }
 
-/// The error of a call of the standard library.
-pub(in crate::fs) fn explain_io(call: &'static str, error: &std::io::Error) -> IoError {
-    explain(call, error.raw_os_error().map_or(Errno::IO, Errno))
-}
-
-fn likely(errno: Errno) -> &'static str {
+/// What usually is behind an error; empty where the number says it all.
+pub(in crate::fs) fn likely(errno: Errno) -> &'static str {
     match errno.0 as u32 {
         system::ERROR_SHARING_VIOLATION => "another program has opened the file for itself alone",
         system::ERROR_LOCK_VIOLATION => "another program has locked this part of the file",

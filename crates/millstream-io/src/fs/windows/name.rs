@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use std::os::windows::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf, Prefix};
 
-use super::cause::refuse;
 use crate::error::{Errno, IoError};
+use crate::fs::explain;
 use crate::fs::names::part_refused_by_windows;
 
 /// The name in the system's characters, with a 0 at its end.
@@ -17,15 +17,19 @@ pub(super) fn wide(path: &Path) -> Result<Vec<u16>, IoError> {
 
 /// The absolute name that the system takes as it stands. Reads the current folder, no file.
 pub(in crate::fs) fn verbatim(path: &Path) -> Result<PathBuf, IoError> {
-    let invalid = |cause| refuse("open", Errno::BAD_NAME, cause);
+    let invalid = |cause| IoError::because("open", Errno::BAD_NAME, cause);
     if path.as_os_str().is_empty() {
-        return Err(refuse("open", Errno::NOT_FOUND, "the name is empty"));
+        return Err(IoError::because(
+            "open",
+            Errno::NOT_FOUND,
+            "the name is empty",
+        ));
     }
     if path.as_os_str().encode_wide().any(|unit| unit == 0) {
         return Err(invalid("the name holds a zero character"));
     }
     if let Some(Component::Prefix(prefix)) = path.components().next() {
-        let device = || refuse("open", Errno::NOT_A_FILE, "it is a device, not a file");
+        let device = || IoError::because("open", Errno::NOT_A_FILE, "it is a device, not a file");
         match prefix.kind() {
             Prefix::DeviceNS(_) | Prefix::Verbatim(_) => return Err(device()),
             // The places of a server's pipes.
@@ -55,7 +59,7 @@ pub(in crate::fs) fn verbatim(path: &Path) -> Result<PathBuf, IoError> {
         return Ok(path.to_owned());
     }
     let absolute = std::path::absolute(path);
-    let absolute = absolute.map_err(|error| super::cause::explain_io("open", &error))?;
+    let absolute = absolute.map_err(|error| explain("open", &error))?;
     let text = absolute.as_os_str();
     let text: Vec<u16> = match absolute.components().next() {
         Some(Component::Prefix(prefix)) if matches!(prefix.kind(), Prefix::UNC(..)) => {
@@ -81,7 +85,7 @@ pub(super) fn part(part: &OsStr) -> Result<&OsStr, IoError> {
         Some(text) => part_refused_by_windows(text),
     };
     match cause {
-        Some(cause) => Err(refuse("open", Errno::BAD_NAME, cause)),
+        Some(cause) => Err(IoError::because("open", Errno::BAD_NAME, cause)),
         None => Ok(part),
     }
 }

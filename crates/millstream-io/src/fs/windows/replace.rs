@@ -11,10 +11,9 @@ use std::path::{Path, PathBuf};
 
 use windows_sys::Win32::Storage::FileSystem as system;
 
-use super::cause::{explain, explain_io, refuse};
 use super::{calls, name};
 use crate::error::{Errno, IoError};
-use crate::fs::temporary;
+use crate::fs::{explain, temporary};
 
 /// A folder that is held open, so that it is not renamed or removed meanwhile.
 #[derive(Debug)]
@@ -55,17 +54,21 @@ impl Folder {
         let path = self.path.join(name::part(part)?);
         match fs::create_dir(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(explain_io("open the folder", &error));
+                return Err(explain("open the folder", &error));
             }
             _ => {}
         }
         // The link itself is opened, if it is one, and then held while it is looked at.
         let folder = Folder::open_as(path, system::FILE_FLAG_OPEN_REPARSE_POINT)?;
         let about = fs::symlink_metadata(&folder.path);
-        let about = about.map_err(|error| explain_io("open the folder", &error))?;
+        let about = about.map_err(|error| explain("open the folder", &error))?;
         if !about.is_dir() {
             let cause = "a link or a file stands where a folder of the name would be";
-            return Err(refuse("open the folder", Errno::NOT_A_FILE, cause));
+            return Err(IoError::because(
+                "open the folder",
+                Errno::NOT_A_FILE,
+                cause,
+            ));
         }
         Ok(folder)
     }
@@ -94,7 +97,7 @@ impl Folder {
         let old = fs::symlink_metadata(self.path.join(name)).ok();
         if old.as_ref().is_some_and(Metadata::is_dir) {
             let cause = "it is a folder, not a file";
-            return Err(refuse("replace", Errno::IS_FOLDER, cause));
+            return Err(IoError::because("replace", Errno::IS_FOLDER, cause));
         }
         Ok(old)
     }
@@ -103,9 +106,11 @@ impl Folder {
     pub(in crate::fs) fn create_file(&self, name: &str, _mode: u32) -> Result<File, IoError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
-        options
-            .open(self.path.join(name))
-            .map_err(|error| uncreated(&error))
+        let created = options.open(self.path.join(name));
+        created.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => IoError::new("create", Errno::EXISTS),
+            _ => explain("create", &error),
+        })
     }
 
     /// Gives a file of this folder a name in another of the same volume, its bytes first made
@@ -119,7 +124,7 @@ impl Folder {
         let own = self.path.join(name);
         let file = OpenOptions::new().write(true).open(&own);
         let flushed = file.and_then(|file| file.sync_all());
-        flushed.map_err(|error| explain_io("FlushFileBuffers", &error))?;
+        flushed.map_err(|error| explain("FlushFileBuffers", &error))?;
         put(&own, &to.path.join(name::part(new)?))
     }
 
@@ -137,7 +142,7 @@ fn put(from: &Path, to: &Path) -> Result<(), IoError> {
         return Ok(());
     }
     // Replaces also what others have open, where the system and the file system are recent.
-    fs::rename(from, to).map_err(|error| explain_io("MoveFileEx", &error))
+    fs::rename(from, to).map_err(|error| explain("MoveFileEx", &error))
 }
 
 /// Replaces a file by another, which gets its permissions; whether it is done. If not, both files
@@ -159,14 +164,6 @@ fn replace(from: &Path, to: &Path) -> Result<bool, IoError> {
 /// Whether the process of a temporary file lives.
 pub(in crate::fs) fn is_in_use(_path: &Path, process: &str) -> bool {
     process.parse().is_ok_and(calls::is_process_alive)
-}
-
-/// The error of a file that could not be created.
-fn uncreated(error: &io::Error) -> IoError {
-    match error.kind() {
-        io::ErrorKind::AlreadyExists => IoError::new("create", Errno::EXISTS),
-        _ => explain_io("create", error),
-    }
 }
 
 /// Renames durably.

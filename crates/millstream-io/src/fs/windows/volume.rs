@@ -22,10 +22,7 @@ pub(crate) struct Volume {
 impl Volume {
     /// What direct I/O needs on it.
     pub(crate) fn direct(&self) -> Option<DirectAlignment> {
-        self.alignment.map(|bytes| DirectAlignment {
-            memory: bytes,
-            offset: bytes,
-        })
+        self.alignment.map(DirectAlignment::both)
     }
 
     /// The number of its mount, not 0: a share may have the serial number of a volume of this

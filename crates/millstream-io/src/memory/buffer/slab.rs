@@ -48,7 +48,7 @@ pub(super) const fn piece_bytes(class: usize) -> usize {
 /// Buffers of one size.
 pub(super) struct Class {
     state: Mutex<State>,
-    piece_bytes: usize,
+    pub(super) piece_bytes: usize,
     slab_bytes: usize,
     spare: Arc<Spare>,
     fork: ForkGuard,
@@ -92,10 +92,6 @@ impl Class {
             spare,
             fork: ForkGuard::new(),
         }
-    }
-
-    pub(super) fn piece_bytes(&self) -> usize {
-        self.piece_bytes
     }
 
     /// A piece, and the number of its slab.

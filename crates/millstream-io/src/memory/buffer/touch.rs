@@ -8,10 +8,6 @@
 //! The thread holds a region only while it touches a piece of it: nothing is unmapped under it, and
 //! nothing that was dropped stays for longer. It has ended when the pool is gone. Touching changes
 //! no bytes.
-#![cfg_attr(
-    target_os = "linux",
-    expect(unsafe_code, reason = "advises the system on memory")
-)]
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 
 use crate::error::Errno;
+use crate::memory::advice;
 use crate::memory::region::Region;
 
 /// Bytes that are touched at a time.
@@ -97,27 +94,12 @@ fn run(regions: &Receiver<Weak<Region>>, stop: &AtomicBool) {
             && !stop.load(Relaxed)
         {
             let len = PIECE_BYTES.min(region.len() - start);
-            match touched(&region, start, len) {
+            match advice::try_populate(region.pointer().wrapping_add(start), len) {
                 Ok(()) => start += len,
+                // The system cannot.
                 Err(Errno::INVALID) => return,
                 Err(_) => break,
             }
         }
     }
-}
-
-/// Touches a part of a region; `EINVAL` from a system that cannot (before Linux 5.14).
-#[cfg(target_os = "linux")]
-fn touched(region: &Region, start: usize, len: usize) -> Result<(), Errno> {
-    let pointer = region.pointer().wrapping_add(start);
-    // SAFETY: inside of a region that the caller holds; it changes no bytes.
-    match unsafe { libc::madvise(pointer.cast(), len, libc::MADV_POPULATE_WRITE) } {
-        0 => Ok(()),
-        _ => Err(Errno::last()),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn touched(_: &Region, _: usize, _: usize) -> Result<(), Errno> {
-    Err(Errno::INVALID)
 }

@@ -23,10 +23,7 @@ use crate::memory::Arena;
 const SECTOR_BYTES: usize = 512;
 
 /// Alignment that is right wherever direct I/O is possible.
-const PAGE_ALIGNED: DirectAlignment = DirectAlignment {
-    memory: MEMORY_ALIGNMENT as u32,
-    offset: MEMORY_ALIGNMENT as u32,
-};
+const PAGE_ALIGNED: DirectAlignment = DirectAlignment::both(MEMORY_ALIGNMENT as u32);
 
 /// What holds for every file of a mount.
 #[derive(Debug, Clone, Copy)]
@@ -60,14 +57,14 @@ impl Mounts {
     /// The mount of an open file.
     pub(crate) fn of(&self, file: BorrowedFd<'_>, status: &Statx) -> Result<Mount, Errno> {
         let key = key(status);
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(mount) = known.get(&key) {
+        let remembered = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mount) = remembered.get(&key) {
             return Ok(*mount);
         }
-        drop(known);
+        drop(remembered);
         let magic = magic(file)?;
         let mount = Mount {
-            kind: kind(magic),
+            kind: known(magic).1,
             magic,
             rotating: disk_of(status).is_some_and(|disk| disk.rotating),
             tried: None,
@@ -167,19 +164,10 @@ const KNOWN: [(u64, &str, MountKind); 25] = [
     (0x7366_746e, "ntfs3", MountKind::Local),
 ];
 
-fn kind(magic: u64) -> MountKind {
-    KNOWN
-        .iter()
-        .find(|known| known.0 == magic)
-        .map_or(MountKind::Local, |known| known.2)
-}
-
-/// The name of a file system, if it is a well-known one.
-pub(crate) fn file_system_name(magic: u64) -> Option<&'static str> {
-    KNOWN
-        .iter()
-        .find(|known| known.0 == magic)
-        .map(|known| known.1)
+/// The name of a file system, if it is a well-known one, and what kind of mount it makes.
+pub(crate) fn known(magic: u64) -> (Option<&'static str>, MountKind) {
+    let known = KNOWN.iter().find(|known| known.0 == magic);
+    known.map_or((None, MountKind::Local), |known| (Some(known.1), known.2))
 }
 
 /// The disk under the file system of a file. File systems that span devices (btrfs) have no block
@@ -225,10 +213,7 @@ fn try_direct(file: BorrowedFd<'_>, file_bytes: u64) -> Tried {
     match [SECTOR_BYTES, MEMORY_ALIGNMENT].map(|alignment| (alignment, reads(alignment))) {
         [(alignment, Some(true)), _] | [_, (alignment, Some(true))] => {
             let alignment = u32::try_from(alignment).expect("at most a page");
-            Tried::Known(Some(DirectAlignment {
-                memory: alignment,
-                offset: alignment,
-            }))
+            Tried::Known(Some(DirectAlignment::both(alignment)))
         }
         [(_, Some(false)), (_, Some(false))] => Tried::Known(None),
         _ => Tried::TooShort,
@@ -252,9 +237,9 @@ fn direct_read_works(file: BorrowedFd<'_>, alignment: usize) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::status;
     use super::{Mount, Mounts, SECTOR_BYTES, Tried, try_direct};
     use crate::fs::MountKind;
-    use crate::fs::os::status;
     use crate::limits::{MEMORY_ALIGNMENT, MOUNTS_REMEMBERED_MAX};
     use std::io::Write;
     use std::os::fd::AsFd;

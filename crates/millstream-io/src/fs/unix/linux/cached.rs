@@ -134,7 +134,7 @@ pub fn evict(file: &File) -> std::io::Result<()> {
 
 /// Reads what is cached, up to where the cache or the file ends. Of what is missing the system may
 /// begin to read ahead.
-pub(super) fn read(file: BorrowedFd<'_>, offset: u64, into: &mut [u8]) -> Option<usize> {
+pub(in crate::fs) fn read(file: BorrowedFd<'_>, offset: u64, into: &mut [u8]) -> Option<usize> {
     let mut done = 0;
     while done < into.len() {
         // An offset of −1 would mean the descriptor's own position.

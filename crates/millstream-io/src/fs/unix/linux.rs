@@ -9,20 +9,18 @@
 //!
 //! Descriptors are plain numbers; their holder (the engine) keeps count of their users.
 
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, OFlags, Statx, StatxFlags};
 use rustix::io::{Errno, retry_on_intr};
 
-pub use super::unix::Folder;
-use super::unix::{self, refuse_type};
-pub(crate) use super::unix::{borrow, explain, refuse};
-pub(super) use super::unix::{explain_io, is_in_use};
-use super::{FileSystem, Identity, MountKind, OpenMode, Opened};
+use super::refuse_type;
 use crate::device::Descriptor;
 use crate::error::IoError;
+use crate::fs::{Identity, MountKind, OpenMode, Opened, explain};
+pub(super) use cached::read as read_cached;
 pub use cached::{cached_bytes, evict};
 
 use cached::CacheProbe;
@@ -30,34 +28,28 @@ use mount::{Mount, Mounts};
 
 mod cached;
 mod call;
-pub(crate) mod disk;
-pub(crate) mod mount;
+pub(in crate::fs) mod disk;
+pub(in crate::fs) mod mount;
 
 /// `STATX_MNT_ID_UNIQUE` (6.8): the mount id is one that never comes again. Older kernels give the
 /// plain one.
 const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
 
-/// The operating system's files. Caches what it learns about mounts.
+/// What is remembered of mounts and of the kernel.
 #[derive(Debug, Default)]
-pub struct OsFileSystem {
+pub(super) struct Known {
     mounts: Mounts,
     cache: CacheProbe,
 }
 
-impl OsFileSystem {
-    /// A file system with an empty cache of mounts.
-    #[must_use]
-    pub fn new() -> OsFileSystem {
-        OsFileSystem::default()
-    }
-
-    /// Whether `cachestat` reports about an open file.
-    pub(crate) fn has_cachestat(file: BorrowedFd<'_>) -> bool {
-        call::cachestat(file, 0, 1).is_ok()
+impl Known {
+    /// See [`FileSystem::cached`](crate::FileSystem::cached).
+    pub(super) fn cached(&self, file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
+        self.cache.cached(file, offset, len)
     }
 
     /// The properties of a file just opened.
-    fn describe(&self, file: &OwnedFd, mode: OpenMode) -> Result<Opened, IoError> {
+    pub(super) fn describe(&self, file: &OwnedFd, mode: OpenMode) -> Result<Opened, IoError> {
         let status = status(file.as_fd()).map_err(|errno| explain("statx", errno))?;
         let is_block = match FileType::from_raw_mode(u32::from(status.stx_mode)) {
             FileType::RegularFile => false,
@@ -101,76 +93,22 @@ impl OsFileSystem {
     }
 }
 
-impl FileSystem for OsFileSystem {
-    fn open(&self, path: &Path, mode: OpenMode) -> Result<Opened, IoError> {
-        mode.check()?;
-        let file = unix::open(path, mode, direct_flag(mode))
-            .map_err(|errno| explain_open(path, mode, errno))?;
-        let mut opened = self.describe(&file, mode)?;
-        opened.descriptor = Descriptor::of(file.into_raw_fd());
-        Ok(opened)
-    }
+/// Whether `cachestat` reports about an open file.
+pub(in crate::fs) fn has_cachestat(file: BorrowedFd<'_>) -> bool {
+    call::cachestat(file, 0, 1).is_ok()
+}
 
-    fn close(&self, descriptor: Descriptor) -> Result<(), IoError> {
-        unix::close(descriptor)
-    }
-
-    fn cached(&self, descriptor: Descriptor, offset: u64, len: u64) -> Option<u64> {
-        let file = borrow(&descriptor).ok()?;
-        self.cache.cached(file, offset, len)
-    }
-
-    fn len(&self, descriptor: Descriptor) -> Result<u64, IoError> {
-        let file = borrow(&descriptor).map_err(|errno| explain("fstat", errno))?;
-        len_of(file)
-    }
-
-    fn read_at(
-        &self,
-        descriptor: Descriptor,
-        offset: u64,
-        into: &mut [u8],
-    ) -> Result<usize, IoError> {
-        unix::read_at(descriptor, offset, into)
-    }
-
-    fn read_cached(&self, descriptor: Descriptor, offset: u64, into: &mut [u8]) -> Option<usize> {
-        let file = borrow(&descriptor).ok()?;
-        cached::read(file, offset, into)
-    }
-
-    fn write_at(&self, descriptor: Descriptor, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
-        unix::write_at(descriptor, offset, bytes)
-    }
-
-    fn sync(&self, descriptor: Descriptor, data_only: bool) -> Result<(), IoError> {
-        let call = if data_only { "fdatasync" } else { "fsync" };
-        let file = borrow(&descriptor).map_err(|errno| explain(call, errno))?;
-        retry_on_intr(|| {
-            if data_only {
-                rustix::fs::fdatasync(file)
-            } else {
-                rustix::fs::fsync(file)
-            }
-        })
-        .map_err(|errno| explain(call, errno))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
-        unix::rename(from, to)
-    }
-
-    fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError> {
-        super::atomic::replace(path, content)
-    }
-
-    fn remove(&self, path: &Path) -> Result<(), IoError> {
-        unix::remove(path)
+/// Makes the bytes of a file durable.
+pub(super) fn sync(file: BorrowedFd<'_>, data_only: bool) -> Result<(), IoError> {
+    if data_only {
+        retry_on_intr(|| rustix::fs::fdatasync(file)).map_err(|errno| explain("fdatasync", errno))
+    } else {
+        retry_on_intr(|| rustix::fs::fsync(file)).map_err(|errno| explain("fsync", errno))
     }
 }
 
 /// Current length of an open file or block device.
-pub(crate) fn len_of(file: BorrowedFd<'_>) -> Result<u64, IoError> {
+pub(in crate::fs) fn len_of(file: BorrowedFd<'_>) -> Result<u64, IoError> {
     let status = rustix::fs::fstat(file).map_err(|errno| explain("fstat", errno))?;
     if FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice {
         return call::block_device_bytes(file)
@@ -180,7 +118,7 @@ pub(crate) fn len_of(file: BorrowedFd<'_>) -> Result<u64, IoError> {
 }
 
 /// Everything that this crate wants to know of an open file, in one call.
-pub(crate) fn status(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
+pub(in crate::fs) fn status(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
     let wanted = StatxFlags::TYPE
         | StatxFlags::MODE
         | StatxFlags::SIZE
@@ -192,7 +130,8 @@ pub(crate) fn status(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
     retry_on_intr(|| rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted))
 }
 
-fn direct_flag(mode: OpenMode) -> OFlags {
+/// The flag of an open for direct I/O.
+pub(super) fn direct_flag(mode: OpenMode) -> OFlags {
     if mode.direct {
         OFlags::DIRECT
     } else {
@@ -209,7 +148,7 @@ fn identity(status: &Statx) -> Identity {
     }
 }
 
-pub(crate) fn own_device_number(status: &Statx) -> u64 {
+pub(in crate::fs) fn own_device_number(status: &Statx) -> u64 {
     rustix::fs::makedev(status.stx_rdev_major, status.stx_rdev_minor)
 }
 
@@ -228,13 +167,13 @@ fn refuse_direct(kind: MountKind) -> IoError {
         MountKind::Slow => "no direct I/O known on this network or FUSE mount",
         MountKind::Local => "the file system has no direct I/O for this file",
     };
-    refuse("open", Errno::INVAL, cause)
+    IoError::because("open", Errno::INVAL, cause)
 }
 
 /// The error of a failed `open`. For some the cause depends on the type of the file.
-fn explain_open(path: &Path, mode: OpenMode, errno: Errno) -> IoError {
+pub(super) fn explain_open(path: &Path, mode: OpenMode, errno: Errno) -> IoError {
     if path.as_os_str().as_bytes().contains(&0) {
-        return refuse("open", errno, "the name holds a zero byte");
+        return IoError::because("open", errno, "the name holds a zero byte");
     }
     if errno != Errno::NXIO && errno != Errno::INVAL && errno != Errno::NODEV {
         return explain("open", errno);
@@ -244,7 +183,9 @@ fn explain_open(path: &Path, mode: OpenMode, errno: Errno) -> IoError {
         Ok(FileType::RegularFile) | Err(_) if mode.direct && errno == Errno::INVAL => {
             refuse_direct(MountKind::Local)
         }
-        Ok(FileType::BlockDevice) => refuse("open", errno, "no disk is behind the block device"),
+        Ok(FileType::BlockDevice) => {
+            IoError::because("open", errno, "no disk is behind the block device")
+        }
         Ok(FileType::RegularFile) | Err(_) => explain("open", errno),
         Ok(other) => refuse_type(other),
     }

@@ -1,0 +1,105 @@
+//! The files of macOS: `F_NOCACHE` in place of direct I/O, which asks for no alignment, and no way
+//! to learn what is cached.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
+
+use super::refuse_type;
+use crate::device::Descriptor;
+use crate::error::IoError;
+use crate::fs::{DirectAlignment, Identity, MountKind, OpenMode, Opened, explain};
+use crate::limits::MEMORY_ALIGNMENT;
+
+/// The flag of a mount that no server is behind (`MNT_LOCAL`).
+const MOUNT_LOCAL: u32 = 0x1000;
+
+/// What is remembered: nothing.
+#[derive(Debug, Default)]
+pub(super) struct Known;
+
+impl Known {
+    pub(super) fn cached(&self, _: BorrowedFd<'_>, _: u64, _: u64) -> Option<u64> {
+        None
+    }
+
+    /// The properties of a file just opened.
+    pub(super) fn describe(&self, file: &OwnedFd, mode: OpenMode) -> Result<Opened, IoError> {
+        let about = rustix::fs::fstat(file).map_err(|errno| explain("fstat", errno))?;
+        match FileType::from_raw_mode(about.st_mode) {
+            FileType::RegularFile => {}
+            other => return Err(refuse_type(other)),
+        }
+        let mount = rustix::fs::fstatfs(file).map_err(|errno| explain("fstatfs", errno))?;
+        let local = mount.f_flags & MOUNT_LOCAL != 0;
+        rustix::fs::fcntl_setfl(file, OFlags::empty()).map_err(|errno| explain("fcntl", errno))?;
+        if mode.direct {
+            rustix::fs::fcntl_nocache(file, true).map_err(|errno| explain("F_NOCACHE", errno))?;
+        }
+        let device = about.st_dev as u64;
+        Ok(Opened {
+            len: u64::try_from(about.st_size).unwrap_or(0),
+            identity: Identity {
+                device,
+                inode: about.st_ino,
+                modified_ns: i128::from(about.st_mtime) * 1_000_000_000
+                    + i128::from(about.st_mtime_nsec),
+            },
+            mount: device.max(1),
+            mount_kind: if local {
+                MountKind::Local
+            } else {
+                MountKind::Slow
+            },
+            // Aligned transfers bypass the cache as a whole.
+            direct: local.then_some(DirectAlignment::both(MEMORY_ALIGNMENT as u32)),
+            rotating: false,
+            position: None,
+            descriptor: Descriptor(u64::MAX), // Set by `open`, when nothing can fail any more.
+        })
+    }
+}
+
+pub(super) fn direct_flag(_: OpenMode) -> OFlags {
+    OFlags::empty()
+}
+
+/// The error of a failed `open`.
+pub(super) fn explain_open(_: &Path, _: OpenMode, errno: Errno) -> IoError {
+    explain("open", errno)
+}
+
+pub(super) fn read_cached(_: BorrowedFd<'_>, _: u64, _: &mut [u8]) -> Option<usize> {
+    None
+}
+
+/// Makes the bytes of a file durable.
+pub(super) fn sync(file: BorrowedFd<'_>, _data_only: bool) -> Result<(), IoError> {
+    rustix::fs::fcntl_fullfsync(file).map_err(|errno| explain("F_FULLFSYNC", errno))
+}
+
+/// Current length of an open file.
+pub(in crate::fs) fn len_of(file: BorrowedFd<'_>) -> Result<u64, IoError> {
+    let about = rustix::fs::fstat(file).map_err(|errno| explain("fstat", errno))?;
+    Ok(u64::try_from(about.st_size).unwrap_or(0))
+}
+
+/// Bytes of a whole file that are in the page cache: macOS does not report them.
+///
+/// # Errors
+/// Never.
+pub fn cached_bytes(_: &File) -> io::Result<Option<u64>> {
+    Ok(None)
+}
+
+/// Removes a file from the page cache: macOS cannot.
+///
+/// # Errors
+/// Always.
+pub fn evict(_: &File) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
