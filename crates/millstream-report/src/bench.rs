@@ -60,8 +60,8 @@ pub struct Run {
     pub rows: Vec<Row>,
     /// The goals.
     pub goals: Vec<Goal>,
-    /// The studies' figures.
-    pub studies: Vec<Study>,
+    /// The studies' figures, if there are any.
+    pub study: Option<Study>,
     /// The studies' tables that stand alone.
     pub published: Vec<Published>,
     /// Reasons not to trust the rest: wrong bytes, failures of our own.
@@ -87,7 +87,7 @@ pub fn page(run: &Run) -> String {
         for table in run.published.iter().filter(|it| it.workload == name) {
             detail::published(&mut body, table);
         }
-        detail::workload(&mut body, group, &run.studies);
+        detail::workload(&mut body, group, run.study);
     }
     if !run.facts.is_empty() {
         body.section("machine", "Machine and versions");
@@ -206,6 +206,20 @@ mod tests {
         let page = small_page(cells.chain(others).chain(metrics).collect(), 1500);
         assert_eq!(page.matches("best 5.00 MB/s").count(), 2);
         assert!(page.contains("The same of 1 of 2,001 others"));
+    }
+
+    #[test]
+    fn sizes_of_a_map_have_names_of_their_own() {
+        let cases = [
+            "64K depth 1",
+            "65500 depth 1",
+            "65500 depth 2",
+            "1M depth 1",
+        ];
+        let page = small_page(cases.map(|case| rate(case, "millstream")).into(), 4000);
+        for name in [">65536<", ">65500<", ">1M<"] {
+            assert!(page.contains(name), "{name}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub fn text(run: &Run, facts: &Table) -> String {
     for case in plain {
         text += &format!("{}: {}\n", case.workload, case.name);
         if let Some(metric) = case.primary() {
-            text += &detail::figures(case, metric, &run.studies, false).text();
+            text += &detail::figures(case, metric, run.study, false).text();
         }
         for (contender, why) in &case.skipped {
             text += &format!("  {contender} skipped: {why}\n");
