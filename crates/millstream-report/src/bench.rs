@@ -1,4 +1,4 @@
-//! The report of a benchmark: a run as a page.
+//! The report of a benchmark: a run as a page, and as text for a terminal.
 //!
 //! First the answer (ours over the best rival, a dot a case; the goals), then each workload with
 //! maps and every case, the study's figures beside ours, then the machine and how to read it all.
@@ -14,10 +14,8 @@ use crate::rows::Row;
 mod detail;
 pub mod maps;
 pub mod summary;
-mod text;
 
 pub use detail::{Published, Study};
-pub use text::text;
 
 /// A goal and how it stands, as the benchmark judged it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -97,6 +95,47 @@ pub fn page(run: &Run) -> String {
     page::render("Millstream: benchmark", &body, "", None)
 }
 
+/// The tables of a run in Markdown, `facts` of the machine the last but one; nothing without rows.
+#[must_use]
+pub fn text(run: &Run, facts: &Table) -> String {
+    let cases = cases::cases(&run.rows);
+    let (maps, plain) = maps::split(&cases);
+    let mut text = String::new();
+    for case in plain {
+        text += &format!("{}: {}\n", case.workload, case.name);
+        if let Some(metric) = case.primary() {
+            text += &detail::figures(case, metric, run.study, false).text();
+        }
+        for (contender, why) in &case.skipped {
+            text += &format!("  {contender} skipped: {why}\n");
+        }
+        text += "\n";
+    }
+    for map in &maps {
+        if let Some((words, table)) = maps::words(map) {
+            text += &format!("{}\n{words}\n{}\n", map.name, table.text());
+        }
+    }
+    if !run.goals.is_empty() {
+        let reached = run.goals.iter().filter(|goal| goal.reached).count();
+        let table = goals_table("", run.goals.iter());
+        text += &format!("goals: {reached} of {} reached\n", run.goals.len());
+        text += &format!("{}\n", table.text());
+    }
+    for failure in &run.failures {
+        text += &format!("FAILED: {failure}\n");
+    }
+    for table in [
+        facts,
+        &summary::workloads(&summary::lines(&cases), &run.goals),
+    ] {
+        if !table.is_empty() {
+            text += &format!("{}\n", table.text());
+        }
+    }
+    text
+}
+
 fn failures(body: &mut Html, run: &Run) {
     if run.failures.is_empty() {
         return;
@@ -129,7 +168,7 @@ fn goals(body: &mut Html, goals: &[Goal]) {
     }
 }
 
-pub(crate) fn goals_table<'g>(caption: &str, goals: impl Iterator<Item = &'g Goal>) -> Table {
+fn goals_table<'g>(caption: &str, goals: impl Iterator<Item = &'g Goal>) -> Table {
     let mut table = Table::new(caption, "case | ours | ~what | >goal | >here | ~");
     for goal in goals {
         let class = match goal.within_noise {
