@@ -43,12 +43,15 @@ pub struct GpuImage {
 }
 
 impl GpuImage {
-    pub(crate) fn adopt(shared: &Arc<Shared>, about: AdoptedImage) -> Result<Arc<GpuImage>, Error> {
-        let target = Target::Image(Arc::new(ImageTarget::new(about, None)?), None);
-        Ok(Arc::new(GpuImage {
+    fn new(shared: &Arc<Shared>, image: ImageTarget, made: Option<DeviceImage>) -> Arc<GpuImage> {
+        Arc::new(GpuImage {
             shared: Arc::clone(shared),
-            target: Arc::new(target),
-        }))
+            target: Arc::new(Target::Image(Arc::new(image), made)),
+        })
+    }
+
+    pub(crate) fn adopt(shared: &Arc<Shared>, about: AdoptedImage) -> Result<Arc<GpuImage>, Error> {
+        Ok(GpuImage::new(shared, ImageTarget::new(about, None)?, None))
     }
 
     pub(crate) fn create(
@@ -99,11 +102,7 @@ impl GpuImage {
         shared.context.allows_image(&info)?;
         let made = DeviceImage::new(&shared.context, &info)?;
         target.about.image = made.image;
-        let target = Target::Image(Arc::new(target), Some(made));
-        Ok(Arc::new(GpuImage {
-            shared: Arc::clone(shared),
-            target: Arc::new(target),
-        }))
+        Ok(GpuImage::new(shared, target, Some(made)))
     }
 
     fn texels(&self) -> &ImageTarget {
