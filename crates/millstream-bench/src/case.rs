@@ -9,14 +9,14 @@
 
 use std::time::{Duration, Instant};
 
-use millstream_report::rows::Row;
+use millstream_report::rows::{Row, is_ours};
 
 use crate::clock::{Span, span_of};
 use crate::error::{Error, Result};
 use crate::limits::RUNS_MIN;
 use crate::memory::Destination;
 use crate::metric::Metric;
-use crate::rows::{self, Params, is_ours};
+use crate::rows::{self, Params};
 use crate::stats;
 
 /// Bytes between two poisoned stripes: a page, the smallest unit that a read could leave out.
@@ -162,7 +162,9 @@ pub(crate) struct Case<'a> {
     pub(crate) contenders: Vec<Contender<'a>>,
     /// Rows of those that cannot.
     pub(crate) skipped: Vec<Row>,
-    destination_len: usize,
+    /// Bytes of the destination, where contenders need more than is checked.
+    pub(crate) room: usize,
+    checked_len: usize,
     prepare: Prepare<'a>,
     check: Check<'a>,
     figures: Figure<'a>,
@@ -181,7 +183,8 @@ impl<'a> Case<'a> {
             limit: false,
             contenders: Vec::new(),
             skipped: Vec::new(),
-            destination_len: 0,
+            room: 0,
+            checked_len: 0,
             prepare: Box::new(|| Ok(())),
             check: Box::new(|_, _| Ok(())),
             figures: Box::new(|_, _| Vec::new()),
@@ -237,7 +240,7 @@ impl<'a> Case<'a> {
     /// Sets what looks, untimed, after each run, whether the first `len` bytes of the destination
     /// and the work are right.
     pub(crate) fn check(&mut self, len: usize, check: impl Fn(&[u8], &Work) -> Result<()> + 'a) {
-        self.destination_len = len;
+        self.checked_len = len;
         self.check = Box::new(check);
     }
 
@@ -247,7 +250,8 @@ impl<'a> Case<'a> {
     }
 
     /// Runs the case; its rows, and the failures of the benchmark.
-    pub(crate) fn take_turns(mut self, destination: &mut Destination) -> (Vec<Row>, Vec<String>) {
+    pub(crate) fn take_turns(mut self) -> Result<(Vec<Row>, Vec<String>)> {
+        let destination = &mut Destination::new(self.room.max(self.checked_len))?;
         let contenders = std::mem::take(&mut self.contenders).into_iter();
         let mut turns: Vec<_> = contenders
             .map(|contender| (contender, Ok(Samples::default())))
@@ -287,7 +291,7 @@ impl<'a> Case<'a> {
         if self.limit {
             rows.extend(limit_of(&self, &rows));
         }
-        (rows, failures)
+        Ok((rows, failures))
     }
 
     /// The figures of a run, or why its result is wrong.
@@ -303,10 +307,10 @@ impl<'a> Case<'a> {
             contender.method.prepare()?;
         }
         (self.prepare)()?;
-        poison(&mut destination[..self.destination_len]);
+        poison(&mut destination[..self.checked_len]);
         let (work, span) = span_of(|| contender.method.run(destination));
         let work = work?;
-        if let Err(wrong) = (self.check)(&destination[..self.destination_len], &work) {
+        if let Err(wrong) = (self.check)(&destination[..self.checked_len], &work) {
             return Ok(Err(wrong));
         }
         let mut figures = (self.figures)(work.span.as_ref().unwrap_or(&span), &work);
@@ -389,7 +393,7 @@ mod tests {
                 Ok(Work::of(u64::from(byte), 1))
             });
         }
-        let (rows, failures) = case.take_turns(&mut Destination::new(4096).unwrap());
+        let (rows, failures) = case.take_turns().unwrap();
         (rows, failures, log.take())
     }
 

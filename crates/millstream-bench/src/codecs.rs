@@ -16,18 +16,17 @@
 use gdeflate::limits::TILE_RAW_BYTES;
 use toml::Table;
 
-use crate::case::{Case, Figures, Method, Work};
+use crate::case::{Case, Work};
 use crate::cases::{Bytes, Instance};
 use crate::clock::span_of;
 use crate::codecs::coders::Coder;
 use crate::corpus::BLOCK_BYTES;
 use crate::corpus::generate::Kind;
 use crate::error::{Result, ensure};
-use crate::memory::Destination;
 use crate::metric::Metric;
 use crate::session::Session;
 
-pub(crate) mod coders;
+mod coders;
 
 const SEED: u64 = 0x6364_6563;
 
@@ -36,25 +35,19 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
         return Ok(());
     };
     let bytes = size.get::<Bytes>("bytes").len();
-    let mut destination = Destination::new(bytes)?;
     for kind in Kind::ALL {
         let raw = kind.made(SEED, bytes);
         let corpus = format!("made {}", kind.name());
         let found = Table::from_iter([("corpus".to_owned(), corpus.into())]);
         for instance in session.cases_with("codecs", "coders", found) {
-            one(session, &instance, &raw, &mut destination)?;
+            one(session, &instance, &raw)?;
         }
     }
     Ok(())
 }
 
 /// All contenders leave the corpus' raw bytes in the destination.
-fn one(
-    session: &mut Session<'_>,
-    instance: &Instance,
-    raw: &[u8],
-    destination: &mut Destination,
-) -> Result<()> {
+fn one(session: &mut Session<'_>, instance: &Instance, raw: &[u8]) -> Result<()> {
     let mut case = session.begin(instance);
     let level: Option<i32> = instance.find("level");
     let piece = if level.is_some() {
@@ -62,20 +55,14 @@ fn one(
     } else {
         BLOCK_BYTES
     };
+    let way: String = instance.get("way");
     for name in instance.contenders() {
-        add(
-            &mut case,
-            name,
-            &instance.get::<String>("way"),
-            level,
-            raw,
-            piece,
-        )?;
+        add(&mut case, name, &way, level, raw, piece)?;
     }
     case.check(raw.len(), |bytes, _| {
         ensure(bytes == raw, "other bytes than the corpus has")
     });
-    session.run(case, destination).map(drop)
+    session.run(case)
 }
 
 /// Adds a contender of `cases.toml`; `way` is `decode` or `encode`.
@@ -95,13 +82,18 @@ fn add<'a>(
         }
     };
     let contender = match way {
-        "encode" => case.push(name, encoder(coder, raw, piece)),
+        // What it made is decoded after the clock has stopped, to be checked.
+        "encode" => case.add(name, move |into| {
+            let (pieces, span) = span_of(|| Pieces::encode(raw, piece, &mut coder));
+            let pieces = pieces?;
+            pieces.decode(&mut coder, into)?;
+            Ok(pieces.work().took(span))
+        }),
         _ => {
             let pieces = Pieces::encode(raw, piece, &mut coder)?;
             case.add(name, move |into| {
                 pieces.decode(&mut coder, into)?;
-                let work = Work::of(pieces.raw_len as u64, 0);
-                Ok(work.with(pieces.ratio()))
+                Ok(pieces.work())
             })
         }
     };
@@ -112,14 +104,14 @@ fn add<'a>(
 }
 
 /// A corpus in pieces, each encoded by itself.
-pub(crate) struct Pieces {
-    pub(crate) stored: Vec<Vec<u8>>,
+struct Pieces {
+    stored: Vec<Vec<u8>>,
     raw_len: usize,
     piece_bytes: usize,
 }
 
 impl Pieces {
-    pub(crate) fn encode(raw: &[u8], piece_bytes: usize, coder: &mut Coder) -> Result<Pieces> {
+    fn encode(raw: &[u8], piece_bytes: usize, coder: &mut Coder) -> Result<Pieces> {
         let mut encode = |raw: &[u8]| {
             let mut stored = Vec::new();
             (coder.encode)(raw, &mut stored)?;
@@ -133,34 +125,17 @@ impl Pieces {
         })
     }
 
-    /// Each piece with the place of its raw bytes.
-    fn with_places<'a>(
-        &'a self,
-        raw: &'a mut [u8],
-    ) -> impl Iterator<Item = (&'a [u8], &'a mut [u8])> {
+    fn decode(&self, coder: &mut Coder, raw: &mut [u8]) -> Result<()> {
         let places = raw[..self.raw_len].chunks_mut(self.piece_bytes);
-        self.stored.iter().map(Vec::as_slice).zip(places)
-    }
-
-    pub(crate) fn decode(&self, coder: &mut Coder, raw: &mut [u8]) -> Result<()> {
-        let mut pieces = self.with_places(raw);
+        let mut pieces = self.stored.iter().zip(places);
         pieces.try_for_each(|(stored, raw)| (coder.decode)(stored, raw))
     }
 
-    fn ratio(&self) -> Figures {
+    /// The work of coding all of it.
+    fn work(&self) -> Work {
         let stored: usize = self.stored.iter().map(Vec::len).sum();
-        let ratio = Metric::of("ratio raw/stored");
-        vec![(ratio, self.raw_len as f64 / stored as f64)]
-    }
-}
-
-/// Encodes a corpus. What it made is decoded after the clock has stopped, to be checked.
-fn encoder(mut coder: Coder, raw: &[u8], piece: usize) -> impl Method {
-    move |into: &mut Destination| {
-        let (pieces, span) = span_of(|| Pieces::encode(raw, piece, &mut coder));
-        let pieces = pieces?;
-        pieces.decode(&mut coder, into)?;
-        let work = Work::of(raw.len() as u64, 0).took(span);
-        Ok(work.with(pieces.ratio()))
+        let ratio = self.raw_len as f64 / stored as f64;
+        let ratio = vec![(Metric::of("ratio raw/stored"), ratio)];
+        Work::of(self.raw_len as u64, 0).with(ratio)
     }
 }

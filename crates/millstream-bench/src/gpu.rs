@@ -26,7 +26,6 @@ use crate::cases::Bytes;
 use crate::clock::span_of;
 use crate::error::{Result, ensure};
 use crate::files::{drop_path, make_folder};
-use crate::memory::Destination;
 use crate::metric::Metric;
 use crate::ours::{Setup, queue_for};
 use crate::requests::cells::percentiles;
@@ -68,7 +67,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
                 (cpu, span.cpu / gib),
             ]
         });
-        session.run(case, &mut Destination::new(0)?)?;
+        session.run(case)?;
     }
     Ok(())
 }

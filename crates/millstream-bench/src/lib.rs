@@ -4,7 +4,7 @@
 //! workload here, with the study's own method as a rival, with today's rivals, and with the
 //! *limit*: the least that physics and the kernel demand, measured in the same run. [`run`] makes
 //! a corpus from a seed, lets contenders take turns, checks every byte they deliver, and gives a
-//! [`Report`] of rows, tables and goals.
+//! report of rows, goals and failures.
 //!
 //! Where to find what: `cases` the cases, which are data (`cases.toml`); `case` how contenders take
 //! turns; `metric` what figures are made of a run; `session` a run as the workloads see it;
@@ -20,7 +20,7 @@
 //!
 //! let options = Options { quick: true, ..Options::default() };
 //! let report = run(&options, &Workload::ALL)?;
-//! println!("{}", report.render());
+//! println!("{}", millstream_bench::render(&report));
 //! # Ok::<(), millstream_bench::error::Error>(())
 //! ```
 
@@ -50,7 +50,7 @@ mod session;
 mod startup;
 mod stats;
 mod streams;
-pub mod study;
+mod study;
 mod summary;
 mod threads;
 mod throttle;
@@ -58,4 +58,4 @@ mod workload;
 
 pub use files::{check_writable, replace};
 pub use session::{Options, Progress};
-pub use workload::{Report, Workload, run};
+pub use workload::{Workload, render, run};

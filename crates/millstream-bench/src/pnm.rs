@@ -78,7 +78,8 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
             let [ticks_a_byte, time] = ["ticks c/B", "time us"].map(Metric::of);
             vec![(ticks_a_byte, span.wall * ticks), (time, span.wall * 1e6)]
         });
-        session.run(case, &mut Destination::new(len + (1 << 21))?)?;
+        case.room = len + (1 << 21);
+        session.run(case)?;
     }
     Ok(())
 }

@@ -70,10 +70,10 @@ fn one(session: &mut Session<'_>, instance: &Instance) -> Result<()> {
     let (size, form): (Bytes, Form) = (instance.get("size"), instance.get("form"));
     // MB/s of a throttle.
     let rate: Option<String> = instance.find("rate");
-    let mut destination = Destination::new(size.len() + DIRECT_ALIGNMENT as usize)?;
     session.say(&format!("corpus: {}", instance.name));
     let files = Files::of(&session.corpus, size.0, form)?;
     let mut case = session.begin(instance);
+    case.room = size.len() + DIRECT_ALIGNMENT as usize;
     for name in instance.contenders() {
         add(&mut case, name, &files);
     }
@@ -88,12 +88,12 @@ fn one(session: &mut Session<'_>, instance: &Instance) -> Result<()> {
     case.prepare(move || drop_all(&paths));
     case.check(size.len(), |bytes, work| check(&files.file, bytes, work));
     let Some(rate) = rate.and_then(|rate| rate.parse::<f64>().ok()) else {
-        return session.run(case, &mut destination).map(drop);
+        return session.run(case);
     };
     let runs = case.runs;
     match Throttle::new(session.corpus.folder(), (rate * 1e6) as u64) {
         Ok(throttle) => {
-            session.run(case, &mut destination)?;
+            session.run(case)?;
             drop(throttle);
             ideal(session, instance, &files, rate, runs)
         }

@@ -78,11 +78,6 @@ pub(crate) fn samples_of<'a>(row: &'a Row, metric: &str) -> Option<&'a [f64]> {
     (figures.metric == metric).then_some(&figures.samples)
 }
 
-/// Whether a contender of this name is ours: `millstream` or `millstream-…`.
-pub(crate) fn is_ours(contender: &str) -> bool {
-    contender == "millstream" || contender.starts_with("millstream-")
-}
-
 /// Appends rows to `path` as JSON lines, made if it does not exist.
 pub(crate) fn append(path: &Path, rows: &[Row]) -> Result<()> {
     let mut text = Vec::new();
@@ -116,6 +111,5 @@ mod tests {
             r#""skipped":"no finite figure for rate"}"#
         );
         assert_eq!(serde_json::to_string(&row).unwrap(), expected);
-        assert!(is_ours("millstream-direct") && !is_ours("millstreamer"));
     }
 }

@@ -19,7 +19,6 @@ use crate::cases::Instance;
 use crate::clock::span_of;
 use crate::error::{Context, Error, Result, ensure};
 use crate::files::{list, make_ready};
-use crate::memory::Destination;
 use crate::scenes::digest::Digest;
 use crate::scenes::generate::Scene;
 use crate::scenes::memory::{KeptHeap, Recycled};
@@ -77,7 +76,7 @@ fn one(
     let is_cold = instance.get::<String>("state") == "cold";
     let paths = list(&scene.folder)?;
     case.prepare(move || make_ready(&paths, is_cold));
-    session.run(case, &mut Destination::new(0)?).map(drop)
+    session.run(case)
 }
 
 /// One file after the other, one image after the other.

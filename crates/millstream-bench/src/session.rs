@@ -12,7 +12,6 @@ use crate::cases::{self, Instance};
 use crate::corpus::Corpus;
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::memory::Destination;
 use crate::metric::Metric;
 use crate::rows;
 
@@ -111,17 +110,12 @@ impl Session<'_> {
         }
     }
 
-    /// Runs a case and keeps what came out; its rows for who makes more of them.
-    pub(crate) fn run(
-        &mut self,
-        mut case: Case<'_>,
-        destination: &mut Destination,
-    ) -> Result<Vec<Row>> {
+    /// Runs a case and keeps what came out.
+    pub(crate) fn run(&mut self, mut case: Case<'_>) -> Result<()> {
         self.keep(std::mem::take(&mut case.skipped))?;
-        let (rows, failures) = case.take_turns(destination);
+        let (rows, failures) = case.take_turns()?;
         self.failures.extend(failures);
-        self.keep(rows.clone())?;
-        Ok(rows)
+        self.keep(rows)
     }
 
     /// Keeps a row that says why a contender has no figures.

@@ -52,13 +52,13 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
             ensure(work.requests == count as u64, "not every request ended")?;
             plan.check(bytes)
         });
-        session.run(case, &mut Destination::new(plan.destination_len)?)?;
+        session.run(case)?;
     }
     for instance in session.cases("startup", "lookup") {
         let plan = Plan::new(session.corpus.small(instance.get("count"))?, 0xF11E);
         let mut case = session.begin(&instance);
         study::add_lookups(&mut case, &plan);
-        session.run(case, &mut Destination::new(0)?)?;
+        session.run(case)?;
     }
     Ok(())
 }

@@ -15,8 +15,7 @@ use crate::case::Case;
 use crate::cases::{Bytes, Instance};
 use crate::error::{Context, Result, ensure};
 use crate::files::{make_folder, remove, replace};
-use crate::limits::{PRACTICE, STREAM_LARGE_BYTES};
-use crate::memory::Destination;
+use crate::limits::PRACTICE;
 use crate::ours::Setup;
 use crate::session::Session;
 use crate::streams::load::{Load, sync};
@@ -32,24 +31,18 @@ pub(crate) struct Place {
 }
 
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
-    let mut destination = Destination::new(STREAM_LARGE_BYTES)?;
     let place = Place {
         folder: session.corpus.folder().join("streams"),
         storage: Setup::default().storage()?,
     };
     make_folder(&place.folder)?;
     for instance in session.cases("streams", "calls") {
-        calls(session, &instance, &place, &mut destination)?;
+        calls(session, &instance, &place)?;
     }
     std::fs::remove_dir_all(&place.folder).on("remove", &place.folder)
 }
 
-fn calls(
-    session: &mut Session<'_>,
-    instance: &Instance,
-    place: &Place,
-    destination: &mut Destination,
-) -> Result<()> {
+fn calls(session: &mut Session<'_>, instance: &Instance, place: &Place) -> Result<()> {
     // Bytes of a call: from a field to a texture; `bulk` is one call for all.
     let (chunk, way): (String, String) = (instance.get("chunk"), instance.get("way"));
     let load = &Load::new(Bytes::parse(&chunk).map(Bytes::len));
@@ -93,7 +86,7 @@ fn calls(
             written(&mut case, load, &path, way != "file write existing");
         }
     }
-    session.run(case, destination).map(drop)
+    session.run(case)
 }
 
 fn written<'a>(case: &mut Case<'a>, load: &'a Load, path: &Path, is_new: bool) {

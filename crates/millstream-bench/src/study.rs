@@ -27,14 +27,12 @@ static STUDIES: LazyLock<Studies> = LazyLock::new(|| {
 });
 
 /// The studies' tables that no row of ours repeats.
-#[must_use]
-pub fn published() -> &'static [Published] {
+pub(crate) fn published() -> &'static [Published] {
     &STUDIES.published
 }
 
 /// The study's figure beside a row of ours, if it has one.
-#[must_use]
-pub fn beside(workload: &str, case: &str, contender: &str) -> Option<&'static str> {
+pub(crate) fn beside(workload: &str, case: &str, contender: &str) -> Option<&'static str> {
     let mut figures = STUDIES.figures.iter();
     let found = figures.find(|it| {
         let named = it.workload == workload && it.contender == contender;

@@ -1,6 +1,6 @@
 //! What a run of the benchmark is made of: options in, a report out.
 
-use millstream_report::bench::{self, Goal};
+use millstream_report::bench::{self, Run as Report};
 use millstream_report::rows::Row;
 
 use crate::corpus::Corpus;
@@ -50,43 +50,10 @@ impl Workload {
     }
 }
 
-/// What came out.
-#[derive(Debug, Default)]
-pub struct Report {
-    /// Every figure.
-    pub rows: Vec<Row>,
-    /// Wrong bytes of anyone, and failures of our own contenders: reasons not to trust the rest.
-    pub failures: Vec<String>,
-    /// The goals that these rows can judge.
-    pub goals: Vec<Goal>,
-}
-
-impl Report {
-    /// What a page or a terminal shows of it.
-    #[must_use]
-    pub fn shown(&self) -> bench::Run {
-        let studies = self.rows.iter().filter_map(|row| {
-            Some(bench::Study {
-                workload: row.workload.clone(),
-                case: row.case.clone(),
-                contender: row.contender.clone(),
-                figures: study::beside(&row.workload, &row.case, &row.contender)?.to_owned(),
-            })
-        });
-        bench::Run {
-            rows: self.rows.iter().cloned().map(Row::arranged).collect(),
-            goals: self.goals.clone(),
-            studies: studies.collect(),
-            failures: self.failures.clone(),
-            ..bench::Run::default()
-        }
-    }
-
-    /// Tables and goals as text for a terminal.
-    #[must_use]
-    pub fn render(&self) -> String {
-        bench::text(&self.shown(), &summary::facts(&self.rows))
-    }
+/// Tables and goals of a report as text for a terminal.
+#[must_use]
+pub fn render(report: &Report) -> String {
+    bench::text(report, &summary::facts(&report.rows))
 }
 
 /// Runs workloads, in the order given.
@@ -108,10 +75,12 @@ pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
         (workload.run)(&mut session)?;
     }
     let Session { rows, failures, .. } = session;
-    let goals = goals::judge(&rows);
     Ok(Report {
-        rows,
+        goals: goals::judge(&rows),
+        rows: rows.into_iter().map(Row::arranged).collect(),
         failures,
-        goals,
+        study: Some(study::beside),
+        published: study::published().to_vec(),
+        facts: Vec::new(),
     })
 }

@@ -250,9 +250,7 @@ pub unsafe extern "C" fn mst_source_find(
 ) -> mst_result {
     border(|| {
         // SAFETY: see `mst_package_open`.
-        let (source, name) = unsafe { (at(source)?, text(name)?) };
-        // SAFETY: as above.
-        let result = unsafe { out(entry)? };
+        let (source, name, result) = unsafe { (at(source)?, text(name)?, out(entry)?) };
         let located = source.source.find(name)?.ok_or(NO_ENTRY)?;
         result.write(mst_entry::of(&located));
         Ok(())

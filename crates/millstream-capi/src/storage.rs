@@ -270,40 +270,22 @@ pub struct mst_stats {
 // SAFETY: as above.
 unsafe impl Descriptor for mst_stats {}
 
+/// A struct of the header with its size, and members that have the names and values of others.
+macro_rules! members_of {
+    ($from:ident => $to:ident { $($member:ident)* }) => {
+        $to { size: size_of::<$to>(), $($member: $from.$member),* }
+    };
+}
+
 impl mst_stats {
     fn of(stats: &Stats) -> mst_stats {
-        mst_stats {
-            size: size_of::<mst_stats>(),
-            done: stats.done,
-            failed: stats.failed,
-            canceled: stats.canceled,
-            requests: stats.requests,
-            deadlines_missed: stats.deadlines_missed,
-            overdue: stats.overdue,
-            operations: stats.operations,
-            merged_operations: stats.merged_operations,
-            direct_operations: stats.direct_operations,
-            copied_operations: stats.copied_operations,
-            retried_operations: stats.retried_operations,
-            stored_bytes: stats.stored_bytes,
-            raw_bytes: stats.raw_bytes,
-            device_idle_ns: stats.device_idle_ns,
-            device_busy_ns: stats.device_busy_ns,
-            jobs: stats.jobs,
-            decode_wait_ns: stats.decode_wait_ns,
-            decode_ns: stats.decode_ns,
-            worker_starved_ns: stats.worker_starved_ns,
-            opens: stats.opens,
-            read_with_open: stats.read_with_open,
-            open_ns: stats.open_ns,
-            open_max_ns: stats.open_max_ns,
-            descriptors: stats.descriptors,
-            staging_bytes: stats.staging_bytes,
-            staging_peak_bytes: stats.staging_peak_bytes,
-            staging_capacity_bytes: stats.staging_capacity_bytes,
-            in_flight_bytes: stats.in_flight_bytes,
-            in_flight: stats.in_flight,
-        }
+        members_of!(stats => mst_stats {
+            done failed canceled requests deadlines_missed overdue operations merged_operations
+            direct_operations copied_operations retried_operations stored_bytes raw_bytes
+            device_idle_ns device_busy_ns jobs decode_wait_ns decode_ns worker_starved_ns opens
+            read_with_open open_ns open_max_ns descriptors staging_bytes staging_peak_bytes
+            staging_capacity_bytes in_flight_bytes in_flight
+        })
     }
 }
 

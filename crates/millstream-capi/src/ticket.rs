@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use millstream::{Buffer, Completion, Outcome, Priority, Ticket};
+use millstream::{Buffer, Completion, Error, Outcome, Priority, Ticket};
 
 use crate::desc::{at, at_mut, border, deadline_of, limit};
 use crate::error::{
@@ -41,12 +41,11 @@ pub struct mst_completion {
 }
 
 impl mst_completion {
-    fn new(
-        result: mst_result,
-        bytes: u64,
-        user_data: u64,
-        buffer: Option<Buffer>,
-    ) -> mst_completion {
+    fn new(ended: &Result<u64, Error>, user_data: u64, buffer: Option<Buffer>) -> mst_completion {
+        let (result, bytes) = match ended {
+            Ok(bytes) => (MST_OK, *bytes),
+            Err(error) => (result_of(error.kind()), 0),
+        };
         let buffer = buffer.map(|buffer| owned(mst_buffer(buffer)));
         mst_completion {
             bytes,
@@ -60,17 +59,11 @@ impl mst_completion {
 
     pub(crate) fn of_posted(mut posted: Completion) -> mst_completion {
         let buffer = posted.take_memory::<Buffer>();
-        match posted.result {
-            Ok(bytes) => mst_completion::new(MST_OK, bytes, posted.user_data, buffer),
-            Err(error) => {
-                let result = result_of(error.kind());
-                let made = mst_completion::new(result, 0, posted.user_data, buffer);
-                mst_completion {
-                    error: owned_error(error),
-                    ..made
-                }
-            }
+        let mut made = mst_completion::new(&posted.result, posted.user_data, buffer);
+        if let Err(error) = posted.result {
+            made.error = owned_error(error);
         }
+        made
     }
 }
 
@@ -103,22 +96,18 @@ pub(crate) fn claim<T: 'static>(
         return Ok(outcome);
     }
     let waited = match timeout_ns {
-        0 if taken.is_still_held() => {
-            let _ = taken.into_bits();
-            return Err(STILL_HELD);
-        }
+        0 if taken.is_still_held() => Err(STILL_HELD),
         0 => Ok(None),
-        _ => taken.wait_timeout(limit(timeout_ns).unwrap_or(Duration::MAX)),
+        _ => {
+            let limit = limit(timeout_ns).unwrap_or(Duration::MAX);
+            taken.wait_timeout(limit).map_err(Failure::from)
+        }
     };
     match waited {
         Ok(Some(outcome)) => Ok(outcome),
-        Ok(None) => {
+        other => {
             let _ = taken.into_bits();
-            Err(NOT_READY)
-        }
-        Err(error) => {
-            let _ = taken.into_bits();
-            Err(error.into())
+            Err(other.err().unwrap_or(NOT_READY))
         }
     }
 }
@@ -143,27 +132,17 @@ pub unsafe extern "C" fn mst_ticket_wait(
                 unsafe { completion.write(filled) };
             }
         };
-        fill(mst_completion::new(MST_OK, 0, 0, None));
+        fill(mst_completion::new(&Ok(0), 0, None));
         // SAFETY: as above.
         let storage = unsafe { at(storage)? };
         let outcome = claim::<Buffer>(storage, ticket, timeout_ns)?;
         let buffer = outcome.memory.filter(|_| !completion.is_null());
-        match outcome.result {
-            Ok(bytes) => {
-                fill(mst_completion::new(
-                    MST_OK,
-                    bytes,
-                    outcome.user_data,
-                    buffer,
-                ));
-                Ok(())
-            }
-            Err(error) => {
-                let result = result_of(error.kind());
-                fill(mst_completion::new(result, 0, outcome.user_data, buffer));
-                Err(error.into())
-            }
-        }
+        fill(mst_completion::new(
+            &outcome.result,
+            outcome.user_data,
+            buffer,
+        ));
+        Ok(outcome.result.map(drop)?)
     })
 }
 

@@ -1,4 +1,4 @@
-//! The report of a benchmark: a run as a page.
+//! The report of a benchmark: a run as a page, and as text for a terminal.
 //!
 //! First the answer (ours over the best rival, a dot a case; the goals), then each workload with
 //! maps and every case, the study's figures beside ours, then the machine and how to read it all.
@@ -14,10 +14,8 @@ use crate::rows::Row;
 mod detail;
 pub mod maps;
 pub mod summary;
-mod text;
 
 pub use detail::{Published, Study};
-pub use text::text;
 
 /// A goal and how it stands, as the benchmark judged it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,8 +58,8 @@ pub struct Run {
     pub rows: Vec<Row>,
     /// The goals.
     pub goals: Vec<Goal>,
-    /// The studies' figures.
-    pub studies: Vec<Study>,
+    /// The studies' figures, if there are any.
+    pub study: Option<Study>,
     /// The studies' tables that stand alone.
     pub published: Vec<Published>,
     /// Reasons not to trust the rest: wrong bytes, failures of our own.
@@ -87,7 +85,7 @@ pub fn page(run: &Run) -> String {
         for table in run.published.iter().filter(|it| it.workload == name) {
             detail::published(&mut body, table);
         }
-        detail::workload(&mut body, group, &run.studies);
+        detail::workload(&mut body, group, run.study);
     }
     if !run.facts.is_empty() {
         body.section("machine", "Machine and versions");
@@ -95,6 +93,47 @@ pub fn page(run: &Run) -> String {
     }
     how_to_read(&mut body);
     page::render("Millstream: benchmark", &body, "", None)
+}
+
+/// The tables of a run in Markdown, `facts` of the machine the last but one; nothing without rows.
+#[must_use]
+pub fn text(run: &Run, facts: &Table) -> String {
+    let cases = cases::cases(&run.rows);
+    let (maps, plain) = maps::split(&cases);
+    let mut text = String::new();
+    for case in plain {
+        text += &format!("{}: {}\n", case.workload, case.name);
+        if let Some(metric) = case.primary() {
+            text += &detail::figures(case, metric, run.study, false).text();
+        }
+        for (contender, why) in &case.skipped {
+            text += &format!("  {contender} skipped: {why}\n");
+        }
+        text += "\n";
+    }
+    for map in &maps {
+        if let Some((words, table)) = maps::words(map) {
+            text += &format!("{}\n{words}\n{}\n", map.name, table.text());
+        }
+    }
+    if !run.goals.is_empty() {
+        let reached = run.goals.iter().filter(|goal| goal.reached).count();
+        let table = goals_table("", run.goals.iter());
+        text += &format!("goals: {reached} of {} reached\n", run.goals.len());
+        text += &format!("{}\n", table.text());
+    }
+    for failure in &run.failures {
+        text += &format!("FAILED: {failure}\n");
+    }
+    for table in [
+        facts,
+        &summary::workloads(&summary::lines(&cases), &run.goals),
+    ] {
+        if !table.is_empty() {
+            text += &format!("{}\n", table.text());
+        }
+    }
+    text
 }
 
 fn failures(body: &mut Html, run: &Run) {
@@ -129,7 +168,7 @@ fn goals(body: &mut Html, goals: &[Goal]) {
     }
 }
 
-pub(crate) fn goals_table<'g>(caption: &str, goals: impl Iterator<Item = &'g Goal>) -> Table {
+fn goals_table<'g>(caption: &str, goals: impl Iterator<Item = &'g Goal>) -> Table {
     let mut table = Table::new(caption, "case | ours | ~what | >goal | >here | ~");
     for goal in goals {
         let class = match goal.within_noise {
@@ -206,6 +245,20 @@ mod tests {
         let page = small_page(cells.chain(others).chain(metrics).collect(), 1500);
         assert_eq!(page.matches("best 5.00 MB/s").count(), 2);
         assert!(page.contains("The same of 1 of 2,001 others"));
+    }
+
+    #[test]
+    fn sizes_of_a_map_have_names_of_their_own() {
+        let cases = [
+            "64K depth 1",
+            "65500 depth 1",
+            "65500 depth 2",
+            "1M depth 1",
+        ];
+        let page = small_page(cases.map(|case| rate(case, "millstream")).into(), 4000);
+        for name in [">65536<", ">65500<", ">1M<"] {
+            assert!(page.contains(name), "{name}");
+        }
     }
 
     #[test]

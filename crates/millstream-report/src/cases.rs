@@ -4,9 +4,8 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-use crate::chart::Whose;
 use crate::compare::{Comparison, compare};
-use crate::rows::{Figures, Finding, Row};
+use crate::rows::{Figures, Finding, Row, is_ours};
 
 /// What one case has, in the order of its rows.
 #[derive(Debug, Clone)]
@@ -124,7 +123,7 @@ impl<'a> Case<'a> {
     /// Whether a contender is compared with: a rival that does the whole work.
     pub(crate) fn is_rival(&self, contender: &str) -> bool {
         let is_reference = REFERENCES.contains(&(self.workload, contender));
-        Whose::of(contender) == Whose::Rival && !is_reference
+        contender != "limit" && !is_ours(contender) && !is_reference
     }
 
     /// Ours over the others in the most significant metric; `None` if nothing of ours stands for
@@ -152,11 +151,7 @@ fn ours<'a>(all: &[(&'a str, &'a Figures)]) -> Option<(&'a str, &'a Figures)> {
     if let Some(ours) = all.iter().find(|(name, _)| *name == "millstream") {
         return Some(*ours);
     }
-    let variants = || {
-        all.iter()
-            .copied()
-            .filter(|(name, _)| Whose::of(name) == Whose::Ours)
-    };
+    let variants = || all.iter().copied().filter(|(name, _)| is_ours(name));
     match variants().all(|(name, _)| KERNELS.contains(&name)) {
         true => best(variants()),
         false => None,
@@ -254,5 +249,6 @@ mod tests {
         let (name, comparison) = verdict.rival.expect("one is");
         assert_eq!((name, comparison.ratio), ("libdeflate", 2.0));
         assert!(cases[1].verdict().is_none());
+        assert!(!is_ours("millstreamer"));
     }
 }

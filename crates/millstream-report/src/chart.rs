@@ -15,38 +15,6 @@ const TITLE_LINE: f64 = 16.0;
 /// Top of what is drawn below the title.
 const TOP: f64 = 28.0;
 
-/// Whose figure it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whose {
-    /// Millstream's.
-    Ours,
-    /// Someone else's.
-    Rival,
-    /// The least that physics and the kernel demand.
-    Limit,
-}
-
-impl Whose {
-    /// Ours, a rival's or the limit's, by the contender's name.
-    pub(crate) fn of(contender: &str) -> Whose {
-        match contender {
-            "limit" => Whose::Limit,
-            "millstream" => Whose::Ours,
-            _ if contender.starts_with("millstream-") => Whose::Ours,
-            _ => Whose::Rival,
-        }
-    }
-
-    /// The end of the names of its classes.
-    pub(crate) fn class(self) -> &'static str {
-        match self {
-            Whose::Ours => "ours",
-            Whose::Rival => "rival",
-            Whose::Limit => "limit",
-        }
-    }
-}
-
 /// A picture with its title, both cut to the width of the picture.
 fn titled(height: f64, heading: &str, label: &str) -> Svg {
     let mut svg = Svg::new(WIDTH, height, label);

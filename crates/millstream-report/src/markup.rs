@@ -65,14 +65,6 @@ pub(crate) fn whole(value: f64) -> String {
     out
 }
 
-/// A number in four or five characters: `3.71k`, `812`, `0.45`.
-pub(crate) fn brief(value: f64) -> String {
-    scaled(
-        value,
-        &[(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")],
-    )
-}
-
 /// A size in powers of 1024, as options are written: `64K`, `1.5M`, `200`.
 pub(crate) fn size(bytes: f64) -> String {
     scaled(
@@ -158,7 +150,6 @@ mod tests {
         #[test]
         fn numbers_are_never_long(value in any::<f64>()) {
             prop_assert!(figure(value).chars().count() <= 20);
-            prop_assert!(brief(value).chars().count() <= 9);
         }
     }
 
@@ -173,8 +164,6 @@ mod tests {
     fn numbers_are_short() {
         let shown = [0.0, 0.01234, 1.234, 123.4, -4321.0, f64::NAN].map(figure);
         assert_eq!(shown, ["0", "0.0123", "1.23", "123", "−4,321", "–"]);
-        let shown = [0.45, 1.0, 812.0, 999.9, 3712.0, 1_250_000.0].map(brief);
-        assert_eq!(shown, ["0.45", "1", "812", "1k", "3.71k", "1.25M"]);
         assert_eq!([4096.0, 1048576.0, 200.0].map(size), ["4K", "1M", "200"]);
         let shown = [1.25, 0.0381, 0.000412, 9e-8].map(seconds);
         assert_eq!(shown, ["1.25 s", "38.1 ms", "412 µs", "90 ns"]);

@@ -130,6 +130,12 @@ impl Row {
     }
 }
 
+/// Whether a contender of this name is ours: `millstream` or `millstream-…`.
+#[must_use]
+pub fn is_ours(contender: &str) -> bool {
+    contender == "millstream" || contender.starts_with("millstream-")
+}
+
 /// Parses a file of rows. Files are appended to, so one may hold several runs: of two rows with the
 /// same names the later one counts.
 ///

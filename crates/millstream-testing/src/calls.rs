@@ -13,8 +13,6 @@
 //! [`ptrace(2)`]: https://man7.org/linux/man-pages/man2/ptrace.2.html
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io::{Read as _, Seek as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -24,6 +22,7 @@ use std::time::Duration;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::Unavailable;
+use crate::child::Written;
 use ptrace::{Event, Side, Thread};
 
 mod decode;
@@ -127,14 +126,7 @@ pub fn answered(
 ) -> Result<Ended, Unavailable> {
     let unavailable = |error: std::io::Error| Unavailable::because(error.to_string());
     let folder = folder.canonicalize().map_err(unavailable)?;
-    // Files, since pipes would have to be emptied while the program runs.
-    let (mut stdout, mut stderr) = (
-        tempfile::tempfile().map_err(unavailable)?,
-        tempfile::tempfile().map_err(unavailable)?,
-    );
-    command
-        .stdout(stdout.try_clone().map_err(unavailable)?)
-        .stderr(stderr.try_clone().map_err(unavailable)?);
+    let written = Written::of(command).map_err(unavailable)?;
     let child = ptrace::start(command)?;
     let mut tracer = Tracer {
         process: child.id(),
@@ -155,10 +147,11 @@ pub fn answered(
         let reason = "the system reports no system calls to a tracer";
         return Err(Unavailable::because(reason));
     }
+    let [stdout, stderr] = written.take();
     Ok(Ended {
         status,
-        stdout: content(&mut stdout),
-        stderr: String::from_utf8_lossy(&content(&mut stderr)).into_owned(),
+        stdout,
+        stderr: String::from_utf8_lossy(&stderr).into_owned(),
         calls: tracer.calls,
     })
 }
@@ -188,14 +181,6 @@ pub fn answered_at(
         answer
     })?;
     Ok((ended, found))
-}
-
-fn content(file: &mut File) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    file.rewind()
-        .and_then(|()| file.read_to_end(&mut bytes))
-        .expect("a file of our own");
-    bytes
 }
 
 struct Tracer<'a, F> {

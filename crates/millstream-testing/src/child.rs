@@ -9,16 +9,17 @@
 //!
 //! The parent believes nothing: a child that ran no test, or another one, is a failure.
 
-use std::io::Read;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::Unavailable;
 use crate::seccomp::{self, Refusal};
-use crate::user::{self, Limit};
+use crate::user;
 
 /// Set in the child alone, to the name of the test it runs and the case of it.
 const MARK: &str = "MILLSTREAM_TESTING_CHILD";
@@ -66,7 +67,7 @@ pub struct Child {
     case: String,
     refusal: Option<Refusal>,
     nobody: bool,
-    limits: Vec<Limit>,
+    limits: Vec<(Resource, u64)>,
     leaks: bool,
     time_max: Duration,
 }
@@ -108,13 +109,13 @@ impl Child {
     /// The child may have at most `bytes` of locked (and registered) memory. Root is not bound by
     /// this; combine with [`Child::as_nobody`].
     pub fn locked_bytes_max(mut self, bytes: u64) -> Child {
-        self.limits.push(Limit::LockedBytes(bytes));
+        self.limits.push((Resource::Memlock, bytes));
         self
     }
 
     /// The child may have descriptors below `count` only.
     pub fn descriptors_max(mut self, count: u64) -> Child {
-        self.limits.push(Limit::Descriptors(count));
+        self.limits.push((Resource::Nofile, count));
         self
     }
 
@@ -180,8 +181,11 @@ impl Child {
     /// In the child: takes away what is to be taken away. The filter comes last, for the calls
     /// before it need none of what it refuses, and it forbids gaining privileges.
     fn restrict(&self) -> Result<(), Unavailable> {
-        for limit in &self.limits {
-            limit.apply()?;
+        for &(resource, value) in &self.limits {
+            let (current, maximum) = (Some(value), Some(value));
+            setrlimit(resource, Rlimit { current, maximum }).map_err(|error| {
+                Unavailable::because(format!("setrlimit of {resource:?} to {value}: {error}"))
+            })?;
         }
         if self.nobody {
             user::become_nobody()?;
@@ -200,16 +204,15 @@ impl Child {
             let set = std::env::var("ASAN_OPTIONS").unwrap_or_default();
             command.env("ASAN_OPTIONS", format!("{set}:detect_leaks=0"));
         }
+        let started = |error| Unavailable::because(format!("starting a child: {error}"));
+        let output = Written::of(&mut command).map_err(started)?;
         let mut child = command
             .args([self.test, "--exact", "--nocapture", "--test-threads=1"])
             .arg("--include-ignored")
             .env(MARK, format!("{}={}", self.test, self.case))
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| Unavailable::because(format!("starting a child: {error}")))?;
-        let output = Collector::of(&mut child);
+            .map_err(started)?;
         let until = Instant::now() + self.time_max;
         let status = loop {
             match child.try_wait().expect("our own child can be waited for") {
@@ -223,8 +226,7 @@ impl Child {
                 None => std::thread::sleep(POLL_STEP),
             }
         };
-        let (stdout, stderr) = output.take(status.is_some());
-        let written = stdout + &stderr;
+        let written = String::from_utf8_lossy(&output.take().concat()).into_owned();
         if let Some((_, reason)) = written.split_once(UNAVAILABLE_PREFIX) {
             let reason = reason.lines().next().unwrap_or_default();
             return Err(Unavailable::because(reason));
@@ -253,53 +255,31 @@ fn pass_on_skips(written: &str) {
     }
 }
 
-/// Reads both pipes of a child while it runs, so that it never waits for us. Each has a buffer of
-/// its own: a warning on standard error must not split the harness's result line.
-struct Collector {
-    stdout: Pipe,
-    stderr: Pipe,
+/// What a process writes, in files, since pipes would have to be emptied while it runs. Two of
+/// them: a warning on standard error must not split the harness's result line.
+pub(crate) struct Written {
+    stdout: File,
+    stderr: File,
 }
 
-impl Collector {
-    fn of(child: &mut std::process::Child) -> Collector {
-        Collector {
-            stdout: Pipe::drain(child.stdout.take().expect("piped")),
-            stderr: Pipe::drain(child.stderr.take().expect("piped")),
-        }
+impl Written {
+    /// Of a command that is about to be started.
+    pub(crate) fn of(command: &mut Command) -> io::Result<Written> {
+        let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
+        command
+            .stdout(stdout.try_clone()?)
+            .stderr(stderr.try_clone()?);
+        Ok(Written { stdout, stderr })
     }
 
-    /// What the child wrote to its standard output and to its standard error; all of it if it has
-    /// ended, what there is of it if it may not have.
-    fn take(self, ended: bool) -> (String, String) {
-        (self.stdout.take(ended), self.stderr.take(ended))
-    }
-}
-
-struct Pipe {
-    written: Arc<Mutex<Vec<u8>>>,
-    reader: JoinHandle<()>,
-}
-
-impl Pipe {
-    fn drain(mut from: impl Read + Send + 'static) -> Pipe {
-        let written = Arc::<Mutex<Vec<u8>>>::default();
-        let to = Arc::clone(&written);
-        let reader = std::thread::spawn(move || {
-            let mut piece = [0; 4096];
-            // A broken pipe ends what the child wrote, as its end does.
-            while let Ok(len @ 1..) = from.read(&mut piece) {
-                let mut written = to.lock().expect("no thread panics while it holds it");
-                written.extend_from_slice(&piece[..len]);
-            }
-        });
-        Pipe { written, reader }
-    }
-
-    fn take(self, ended: bool) -> String {
-        if ended {
-            self.reader.join().expect("the reader does not panic");
-        }
-        let bytes = self.written.lock().expect("the reader does not panic");
-        String::from_utf8_lossy(&bytes).into_owned()
+    /// What was written to standard output and to standard error so far.
+    pub(crate) fn take(self) -> [Vec<u8>; 2] {
+        [self.stdout, self.stderr].map(|mut file| {
+            let mut bytes = Vec::new();
+            file.rewind()
+                .and_then(|()| file.read_to_end(&mut bytes))
+                .expect("a file of our own");
+            bytes
+        })
     }
 }

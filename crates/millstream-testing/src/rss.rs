@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long `settle` sleeps between two looks.
@@ -71,49 +71,36 @@ impl Resources {
 
 fn resident_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("/proc is mounted");
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .expect("a process has resident memory");
-    let kib: u64 = line
-        .trim()
-        .trim_end_matches("kB")
-        .trim()
-        .parse()
-        .expect("VmRSS is a number of kB");
-    kib * 1024
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.expect("VmRSS is a number of kB") * 1024
 }
 
 fn descriptors() -> BTreeMap<i32, PathBuf> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir("/proc/self/fd").expect("/proc is mounted") {
-        let Ok(entry) = entry else { continue };
-        // The descriptor of this very listing is in it; its link is gone when we ask, or shows
-        // the listing itself.
-        let Ok(target) = fs::read_link(entry.path()) else {
-            continue;
-        };
-        if target.ends_with("fd") && target.starts_with("/proc") {
-            continue;
-        }
-        if let Some(fd) = entry.file_name().to_str().and_then(|s| s.parse().ok()) {
-            found.insert(fd, target);
-        }
-    }
-    found
+    // The descriptor of this very listing is in it; its link is gone when we ask, or shows the
+    // listing itself.
+    let is_listing = |target: &PathBuf| target.ends_with("fd") && target.starts_with("/proc");
+    numbered("/proc/self/fd", |path| {
+        fs::read_link(path)
+            .ok()
+            .filter(|target| !is_listing(target))
+    })
 }
 
 fn threads() -> BTreeMap<i32, String> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir("/proc/self/task").expect("/proc is mounted") {
-        let Ok(entry) = entry else { continue };
-        // A thread may end between the listing and the look at its name: then it is gone.
-        let Ok(name) = fs::read_to_string(entry.path().join("comm")) else {
-            continue;
-        };
-        if let Some(id) = entry.file_name().to_str().and_then(|s| s.parse().ok()) {
-            found.insert(id, name.trim_end().to_owned());
-        }
-    }
-    found
+    numbered("/proc/self/task", |path| {
+        let name = fs::read_to_string(path.join("comm")).ok()?;
+        Some(name.trim_end().to_owned())
+    })
+}
+
+/// What is known of the entries of a folder that are numbers; what ends between the listing and the
+/// look at it is gone.
+fn numbered<T>(folder: &str, look: impl Fn(&Path) -> Option<T>) -> BTreeMap<i32, T> {
+    let entries = fs::read_dir(folder).expect("/proc is mounted").flatten();
+    let found = entries.filter_map(|entry| {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        Some((number, look(&entry.path())?))
+    });
+    found.collect()
 }

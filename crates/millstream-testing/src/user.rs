@@ -2,7 +2,7 @@
 //! is no way back.
 //!
 //! # Safety
-//! The calls below change the credentials and limits of the calling process and touch no memory
+//! The calls below change the credentials of the calling process and touch no memory
 //! but their arguments. glibc applies `setuid` and its kin to all threads of the process.
 
 #![expect(
@@ -16,35 +16,6 @@ use crate::Unavailable;
 
 /// The user and group `nobody` of every Linux distribution (the kernel's overflow id).
 const NOBODY: u32 = 65534;
-
-/// A limit of the process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
-    /// `RLIMIT_MEMLOCK`: an ordinary user's default is 8 MiB.
-    LockedBytes(u64),
-    /// `RLIMIT_NOFILE`.
-    Descriptors(u64),
-}
-
-impl Limit {
-    /// Sets it, soft and hard.
-    ///
-    /// # Errors
-    /// The limit is higher than an ordinary user may go.
-    pub fn apply(self) -> Result<(), Unavailable> {
-        let (resource, value) = match self {
-            Limit::LockedBytes(bytes) => (libc::RLIMIT_MEMLOCK, bytes),
-            Limit::Descriptors(count) => (libc::RLIMIT_NOFILE, count),
-        };
-        let limit = libc::rlimit {
-            rlim_cur: value,
-            rlim_max: value,
-        };
-        // SAFETY: reads one rlimit that lives through the call.
-        let result = unsafe { libc::setrlimit(resource, &raw const limit) };
-        checked(result, &format!("setrlimit to {self:?}"))
-    }
-}
 
 /// Turns this process into one of the user `nobody`, without capabilities. An ordinary user is
 /// left as he is.

@@ -20,7 +20,7 @@ use crate::decoder::{Bound, Decoder, TileEntry};
 use crate::limits;
 use crate::memory::DeviceBuffer;
 use crate::queue::{GpuPoint, Queue};
-use crate::texels::{ImageTarget, Transition};
+use crate::texels::{ImageTarget, TexelCopy, Transition};
 
 /// Where a copy's bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,8 +63,8 @@ impl<'a> Bytes<'a> {
 pub(crate) enum CopyTo {
     /// An offset of a buffer, and how many bytes.
     Buffer(vk::Buffer, u64, u64),
-    /// Texels of an image.
-    Image(vk::Image, vk::BufferImageCopy),
+    /// Texels of an image; the offset in the source is set when it is recorded.
+    Image(vk::Image, TexelCopy),
 }
 
 /// A copy that a batch makes once its tiles are decoded.
@@ -350,7 +350,7 @@ impl Batch {
             barrier(device, commands, SHADER_WRITES, COPY_READS);
         }
         let copies = vk::PipelineStageFlags::TRANSFER;
-        let begins = barriers(&self.begins);
+        let begins = all(&self.begins);
         barriers_of(device, commands, (copies, copies), (&[], &begins));
         for copy in &self.copies {
             record_copy(device, commands, copy, &self.upload, &self.scratch);
@@ -361,7 +361,7 @@ impl Batch {
             Some(barrier.src_access_mask(vk::AccessFlags::TRANSFER_WRITE))
         };
         let releases: Vec<_> = self.releases.iter().filter_map(release).collect();
-        let ends = barriers(&self.ends);
+        let ends = all(&self.ends);
         let stages = (copies, vk::PipelineStageFlags::ALL_COMMANDS);
         barriers_of(device, commands, stages, (&releases, &ends));
     }
@@ -392,11 +392,9 @@ impl Batch {
     }
 }
 
-fn barriers(
-    decided: &[(Arc<ImageTarget>, Vec<Transition>)],
-) -> Vec<vk::ImageMemoryBarrier<'static>> {
+fn all(decided: &[(Arc<ImageTarget>, Vec<Transition>)]) -> Vec<Transition> {
     let transitions = decided.iter().flat_map(|(_, transitions)| transitions);
-    transitions.map(Transition::barrier).collect()
+    transitions.copied().collect()
 }
 
 fn record_copy(
@@ -484,10 +482,7 @@ pub(crate) fn barrier(
 }
 
 /// Barriers of buffers and images.
-type Barriers<'a> = (
-    &'a [vk::BufferMemoryBarrier<'static>],
-    &'a [vk::ImageMemoryBarrier<'static>],
-);
+type Barriers<'a> = (&'a [vk::BufferMemoryBarrier<'static>], &'a [Transition]);
 
 pub(crate) fn barriers_of(
     device: &ash::Device,

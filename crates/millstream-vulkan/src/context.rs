@@ -9,7 +9,7 @@ use std::time::Instant;
 use ash::{Entry, Instance, ext, vk};
 use millstream::{Error, ErrorKind};
 
-use crate::create::{AdoptedDevice, Created, GpuFeatures, GpuWanted};
+use crate::create::{AdoptedDevice, Created, GpuFeatures, GpuWanted, offers};
 use crate::error::{invalid, is_short, lost, vulkan};
 use crate::limits;
 use crate::queue::{AdoptedQueue, GpuPoint, Queue, QueueAccess};
@@ -96,9 +96,6 @@ impl Context {
             let properties = instance.get_physical_device_properties(physical);
             (memory, properties, offered.unwrap_or_default())
         };
-        let is_budget = |one: &vk::ExtensionProperties| {
-            one.extension_name_as_c_str() == Ok(ext::memory_budget::NAME)
-        };
         let name = properties.device_name_as_c_str().unwrap_or(c"?");
         let host = adopted.features.external_memory_host;
         let host = host.then(|| ext::external_memory_host::Device::new(&instance, &adopted.device));
@@ -115,7 +112,7 @@ impl Context {
             families,
             lost: AtomicBool::new(false),
             memory,
-            tells_budget: offered.iter().any(is_budget),
+            tells_budget: offers(&offered, ext::memory_budget::NAME),
             instance,
             physical,
             owned: None,

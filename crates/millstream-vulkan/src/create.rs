@@ -111,10 +111,7 @@ impl GpuWanted {
         if timeline.timeline_semaphore == vk::FALSE {
             return Err(lacks("timeline semaphores"));
         }
-        let has = |name: &CStr| {
-            let same = |one: &vk::ExtensionProperties| one.extension_name_as_c_str() == Ok(name);
-            extensions.iter().any(same)
-        };
+        let has = |name| offers(&extensions, name);
         let compute = families
             .iter()
             .position(|family| {
@@ -161,10 +158,7 @@ impl Created {
         device: Option<usize>,
         validation: bool,
     ) -> Result<(AdoptedDevice, Created), Error> {
-        // SAFETY: the loader that the system has; it runs code of drivers that it lists.
-        let entry = unsafe { Entry::load() }.map_err(|error| {
-            Error::new(ErrorKind::NotFound, format!("no Vulkan loader: {error}"))
-        })?;
+        let entry = loader()?;
         let (instance, created) = create_instance(&entry, validation)?;
         match create_device(&instance, device) {
             Ok((physical, device, wanted)) => {
@@ -230,7 +224,23 @@ impl Drop for Created {
     }
 }
 
-fn create_instance(entry: &Entry, validation: bool) -> Result<(Instance, Created), Error> {
+/// The loader that the system has.
+pub(crate) fn loader() -> Result<Entry, Error> {
+    // SAFETY: it runs code of drivers that the system lists.
+    unsafe { Entry::load() }
+        .map_err(|error| Error::new(ErrorKind::NotFound, format!("no Vulkan loader: {error}")))
+}
+
+/// Whether an extension is among those that a device offers.
+pub(crate) fn offers(extensions: &[vk::ExtensionProperties], name: &CStr) -> bool {
+    let same = |one: &vk::ExtensionProperties| one.extension_name_as_c_str() == Ok(name);
+    extensions.iter().any(same)
+}
+
+pub(crate) fn create_instance(
+    entry: &Entry,
+    validation: bool,
+) -> Result<(Instance, Created), Error> {
     // SAFETY: asks the loader.
     let layers = unsafe { entry.enumerate_instance_layer_properties() }.unwrap_or_default();
     let has_layer = layers

@@ -3,9 +3,10 @@
 
 use std::ffi::CStr;
 
-use ash::{Entry, Instance, vk};
-use millstream::{Error, ErrorKind};
+use ash::{Instance, vk};
+use millstream::Error;
 
+use crate::create::{create_instance, loader, offers};
 use crate::error::vulkan;
 use crate::gpu::{Gpu, GpuOptions, GpuReport};
 
@@ -40,20 +41,13 @@ const EXTENSIONS: [&CStr; 5] = [
 /// # Errors
 /// `NotFound`: no Vulkan loader, or no driver; what a driver says.
 pub fn devices() -> Result<Vec<GpuDevice>, Error> {
-    // SAFETY: the loader that the system has; it runs code of drivers that it lists.
-    let entry = unsafe { Entry::load() }
-        .map_err(|error| Error::new(ErrorKind::NotFound, format!("no Vulkan loader: {error}")))?;
-    let application = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_2);
-    let info = vk::InstanceCreateInfo::default().application_info(&application);
-    // SAFETY: a valid description.
-    let instance = unsafe { entry.create_instance(&info, None) };
-    let instance = instance.map_err(|error| vulkan("vkCreateInstance", error))?;
+    let entry = loader()?;
+    let (instance, created) = create_instance(&entry, false)?;
     // SAFETY: the instance was just made.
     let listed = unsafe { instance.enumerate_physical_devices() };
     let describe = |(index, one): (usize, &vk::PhysicalDevice)| describe(&instance, *one, index);
     let devices = listed.map(|all| all.iter().enumerate().map(describe).collect());
-    // SAFETY: nothing is left that was made of it.
-    unsafe { instance.destroy_instance(None) };
+    created.destroy(&instance);
     devices.map_err(|error| vulkan("vkEnumeratePhysicalDevices", error))
 }
 
@@ -65,11 +59,7 @@ fn describe(instance: &Instance, physical: vk::PhysicalDevice, index: usize) -> 
         let properties = instance.get_physical_device_properties(physical);
         (properties, offered.unwrap_or_default())
     };
-    let has = |name: &&CStr| {
-        let same = |one: &vk::ExtensionProperties| one.extension_name_as_c_str() == Ok(*name);
-        offered.iter().any(same)
-    };
-    let extensions = EXTENSIONS.into_iter().filter(has);
+    let extensions = EXTENSIONS.into_iter().filter(|name| offers(&offered, name));
     let version = properties.api_version;
     let options = GpuOptions {
         device: Some(index),

@@ -5,9 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
 
 use crate::decoder::GOOD;
-use crate::filled::Filled;
 use crate::lane::Shared;
-use crate::message::Message;
+use crate::message::{Filled, Message};
 use crate::pieces::Work;
 
 /// See the header.

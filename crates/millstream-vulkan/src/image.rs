@@ -11,8 +11,8 @@ use crate::buffer::read_back;
 use crate::error::invalid;
 use crate::lane::{Shared, device_sink};
 use crate::memory::DeviceImage;
-use crate::target::{Target, texels};
-use crate::texels::{AdoptedImage, ImageRegion, ImageState, ImageTarget, Transition};
+use crate::target::Target;
+use crate::texels::{AdoptedImage, ImageRegion, ImageState, ImageTarget};
 
 /// An image to be made by [`Gpu::image`](crate::Gpu::image).
 #[derive(Debug, Clone, Copy)]
@@ -43,12 +43,15 @@ pub struct GpuImage {
 }
 
 impl GpuImage {
-    pub(crate) fn adopt(shared: &Arc<Shared>, about: AdoptedImage) -> Result<Arc<GpuImage>, Error> {
-        let target = Target::Image(Arc::new(ImageTarget::new(about, None)?), None);
-        Ok(Arc::new(GpuImage {
+    fn new(shared: &Arc<Shared>, image: ImageTarget, made: Option<DeviceImage>) -> Arc<GpuImage> {
+        Arc::new(GpuImage {
             shared: Arc::clone(shared),
-            target: Arc::new(target),
-        }))
+            target: Arc::new(Target::Image(Arc::new(image), made)),
+        })
+    }
+
+    pub(crate) fn adopt(shared: &Arc<Shared>, about: AdoptedImage) -> Result<Arc<GpuImage>, Error> {
+        Ok(GpuImage::new(shared, ImageTarget::new(about, None)?, None))
     }
 
     pub(crate) fn create(
@@ -99,11 +102,7 @@ impl GpuImage {
         shared.context.allows_image(&info)?;
         let made = DeviceImage::new(&shared.context, &info)?;
         target.about.image = made.image;
-        let target = Target::Image(Arc::new(target), Some(made));
-        Ok(Arc::new(GpuImage {
-            shared: Arc::clone(shared),
-            target: Arc::new(target),
-        }))
+        Ok(GpuImage::new(shared, target, Some(made)))
     }
 
     fn texels(&self) -> &ImageTarget {
@@ -138,10 +137,8 @@ impl GpuImage {
     /// request has completed; `uses` is what for. None, if no other family is.
     #[must_use]
     pub fn acquire(&self, uses: vk::AccessFlags) -> Vec<vk::ImageMemoryBarrier<'static>> {
-        let transitions = self
-            .texels()
-            .acquire(self.shared.context.compute.family, uses);
-        transitions.iter().map(Transition::barrier).collect()
+        let family = self.shared.context.compute.family;
+        self.texels().acquire(family, uses)
     }
 
     /// Copies all texels of an image that the library made back, each where a request has them.
@@ -164,11 +161,7 @@ impl GpuImage {
         let handed_over = image.about.handover.layout;
         let layout = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
         let family = self.shared.context.compute.family;
-        let turn = |layouts, accesses| {
-            let transitions = image.transitions(layouts, (family, family), accesses);
-            let barriers = transitions.iter().map(Transition::barrier);
-            barriers.collect::<Vec<_>>()
-        };
+        let turn = |layouts, accesses| image.transitions(layouts, (family, family), accesses);
         let back = read_back(
             &self.shared.context,
             &self.target,
@@ -178,14 +171,9 @@ impl GpuImage {
                 let uses = vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE;
                 let there = turn((handed_over, layout), (uses, uses));
                 barriers_of(device, commands, (all, all), (&[], &there));
-                for copy in image.copies(0..len) {
-                    let mut region = texels(&copy);
-                    region.buffer_offset = copy.at;
-                    // SAFETY: texels of the image, and bytes of a buffer of its length.
-                    unsafe {
-                        device.cmd_copy_image_to_buffer(commands, from, layout, to, &[region])
-                    };
-                }
+                let copies = image.copies(0..len);
+                // SAFETY: texels of the image, and bytes of a buffer of its length.
+                unsafe { device.cmd_copy_image_to_buffer(commands, from, layout, to, &copies) };
                 let back = turn((layout, handed_over), (uses, uses));
                 barriers_of(device, commands, (all, all), (&[], &back));
             },

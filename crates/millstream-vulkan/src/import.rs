@@ -37,16 +37,14 @@ impl Imported {
         let mut host = vk::PhysicalDeviceExternalMemoryHostPropertiesEXT::default();
         let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut host);
         let (instance, physical) = (&context.instance, context.physical);
-        // SAFETY: a device of the instance.
-        unsafe { instance.get_physical_device_properties2(physical, &mut properties) };
         let kind = vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
         let about = vk::PhysicalDeviceExternalBufferInfo::default()
             .usage(vk::BufferUsageFlags::TRANSFER_SRC)
             .handle_type(kind);
         let mut external = vk::ExternalBufferProperties::default();
-        // SAFETY: as above.
+        // SAFETY: a device of the instance.
         unsafe {
-            let instance = &context.instance;
+            instance.get_physical_device_properties2(physical, &mut properties);
             instance.get_physical_device_external_buffer_properties(
                 physical,
                 &about,

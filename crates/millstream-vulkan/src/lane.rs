@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use millstream::{DevicePart, PartForm};
 
@@ -59,10 +59,8 @@ impl Shared {
 
     /// Lets the threads end once everything before has been answered.
     pub(crate) fn close(&self) {
-        let lanes = [Some(&self.compute), self.transfer.as_ref()];
-        for lane in lanes.into_iter().flatten() {
-            let mut sender = lane.sender.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(sender) = sender.take() {
+        for lane in self.lanes() {
+            if let Some(sender) = lane.sender().take() {
                 // A thread that has ended needs no message.
                 let _ = sender.send(Message::Close);
             }
@@ -72,12 +70,14 @@ impl Shared {
     /// Ends everything with `DeviceLost`, also what waits for the application to record it.
     pub(crate) fn lose(&self) {
         self.context.set_lost();
-        let lanes = [Some(&self.compute), self.transfer.as_ref()];
-        for lane in lanes.into_iter().flatten() {
-            let sender = lane.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        for lane in self.lanes() {
             // A thread that has ended needs no message.
-            let _ = sender.as_ref().map(|sender| sender.send(Message::Lost));
+            let _ = lane.sender().as_ref().map(|it| it.send(Message::Lost));
         }
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {
+        [&self.compute].into_iter().chain(&self.transfer)
     }
 
     /// Whether the device decodes this tile.
@@ -101,9 +101,13 @@ impl Shared {
 }
 
 impl Lane {
+    fn sender(&self) -> MutexGuard<'_, Option<Sender<Message>>> {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Passes a part on; without a thread it ends.
     fn give(&self, arrived: Message) {
-        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = self.sender();
         let refused = match &*sender {
             Some(sender) => sender.send(arrived).err().map(|error| error.0),
             None => Some(arrived),

@@ -44,7 +44,6 @@ mod decoder;
 mod devices;
 mod done;
 mod error;
-mod filled;
 mod format;
 mod gpu;
 mod image;

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gdeflate::TileStream;
 use millstream::{CodecId, DevicePart, Error, ErrorKind, PartForm, Priority};
@@ -16,9 +16,16 @@ use crate::target::Target;
 pub(crate) struct Part {
     pub(crate) target: Arc<Target>,
     pub(crate) priority: Priority,
-    part: Mutex<Option<DevicePart>>,
     pieces: AtomicUsize,
-    error: Mutex<Option<Error>>,
+    state: Mutex<State>,
+}
+
+/// What a part ends with.
+struct State {
+    /// None, once it has ended.
+    part: Option<DevicePart>,
+    /// The first error of a piece.
+    error: Option<Error>,
 }
 
 /// What is to be done with a piece's bytes.
@@ -47,12 +54,9 @@ pub(crate) struct Piece {
 impl Piece {
     /// Looks at its bytes.
     pub(crate) fn with_bytes<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
-        let part = self
-            .part
-            .part
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let part = part.as_ref().expect("a part has pieces that did not end");
+        let state = self.part.state();
+        let part = state.part.as_ref();
+        let part = part.expect("a part has pieces that did not end");
         look(&part.bytes()[self.bytes.clone()])
     }
 
@@ -74,23 +78,19 @@ impl Part {
         }
     }
 
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// One piece less.
     fn piece_ended(&self, result: Result<(), Error>) {
         if let Err(error) = result {
-            let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-            first.get_or_insert(error);
+            self.state().error.get_or_insert(error);
         }
         if self.pieces.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let part = self
-                .part
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
-            let error = self
-                .error
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
+            let mut state = self.state();
+            let (part, error) = (state.part.take(), state.error.take());
+            drop(state);
             self.target.part_ended();
             if let Some(part) = part {
                 part.finish(error.map_or(Ok(()), Err));
@@ -111,9 +111,11 @@ pub(crate) fn cut(part: DevicePart, target: Arc<Target>) -> Option<(Arc<Part>, V
     let part = Part {
         target,
         priority: part.priority(),
-        part: Mutex::new(Some(part)),
         pieces: AtomicUsize::new(plans.len()),
-        error: Mutex::new(None),
+        state: Mutex::new(State {
+            part: Some(part),
+            error: None,
+        }),
     };
     Some((Arc::new(part), plans))
 }

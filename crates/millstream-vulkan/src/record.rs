@@ -9,8 +9,7 @@ use millstream::{Error, ErrorKind};
 use crate::commands::Timeline;
 use crate::context::Context;
 use crate::error::lost;
-use crate::filled::Filled;
-use crate::message::Message;
+use crate::message::{Filled, Message};
 use crate::queue::GpuPoint;
 
 /// See the header.

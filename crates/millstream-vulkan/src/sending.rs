@@ -17,10 +17,9 @@ use millstream::{Error, Priority};
 use crate::batch::{Batch, Bytes};
 use crate::decoder::LIMIT;
 use crate::error::{closed, lost};
-use crate::filled::Filled;
 use crate::lane::{Lane, Shared};
 use crate::limits;
-use crate::message::Message;
+use crate::message::{Filled, Message};
 use crate::pieces::{Piece, Work, corrupt};
 use crate::record::Recorder;
 

@@ -8,7 +8,7 @@ use millstream::{DevicePart, Error, PartForm};
 
 use crate::batch::{Batch, Bytes, Copy, CopyTo, Source};
 use crate::memory::{DeviceBuffer, DeviceImage};
-use crate::texels::{ImageTarget, TexelCopy};
+use crate::texels::ImageTarget;
 
 /// See the header.
 pub(crate) enum Target {
@@ -170,19 +170,9 @@ impl Target {
         };
         batch.add_image(image);
         for copy in image.copies(at..at + len as u64) {
-            let to = CopyTo::Image(image.about.image, texels(&copy));
-            let skip = copy.at - at;
+            let to = CopyTo::Image(image.about.image, copy);
+            let skip = copy.buffer_offset - at;
             batch.add_copy(Copy { from, skip, to });
         }
-    }
-}
-
-/// The region of a copy, whose offset in the source is added when it is recorded.
-pub(crate) fn texels(copy: &TexelCopy) -> vk::BufferImageCopy {
-    vk::BufferImageCopy {
-        image_subresource: copy.subresource,
-        image_offset: copy.offset,
-        image_extent: copy.extent,
-        ..vk::BufferImageCopy::default()
     }
 }

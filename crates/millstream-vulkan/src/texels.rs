@@ -94,42 +94,11 @@ pub struct AdoptedImage {
     pub handover: ImageState,
 }
 
-/// A copy of texels: bytes of the destination, and the region they are.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TexelCopy {
-    pub(crate) at: u64,
-    pub(crate) subresource: vk::ImageSubresourceLayers,
-    pub(crate) offset: vk::Offset3D,
-    pub(crate) extent: vk::Extent3D,
-}
+/// A copy of texels, from an offset of the destination's bytes.
+pub(crate) type TexelCopy = vk::BufferImageCopy;
 
 /// A change of layout and owner of the layers of one level.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Transition {
-    image: vk::Image,
-    layouts: (vk::ImageLayout, vk::ImageLayout),
-    families: (u32, u32),
-    accesses: (vk::AccessFlags, vk::AccessFlags),
-    range: vk::ImageSubresourceRange,
-}
-
-impl Transition {
-    pub(crate) fn barrier(&self) -> vk::ImageMemoryBarrier<'static> {
-        let (from, to) = match self.families {
-            (from, to) if from == to => (vk::QUEUE_FAMILY_IGNORED, vk::QUEUE_FAMILY_IGNORED),
-            families => families,
-        };
-        vk::ImageMemoryBarrier::default()
-            .image(self.image)
-            .old_layout(self.layouts.0)
-            .new_layout(self.layouts.1)
-            .src_queue_family_index(from)
-            .dst_queue_family_index(to)
-            .src_access_mask(self.accesses.0)
-            .dst_access_mask(self.accesses.1)
-            .subresource_range(self.range)
-    }
-}
+pub(crate) type Transition = vk::ImageMemoryBarrier<'static>;
 
 /// See the header.
 pub(crate) struct ImageTarget {
@@ -227,7 +196,7 @@ impl ImageTarget {
             if !wanted.is_empty() {
                 let inside = wanted.start - begin..wanted.end - begin;
                 slices(region, self.block, inside, |mut copy| {
-                    copy.at += begin;
+                    copy.buffer_offset += begin;
                     copies.push(copy);
                 });
             }
@@ -403,18 +372,27 @@ impl ImageTarget {
             };
             !regions[..*index].iter().any(same)
         };
-        let transition = |(_, region): (usize, &ImageRegion)| Transition {
-            image: self.about.image,
-            layouts,
-            families,
-            accesses,
-            range: vk::ImageSubresourceRange {
+        let (from, to) = match families {
+            (from, to) if from == to => (vk::QUEUE_FAMILY_IGNORED, vk::QUEUE_FAMILY_IGNORED),
+            families => families,
+        };
+        let transition = |(_, region): (usize, &ImageRegion)| {
+            let range = vk::ImageSubresourceRange {
                 aspect_mask: vk::ImageAspectFlags::COLOR,
                 base_mip_level: region.mip_level,
                 level_count: 1,
                 base_array_layer: region.layers.start,
                 layer_count: region.layers.end - region.layers.start,
-            },
+            };
+            Transition::default()
+                .image(self.about.image)
+                .old_layout(layouts.0)
+                .new_layout(layouts.1)
+                .src_queue_family_index(from)
+                .dst_queue_family_index(to)
+                .src_access_mask(accesses.0)
+                .dst_access_mask(accesses.1)
+                .subresource_range(range)
         };
         let firsts = regions.iter().enumerate().filter(is_first);
         firsts.map(transition).collect()
@@ -522,23 +500,24 @@ fn copy_of(
     let (x, width) = texels(column, width, block.width, region.extent.width);
     let (y, height) = texels(row, height, block.height, region.extent.height);
     TexelCopy {
-        at,
-        subresource: vk::ImageSubresourceLayers {
+        buffer_offset: at,
+        image_subresource: vk::ImageSubresourceLayers {
             aspect_mask: vk::ImageAspectFlags::COLOR,
             mip_level: region.mip_level,
             base_array_layer: region.layers.start + (slice / depth) as u32,
             layer_count: 1,
         },
-        offset: vk::Offset3D {
+        image_offset: vk::Offset3D {
             x: region.offset.x + x as i32,
             y: region.offset.y + y as i32,
             z: region.offset.z + (slice % depth) as i32,
         },
-        extent: vk::Extent3D {
+        image_extent: vk::Extent3D {
             width,
             height,
             depth: 1,
         },
+        ..TexelCopy::default()
     }
 }
 
@@ -581,7 +560,7 @@ mod tests {
         let copies = placed.copies(0..192);
         let found: Vec<_> = copies
             .iter()
-            .map(|copy| (copy.at, copy.extent.width))
+            .map(|copy| (copy.buffer_offset, copy.image_extent.width))
             .collect();
         assert_eq!(found, [(64, 2), (128, 4)]);
         assert!(placed.copies(0..64).is_empty() && placed.copies(80..128).is_empty());
@@ -618,11 +597,11 @@ mod tests {
 
     /// The blocks that a copy writes, in the order of its bytes.
     fn written(copy: &TexelCopy, block: TexelBlock) -> Vec<Place> {
-        let (at, extent) = (copy.offset, copy.extent);
-        assert_eq!((copy.subresource.layer_count, extent.depth), (1, 1));
+        let (at, extent) = (copy.image_offset, copy.image_extent);
+        assert_eq!((copy.image_subresource.layer_count, extent.depth), (1, 1));
         let (level, layer) = (
-            copy.subresource.mip_level,
-            copy.subresource.base_array_layer,
+            copy.image_subresource.mip_level,
+            copy.image_subresource.base_array_layer,
         );
         let mut places = Vec::new();
         for y in (0..extent.height as i32).step_by(block.height as usize) {
@@ -665,7 +644,7 @@ mod tests {
             let mut got = HashMap::new();
             let mut land = |at: u64, bytes: &[u8]| {
                 for copy in target.copies(at..at + bytes.len() as u64) {
-                    let mut from = (copy.at - at) as usize;
+                    let mut from = (copy.buffer_offset - at) as usize;
                     for place in written(&copy, block) {
                         let to = from + block.bytes as usize;
                         assert!(got.insert(place, bytes[from..to].to_vec()).is_none());
@@ -705,20 +684,15 @@ mod tests {
     fn a_request_completes_only_if_all_bytes_are_its_own() {
         let target = target(vk::Format::R8_UNORM, vec![region(0, 0..1, (8, 8, 1))]);
         let target = target.expect("a region");
-        let brings = |request, range| {
-            let refused = target.expect(request, Some(range)).is_err();
-            if !refused {
+        let takes = |request, bytes| {
+            let taken = target.expect(request, bytes).is_ok();
+            if taken {
                 target.part_ended();
             }
-            !refused
+            taken
         };
-        let completes = |request| {
-            let refused = target.expect(request, None).is_err();
-            if !refused {
-                target.part_ended();
-            }
-            !refused
-        };
+        let brings = |request, range| takes(request, Some(range));
+        let completes = |request| takes(request, None);
         // In any order, and some bytes twice.
         for range in [40..64, 8..16, 0..8, 12..40] {
             assert!(!completes(1) && brings(1, range));
@@ -783,9 +757,14 @@ mod tests {
         let cut = target.copies(16..1008);
         let extents: Vec<_> = cut
             .iter()
-            .map(|copy| (copy.extent.width, copy.extent.height))
+            .map(|copy| (copy.image_extent.width, copy.image_extent.height))
             .collect();
         assert_eq!(extents, [(12, 4), (16, 56), (12, 4)]);
+    }
+
+    fn families(transition: &Transition) -> (u32, u32) {
+        let to = transition.dst_queue_family_index;
+        (transition.src_queue_family_index, to)
     }
 
     #[test]
@@ -800,17 +779,10 @@ mod tests {
         let released = target.end(3);
         assert_eq!((released.len(), acquired.len()), (2, 2));
         for (released, acquired) in released.iter().zip(&acquired) {
-            let (released, acquired) = (released.barrier(), acquired.barrier());
-            let families = |barrier: &vk::ImageMemoryBarrier<'_>| {
-                (
-                    barrier.src_queue_family_index,
-                    barrier.dst_queue_family_index,
-                )
-            };
-            assert_eq!((families(&released), families(&acquired)), ((3, 7), (3, 7)));
+            assert_eq!((families(released), families(acquired)), ((3, 7), (3, 7)));
             assert_eq!(released.old_layout, acquired.old_layout);
             assert_eq!(released.new_layout, acquired.new_layout);
-            let range = |barrier: &vk::ImageMemoryBarrier<'_>| {
+            let range = |barrier: &Transition| {
                 let range = barrier.subresource_range;
                 (
                     range.base_mip_level,
@@ -818,7 +790,7 @@ mod tests {
                     range.layer_count,
                 )
             };
-            assert_eq!(range(&released), range(&acquired));
+            assert_eq!(range(released), range(acquired));
             assert_eq!(released.dst_access_mask, vk::AccessFlags::empty());
             assert_eq!(acquired.dst_access_mask, vk::AccessFlags::SHADER_READ);
         }
@@ -836,9 +808,10 @@ mod tests {
             let begin = target.begin(2);
             assert!(target.begin(2).is_empty(), "once");
             target.forget_begin();
-            begin[0].families
+            families(&begin[0])
         };
-        assert_eq!(families_of(vk::ImageLayout::UNDEFINED), (2, 2));
+        let none = (vk::QUEUE_FAMILY_IGNORED, vk::QUEUE_FAMILY_IGNORED);
+        assert_eq!(families_of(vk::ImageLayout::UNDEFINED), none);
         assert_eq!(families_of(vk::ImageLayout::GENERAL), (9, 2));
     }
 

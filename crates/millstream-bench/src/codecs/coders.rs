@@ -57,7 +57,7 @@ pub(crate) fn of(name: &str, level: Option<i32>) -> Result<(Coder, Option<i32>)>
     })
 }
 
-pub(crate) fn ours(codec: CodecId) -> Coder {
+fn ours(codec: CodecId) -> Coder {
     let (mut scratch, mut other) = (Scratch::default(), Scratch::default());
     Coder::new(
         move |raw, stored| {

@@ -16,7 +16,6 @@ use super::batch::{Batch, Wanted, coding_of, packed};
 use super::{folder, packing};
 use crate::error::Result;
 use crate::files::drop_all;
-use crate::memory::Destination;
 use crate::session::Session;
 use crate::throttle::Throttle;
 
@@ -104,7 +103,7 @@ fn one(
         case.prepare(move || drop_all(&paths));
         let throttle = rate.map(|rate| Throttle::new(folder, (rate * 1e6) as u64));
         match throttle.transpose() {
-            Ok(_throttle) => session.run(case, &mut Destination::new(0)?).map(drop)?,
+            Ok(_throttle) => session.run(case)?,
             Err(error) => session.skip(&instance, "throttle", &error)?,
         }
     }

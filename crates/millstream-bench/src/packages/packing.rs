@@ -28,7 +28,7 @@ use crate::clock::{Span, span_of};
 use crate::corpus::generate::Kind;
 use crate::error::{Context, Error, Result};
 use crate::files::remove;
-use crate::memory::{Destination, resident_kib};
+use crate::memory::resident_kib;
 use crate::metric::Metric;
 use crate::session::Session;
 use crate::threads;
@@ -75,7 +75,7 @@ pub(super) fn rate(session: &mut Session<'_>, folder: &Path) -> Result<()> {
                 Ok(Work::of(raw as u64, 1).took(span))
             });
         }
-        session.run(case, &mut Destination::new(0)?)?;
+        session.run(case)?;
     }
     Ok(())
 }
@@ -155,7 +155,7 @@ fn one_peak(
         let peak = most.saturating_sub(before) as f64 / 1024.0;
         Ok(Work::figures(vec![(Metric::of("peak MiB"), peak)]))
     });
-    session.run(case, &mut Destination::new(0)?).map(drop)
+    session.run(case)
 }
 
 fn write_long(path: &Path, bytes: u64) -> std::io::Result<()> {

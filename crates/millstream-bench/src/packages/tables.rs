@@ -22,21 +22,20 @@ const LOOKUPS: usize = 1 << 20;
 const IN_FOUND: u64 = 1;
 
 pub(super) fn run(session: &mut Session<'_>, folder: &Path) -> Result<()> {
-    let mut destination = Destination::new(0)?;
     for instance in session.cases("packages", "open") {
         let count = instance.get("count");
         let path = pack_names(folder, count)?;
         let mut case = session.begin(&instance);
         add_first_lookups(&mut case, &path, count)?;
         case.prepare(|| drop_path(&path));
-        session.run(case, &mut destination)?;
+        session.run(case)?;
     }
     for instance in session.cases("packages", "lookup") {
         let count = instance.get("count");
         let names = Names::new(&pack_names(folder, count)?, count)?;
         let mut case = session.begin(&instance);
         names.add(&mut case);
-        session.run(case, &mut destination)?;
+        session.run(case)?;
     }
     Ok(())
 }

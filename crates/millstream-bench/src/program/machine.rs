@@ -1,4 +1,4 @@
-//! The facts of the machine that a page shows: names and values, and the load.
+//! The facts of the machine and of the run that a page shows: names and values.
 
 use std::fs;
 use std::path::Path;
@@ -20,8 +20,8 @@ pub(crate) fn load_average() -> Option<String> {
     Some(three.join(" "))
 }
 
-/// What does not change while a benchmark runs. `place` is the folder of its data.
-pub(crate) fn facts(place: &Path) -> Facts {
+/// All facts, at the end of a run. `place` is the folder of its data.
+pub(crate) fn facts(place: &Path, load_before: Option<String>) -> Facts {
     let mut facts = Facts::new();
     let mut fact = |name: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -56,7 +56,19 @@ pub(crate) fn facts(place: &Path) -> Facts {
         });
         fact("direct I/O", Some(direct.unwrap_or_else(|| "none".into())));
     }
+    let unknown = || Some("unknown".into());
+    fact("load before", load_before.or_else(unknown));
+    fact("load after", load_average().or_else(unknown));
+    fact("call", Some(call()));
     facts
+}
+
+/// The call, which another run needs to be comparable.
+fn call() -> String {
+    let words: Vec<_> = std::env::args_os().collect();
+    let peers = cfg!(feature = "peers");
+    let words = words.join(" ".as_ref());
+    words.to_string_lossy().into_owned() + if peers { ", with feature `peers`" } else { "" }
 }
 
 fn backend() -> String {

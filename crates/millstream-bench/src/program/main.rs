@@ -6,7 +6,6 @@
 //! page, a file of the corpus) is renamed only when it is complete.
 
 mod machine;
-mod page;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -16,9 +15,10 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Parser, ValueHint};
 use indicatif::{ProgressBar, ProgressStyle};
+use millstream_bench::corpus::Corpus;
 use millstream_bench::error::Result;
-use millstream_bench::{Options, Report, Workload};
-use millstream_bench::{check_writable, replace, run};
+use millstream_bench::{Options, Workload, check_writable, render, replace, run};
+use millstream_report::bench::{self, Run as Report};
 use serde_json::{Value, json};
 
 /// Measure Millstream beside its rivals, and both beside the limits of this machine.
@@ -90,10 +90,11 @@ fn measure(args: &mut Args) -> Result<Report> {
     let load_before = machine::load_average();
     let report = run(&args.options, workloads);
     bar.finish_and_clear();
-    let report = report?;
+    let mut report = report?;
     if let Some(path) = &args.report {
-        let html = page::html(&args.options, &report, load_before)?;
-        replace(path, html.as_bytes())?;
+        let corpus = Corpus::open(args.options.corpus.as_deref())?;
+        report.facts = machine::facts(corpus.folder(), load_before);
+        replace(path, bench::page(&report).as_bytes())?;
     }
     Ok(report)
 }
@@ -116,7 +117,7 @@ fn print(args: &Args, report: &Report, failures: &[String]) -> io::Result<()> {
         serde_json::to_writer_pretty(&mut out, &document(report, failures))?;
         writeln!(out)?;
     } else {
-        out.write_all(report.render().as_bytes())?;
+        out.write_all(render(report).as_bytes())?;
     }
     out.flush()
 }

@@ -61,7 +61,8 @@ pub(super) fn single(
             case.push(name, run).with("requests", counted);
         }
         case.prepare(|| mode.make_state(file));
-        session.run(case, &mut Destination::new(PAGE_BYTES)?)?;
+        case.room = PAGE_BYTES;
+        session.run(case)?;
     }
     Ok(())
 }
@@ -98,7 +99,6 @@ const READ_BYTES: usize = 1 << 20;
 /// not the time until the bytes are there; but they are awaited and checked.
 pub(super) fn held(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHashes) -> Result<()> {
     let plan = random_reads(file, READ_BYTES, READS, 3)?;
-    let mut destination = Destination::new(READS * READ_BYTES)?;
     for instance in session.cases("requests", "held") {
         let mode: Mode = instance.get("mode");
         let way = Way::HandOver(mode.access());
@@ -122,7 +122,7 @@ pub(super) fn held(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHas
         };
         let hog = |_| Disturber::start("while :; do :; done", Path::new(""));
         let _hogs = (0..busy_cores).map(hog).collect::<Result<Vec<_>>>()?;
-        session.run(case, &mut destination)?;
+        session.run(case)?;
     }
     Ok(())
 }

@@ -11,7 +11,6 @@ use crate::corpus::CorpusFile;
 use crate::error::{Result, ensure};
 use crate::files::warm_path;
 use crate::limits::POOL_THREADS;
-use crate::memory::Destination;
 use crate::ours::{Ours, Setup};
 use crate::peers::{self, Sweeps, Way, bare};
 use crate::requests::cells::{Cell, Mode, PageHashes, random_reads};
@@ -72,7 +71,7 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
             ensure(all, "not every request ended")?;
             pages.check(plan.reads(), bytes)
         });
-        session.run(case, &mut Destination::new(plan.destination_len())?)?;
+        session.run(case)?;
     }
     Ok(())
 }

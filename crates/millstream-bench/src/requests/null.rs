@@ -44,8 +44,8 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
             case.push(name, fresh(Bench::new, run))
                 .with("requests", requests);
         }
-        let mut destination = Destination::new(BATCH_REQUESTS * REQUEST_BYTES)?;
-        session.run(case, &mut destination)?;
+        case.room = BATCH_REQUESTS * REQUEST_BYTES;
+        session.run(case)?;
     }
     Ok(())
 }

@@ -141,7 +141,7 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
                 Err(why) => case.skip(name, &why.to_string()),
             }
         }
-        session.run(case, &mut Destination::new(0)?)?;
+        session.run(case)?;
     }
     Ok(())
 }

@@ -12,15 +12,6 @@ pub(super) fn import(scene: &Scene) -> Result<Work> {
     let (imported, span) = span_of(|| gltf::import(&scene.gltf));
     let (_, buffers, images) = imported?;
     let model = Model::parse(&std::fs::read(&scene.gltf)?)?;
-    let digest = digest_of(&model, &buffers, &images)?;
-    Ok(Work::default().took(span).with_digest(digest))
-}
-
-fn digest_of(
-    model: &Model,
-    buffers: &[gltf::buffer::Data],
-    images: &[gltf::image::Data],
-) -> Result<u64> {
     let mut digest = Digest::default();
     for image in images {
         let rgba: Vec<u8> = match image.format {
@@ -33,6 +24,6 @@ fn digest_of(
         };
         digest.image(image.width, image.height, &rgba);
     }
-    digest.views(model, |buffer| &buffers[buffer].0);
-    Ok(digest.finish())
+    digest.views(&model, |buffer| &buffers[buffer].0);
+    Ok(Work::default().took(span).with_digest(digest.finish()))
 }

@@ -4,25 +4,14 @@ use serde::Deserialize;
 
 use crate::bench::maps;
 use crate::cases::Case;
-use crate::chart::Whose;
 use crate::compare::{Standing, compare, spread};
 use crate::limits::CASE_METRICS_MAX;
 use crate::markup::{count, figure};
 use crate::page::{Cell, Html, Set, Table};
-use crate::rows::Figures;
+use crate::rows::{Figures, is_ours};
 
-/// A figure of a published study, to stand beside a row.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Study {
-    /// Workload of the row.
-    pub workload: String,
-    /// Case of the row.
-    pub case: String,
-    /// Contender of the row.
-    pub contender: String,
-    /// The study's own figures.
-    pub figures: String,
-}
+/// The figures of a published study that stand beside a row, by its workload, case and contender.
+pub type Study = fn(&str, &str, &str) -> Option<&'static str>;
 
 /// A table of a study that no row of ours repeats, because its data or its system cannot be had
 /// here: shown as it was published.
@@ -42,18 +31,18 @@ pub struct Published {
 const OPEN_CASES: usize = 2;
 
 /// Writes one workload; all `cases` are of it.
-pub(crate) fn workload(body: &mut Html, cases: &[Case<'_>], studies: &[Study]) {
+pub(crate) fn workload(body: &mut Html, cases: &[Case<'_>], study: Option<Study>) {
     let (maps, plain) = maps::split(cases);
     for map in &maps {
         maps::write(body, map);
     }
     for (index, case) in plain.iter().enumerate() {
-        one_case(body, case, studies, index < OPEN_CASES);
+        one_case(body, case, study, index < OPEN_CASES);
     }
     if !maps.is_empty() {
         let mut inside = Html::default();
         for case in maps.iter().flat_map(|map| &map.cells) {
-            one_case(&mut inside, case, studies, false);
+            one_case(&mut inside, case, study, false);
         }
         let number = cases.len() - plain.len();
         let heading = format!("The {number} cells of the maps, one by one");
@@ -73,17 +62,10 @@ pub(crate) fn published(body: &mut Html, published: &Published) {
     body.table(&table);
 }
 
-fn study<'s>(studies: &'s [Study], case: &Case<'_>, contender: &str) -> Option<&'s str> {
-    let of = |study: &&Study| {
-        study.workload == case.workload && study.case == case.name && study.contender == contender
-    };
-    studies.iter().find(of).map(|study| &*study.figures)
-}
-
-fn one_case(body: &mut Html, case: &Case<'_>, studies: &[Study], open: bool) {
+fn one_case(body: &mut Html, case: &Case<'_>, study: Option<Study>, open: bool) {
     let mut inside = Html::default();
     if let Some(metric) = case.primary() {
-        inside.table(&figures(case, metric, studies, true));
+        inside.table(&figures(case, metric, study, true));
     }
     if !case.skipped.is_empty() {
         let lines = case
@@ -117,15 +99,18 @@ fn remark(case: &Case<'_>) -> Cell {
 }
 
 /// The figures of a case; `full` has their spread and how contenders are set up.
-pub(crate) fn figures(case: &Case<'_>, primary: &Figures, studies: &[Study], full: bool) -> Table {
+pub(crate) fn figures(
+    case: &Case<'_>,
+    primary: &Figures,
+    study: Option<Study>,
+    full: bool,
+) -> Table {
     let (metrics, others) = case
         .metrics
         .split_at(case.metrics.len().min(CASE_METRICS_MAX));
     let limit = case.figures("limit", &primary.metric);
-    let has_study = case
-        .contenders
-        .iter()
-        .any(|name| study(studies, case, name).is_some());
+    let of_study = |name: &str| study.and_then(|it| it(case.workload, case.name, name));
+    let has_study = case.contenders.iter().any(|name| of_study(name).is_some());
     let more = match others.len() {
         0 => String::new(),
         more => format!(" ({} more)", count(more, "metric")),
@@ -158,11 +143,16 @@ pub(crate) fn figures(case: &Case<'_>, primary: &Figures, studies: &[Study], ful
             line.push(ratio.map_or("".into(), |it| format!("{:.2}", it.ratio).into()));
         }
         if has_study {
-            line.push(study(studies, case, contender).unwrap_or("").into());
+            line.push(of_study(contender).unwrap_or("").into());
         }
         line.push(figures.map_or(Cell::default(), spread));
         line.push(figures.map_or(Cell::default(), |it| set_up(it).into()));
-        table.row(Whose::of(contender).class(), line);
+        let class = match *contender {
+            "limit" => "limit",
+            name if is_ours(name) => "ours",
+            _ => "",
+        };
+        table.row(class, line);
     }
     table
 }

@@ -94,8 +94,15 @@ impl<'c, 'a> Map<'c, 'a> {
         contenders.filter(|name| self.cells[0].is_rival(name))
     }
 
+    /// The names of the sizes; of those that would share one, the number of bytes.
     fn size_names(&self) -> Vec<String> {
-        self.sizes.iter().map(|it| size(*it as f64)).collect()
+        let names: Vec<String> = self.sizes.iter().map(|it| size(*it as f64)).collect();
+        let is_shared = |name: &String| names.iter().filter(|it| *it == name).count() > 1;
+        let named = |(bytes, name): (&u64, &String)| match is_shared(name) {
+            true => bytes.to_string(),
+            false => name.clone(),
+        };
+        self.sizes.iter().zip(&names).map(named).collect()
     }
 
     /// The picture of a contender's figures of a metric, if it has enough of them.

@@ -5,7 +5,7 @@
 
 use crate::chart::{MARGIN, TOP, WIDTH, titled};
 use crate::limits::NEAR_BEST;
-use crate::markup::{brief, figure};
+use crate::markup::figure;
 use crate::svg::{SMALL, Svg, fit, text_width, widest};
 
 /// A map: `cells[depth][size]`, the first depth on top; `None` where nothing was measured.
@@ -91,7 +91,7 @@ fn cell(svg: &mut Svg, map: &Heat, (x, y): (usize, usize), place: [f64; 4], best
         "heat"
     };
     svg.rect(inner, class, opacity, &tip);
-    let text = brief(value);
+    let text = figure(value);
     if text_width(&text, 8.6) <= width - 1.0 {
         let class = if opacity > 0.52 { "in-full" } else { "in-cell" };
         let (x, y) = (left + width / 2.0, top + height / 2.0 + 3.4);

@@ -16,8 +16,8 @@ pub(crate) struct Row {
     pub(crate) turns: u64,
     pub(crate) executions: u64,
     time: Duration,
-    /// For each finding the line that repeats it, and what was written.
-    pub(crate) found: Vec<(String, String)>,
+    /// For each finding the line that repeats it.
+    pub(crate) found: Vec<String>,
     skipped: BTreeSet<String>,
 }
 
@@ -53,7 +53,7 @@ impl Row {
             "{}: FOUND ({})\n{last}\nagain: {}",
             self.name, ran.how, ran.line
         );
-        self.found.push((ran.line.clone(), last));
+        self.found.push(ran.line.clone());
     }
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn text(rows: &[Row]) -> String {
         );
     }
     for row in rows {
-        for (line, _) in &row.found {
+        for line in &row.found {
             let _ = writeln!(text, "{}: again: {line}", row.name);
         }
         for reason in &row.skipped {
