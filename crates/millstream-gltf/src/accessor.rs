@@ -174,12 +174,10 @@ impl<'a> Elements<'a> {
     }
 
     fn check_index_type(&self) -> Result<()> {
-        let unsigned = [Component::U8, Component::U16, Component::U32];
-        if self.accessor.shape == Shape::Scalar && unsigned.contains(&self.accessor.component) {
-            return Ok(());
+        match self.accessor.shape == Shape::Scalar && self.accessor.component.is_index() {
+            true => Ok(()),
+            false => Err(invalid("", "the elements are not unsigned scalars")),
         }
-        let cause = "the elements are not unsigned scalars";
-        Err(invalid("", cause))
     }
 
     /// The elements without gaps, sparse ones in their places. Numbers are little-endian; columns

@@ -242,6 +242,65 @@ fn every_mistake_in_the_json_is_named_by_its_place() {
     );
 }
 
+/// What serde derives would take an array of an object's fields for the object.
+#[test]
+fn arrays_in_the_place_of_objects_are_errors_of_that_place() {
+    let error = Model::parse(br#"{"asset":["2.0"]}"#).expect_err("an array");
+    assert_eq!((error.kind(), error.place()), (ErrorKind::Invalid, "asset"));
+    let accessor = |sparse: &str| {
+        format!(
+            r#""accessors":[{{"componentType":5126,"type":"VEC3","count":1,"sparse":{sparse}}}]"#
+        )
+    };
+    for (inside, place) in [
+        (r#""buffers":[[8]]"#, "buffers[0]"),
+        (
+            r#""buffers":[{"byteLength":8,"extensions":[[true]]}]"#,
+            "buffers[0].extensions",
+        ),
+        (
+            r#""buffers":[{"byteLength":8,"extensions":{"EXT_meshopt_compression":[true]}}]"#,
+            "buffers[0].extensions.EXT_meshopt_compression",
+        ),
+        (r#""bufferViews":[[0,0,8,4]]"#, "bufferViews[0]"),
+        (
+            r#""accessors":[[0,0,5126,false,1,"VEC3",null]]"#,
+            "accessors[0]",
+        ),
+        (&accessor("[1,{},{}]"), "accessors[0].sparse"),
+        (
+            &accessor(r#"{"count":1,"indices":[0,0,5121]}"#),
+            "accessors[0].sparse.indices",
+        ),
+        (
+            &accessor(r#"{"count":1,"values":[0,0]}"#),
+            "accessors[0].sparse.values",
+        ),
+        (r#""images":[["a.png",null]]"#, "images[0]"),
+        (r#""samplers":[[9728,9728,1,1]]"#, "samplers[0]"),
+        (r#""textures":[[null,null,{}]]"#, "textures[0]"),
+        (
+            r#""textures":[{"extensions":{"EXT_texture_webp":[0]}}]"#,
+            "textures[0].extensions.EXT_texture_webp",
+        ),
+        (r#""materials":[[]]"#, "materials[0]"),
+        (r#""meshes":[[[]]]"#, "meshes[0]"),
+        (
+            r#""meshes":[{"primitives":[[{},null,null,4,{}]]}]"#,
+            "meshes[0].primitives[0]",
+        ),
+        (
+            r#""meshes":[{"primitives":[{"extensions":[null]}]}]"#,
+            "meshes[0].primitives[0].extensions",
+        ),
+        (r#""nodes":[[null,[]]]"#, "nodes[0]"),
+        (r#""scenes":[[[]]]"#, "scenes[0]"),
+    ] {
+        let expected = Some((ErrorKind::Invalid, place.to_owned()));
+        assert_eq!(first_mistake(inside), expected, "{inside}");
+    }
+}
+
 #[test]
 fn nodes_scenes_and_samplers_are_read() {
     let json = r#"{"asset":{"version":"2.0"},"images":[{"uri":"a.png"}],
