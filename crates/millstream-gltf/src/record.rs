@@ -147,20 +147,22 @@ fn fits(mut record: Metadata) -> Option<Metadata> {
 pub(crate) fn describe_image(layout: &Layout) -> Metadata {
     let mut record = Metadata::new(Kind::IMAGE);
     let (width, height) = layout.size(0);
+    let texels = layout.format().texels(layout.is_srgb());
     record.image = Some(Image {
         width,
         height,
         depth: 1,
         layers: 1,
-        format: layout.format().vulkan(layout.is_srgb()),
+        format: texels.vulkan,
         channels: 4,
-        bits: layout.format().channels().1,
+        bits: texels.bits,
         container: Container::OTHER,
         maxval: 0,
     });
     for level in (layout.first_level()..layout.levels()).rev() {
-        let start = layout.level(level).expect("present").start;
-        record.mips.push(mip(layout, level, start as u64));
+        let start = layout.level(level).expect("present").start as u64;
+        let mip = mip(texels, [width, height, 1], level, start);
+        record.mips.push(mip.expect("sides are bounded"));
     }
     let mut header = [0; HEADER_BYTES];
     layout.write_header(&mut header);

@@ -240,6 +240,46 @@ mod descriptions {
     }
 
     #[test]
+    fn mips_of_volumes_and_of_formats_that_are_not_decoded_have_their_places() {
+        let mut volume = dds();
+        // `DDSCAPS2_VOLUME`, of four slices.
+        volume[24..28].copy_from_slice(&4_u32.to_le_bytes());
+        volume[112..116].copy_from_slice(&0x20_0000_u32.to_le_bytes());
+        let bytes = 4 * 4096 + 2 * 1024 + 256;
+        let record = described(&volume, 128 + bytes).expect("a texture");
+        assert_eq!(record.image.map(|image| image.depth), Some(4));
+        assert_eq!(record.mip(0, 0), Some((128, 4 * 4096)));
+        assert_eq!(record.mip(2, 0), Some((128 + bytes - 256, 256)));
+        assert_eq!(record.rows(1, 0, 8, 1), Some((128 + 4 * 4096 + 1024, 128)));
+        let record = described(&volume, 127 + bytes).expect("a texture");
+        assert!(record.mips.is_empty(), "too short");
+        // D3DFMT_A16B16G16R16F, and DXGI_FORMAT_R11G11B10_FLOAT.
+        for (fourcc, format, bits, start, texel) in
+            [([113, 0, 0, 0], 97, 16, 128, 8), (*b"DX10", 122, 0, 148, 4)]
+        {
+            let mut dds = dds();
+            dds.resize(148, 0);
+            dds[84..88].copy_from_slice(&fourcc);
+            dds[128] = 26;
+            let record = described(&dds, 1 << 20).expect("a texture");
+            let image = record.image.expect("an image");
+            assert_eq!((image.format, image.bits), (format, bits));
+            assert_eq!(record.mip(0, 0), Some((start, 128 * 64 * texel)));
+            let second = start + 128 * 64 * texel;
+            assert_eq!(
+                record.rows(1, 0, 1, 1),
+                Some((second + 64 * texel, 64 * texel))
+            );
+        }
+        // VK_FORMAT_R16G16_SFLOAT has as many bytes as RGBA8.
+        let mut ktx2 = ktx2();
+        ktx2[12] = 83;
+        let record = described(&ktx2, 768).expect("a texture");
+        assert_eq!(shape(&record), (16, 8, 2, 16, Container::KTX2));
+        assert_eq!(record.rows(0, 0, 1, 1), Some((256 + 64, 64)));
+    }
+
+    #[test]
     fn mips_that_the_file_is_too_short_for_are_none() {
         let record = described(&dds(), 128 + 4096).expect("a texture");
         assert!(record.mips.is_empty());
