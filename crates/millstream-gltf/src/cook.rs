@@ -127,6 +127,11 @@ impl SceneCook {
             else {
                 continue;
             };
+            if is_scene(&name) {
+                let cause = "it is named as a scene is, and stays one";
+                cooked.uncooked.push((name.to_vec(), cause.into()));
+                continue;
+            }
             let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
             if done.contains(&name) {
                 continue;
