@@ -32,6 +32,11 @@ pub enum State<T> {
 }
 
 impl<T> State<T> {
+    /// Failed with an error, else requested.
+    pub(crate) fn of(error: Option<Error>) -> State<T> {
+        error.map_or(State::Waiting, State::Failed)
+    }
+
     /// What has landed.
     pub fn get(&self) -> Option<&T> {
         match self {

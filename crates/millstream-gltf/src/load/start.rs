@@ -189,7 +189,7 @@ impl Load {
     /// Finds the predicted item of each fetch of the plan, or adds one.
     fn take_up(&mut self, plan: Plan, head: &Arc<Buffer>) {
         for (purpose, error) in plan.failed {
-            self.fail_purpose(&purpose, error);
+            self.mark(&purpose, Some(error));
         }
         let promised: HashMap<Origin, usize> = (0..self.items.len())
             .filter(|&index| !self.items[index].is_second_half(index))
@@ -208,7 +208,7 @@ impl Load {
             reads |= !matches!(fetch.origin, Origin::Memory { .. });
             let purpose = fetch.purpose.clone();
             if let Err(error) = self.add(fetch, false) {
-                self.fail_purpose(&purpose, error);
+                self.mark(&purpose, Some(error));
             }
         }
         if reads {
