@@ -71,7 +71,7 @@ mod containers {
     use millstream_gltf::ErrorKind;
     use millstream_gltf::glb::parse;
 
-    fn glb(chunks: &[(&[u8; 4], &[u8])]) -> Vec<u8> {
+    pub(super) fn glb(chunks: &[(&[u8; 4], &[u8])]) -> Vec<u8> {
         let mut bytes = Vec::from(*b"glTF\x02\0\0\0\0\0\0\0");
         for (kind, data) in chunks {
             bytes.extend(u32::try_from(data.len()).expect("small").to_le_bytes());
@@ -119,8 +119,9 @@ mod containers {
 mod descriptions {
     use millstream_gltf::ImageDescriber;
     use millstream_gltf::image::{HEADER_BYTES, ImageLimits, decode_vec};
+    use millstream_gltf::record::SceneDescriber;
     use millstream_pak::limits::METADATA_BYTES_MAX;
-    use millstream_pak::metadata::{Container, Image, Metadata};
+    use millstream_pak::metadata::{Container, Image, Metadata, Role};
     use millstream_pak::{Describe, Head};
 
     fn described(bytes: &[u8], raw_bytes: u64) -> Option<Metadata> {
@@ -301,6 +302,72 @@ mod descriptions {
                     }
                 }
             }
+        }
+    }
+
+    /// The record of a scene, a GLB if there is a binary chunk.
+    fn scene(json: &str, binary: Option<usize>) -> Metadata {
+        let json = format!(r#"{{"asset":{{"version":"2.0"}},{json}}}"#);
+        let bytes = match binary {
+            None => json.into_bytes(),
+            Some(len) => {
+                super::containers::glb(&[(b"JSON", json.as_bytes()), (b"BIN\0", &vec![0; len])])
+            }
+        };
+        let head = Head {
+            name: b"dir/scene.gltf",
+            bytes: &bytes,
+            raw_bytes: bytes.len() as u64,
+        };
+        SceneDescriber.describe(&head).expect("a scene")
+    }
+
+    /// Small gaps do not split a buffer, images do; ranges begin at multiples of 4.
+    #[test]
+    fn buffers_and_images_of_a_glb_are_ranges_of_it() {
+        let all_between = r#""bufferViews":[{"buffer":0,"byteLength":100},
+            {"buffer":0,"byteOffset":200,"byteLength":100},
+            {"buffer":0,"byteOffset":300,"byteLength":500000},
+            {"buffer":0,"byteOffset":600000,"byteLength":10}],
+            "images":[{"bufferView":2},{"bufferView":2}]"#;
+        let first = r#""bufferViews":[{"buffer":0,"byteLength":50001},
+            {"buffer":0,"byteOffset":50002,"byteLength":6},
+            {"buffer":0,"byteOffset":190003,"byteLength":1}],
+            "images":[{"bufferView":0},{"bufferView":0}]"#;
+        for (json, buffers, image) in [
+            (all_between, [(0, 300), (600_000, 10)], (300, 500_000)),
+            (first, [(50_000, 8), (190_000, 4)], (0, 50_001)),
+        ] {
+            let json = format!(r#""buffers":[{{"byteLength":1000000}}],{json}"#);
+            let parts = scene(&json, Some(1_000_000)).parts;
+            let start = parts[0].bytes;
+            let found = parts
+                .iter()
+                .map(|part| (part.role, part.offset, part.bytes));
+            let part = |role, (offset, bytes)| (role, start + offset, bytes);
+            let buffers = buffers.map(|range| part(Role::BUFFER, range));
+            let images = [part(Role::IMAGE, image)];
+            let expected = [(Role::SCENE, 0, start)].into_iter().chain(buffers);
+            assert!(found.eq(expected.chain(images)), "{parts:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_beside_the_scene_and_unused_buffers_are_left() {
+        let json = r#""buffers":[{"byteLength":9,"uri":"a.bin"},{"byteLength":9,"uri":"b.bin"}],
+            "bufferViews":[{"buffer":1,"byteLength":9}],
+            "images":[{"uri":"t/x.png"},{"uri":"data:,abc"}]"#;
+        let dependencies = scene(json, None).dependencies;
+        let found = dependencies.iter().map(|it| (it.role, &it.name[..]));
+        let expected = [(Role::BUFFER, "dir/b.bin"), (Role::IMAGE, "dir/t/x.png")];
+        assert!(found.eq(expected), "{dependencies:?}");
+    }
+
+    #[test]
+    fn a_buffer_longer_than_the_chunk_is_no_part() {
+        let json = r#""buffers":[{"byteLength":9}],"bufferViews":[{"buffer":0,"byteLength":9}]"#;
+        for (binary, parts) in [(None, 1), (Some(8), 1), (Some(9), 2)] {
+            assert_eq!(scene(json, binary).parts.len(), parts);
         }
     }
 }

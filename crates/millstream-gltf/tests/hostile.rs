@@ -485,6 +485,20 @@ fn indices_beyond_the_vertices_make_their_primitive_unsound() {
         places(&indexed([0, 1, 2, 0, 0, 8], sparse)),
         ["meshes[1].primitives[0].indices"]
     );
+    // Of indices that are not stored but for two, and vertices that are not stored at all.
+    let data = support::base64(&[1, 3, 7, 0, 8, 1]);
+    for (vertices, wrong) in [(264, 1), (265, 0)] {
+        let unstored = format!(
+            r#""buffers":[{{"uri":"data:;base64,{data}","byteLength":6}}],
+            "bufferViews":[{{"buffer":0,"byteLength":6}}],
+            "accessors":[{{"componentType":5126,"count":{vertices},"type":"VEC3"}},
+            {{"componentType":5123,"count":4,"type":"SCALAR","sparse":{{"count":2,
+            "indices":{{"bufferView":0,"componentType":5121}},
+            "values":{{"bufferView":0,"byteOffset":2}}}}}}],
+            "meshes":[{{"primitives":[{{"attributes":{{"POSITION":0}},"indices":1}}]}}]"#
+        );
+        assert_eq!(places(&unstored).len(), wrong, "{vertices} vertices");
+    }
 }
 
 #[test]

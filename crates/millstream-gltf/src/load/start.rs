@@ -1,10 +1,7 @@
 //! The first batch: the JSON or the GLB's head, and what a package's record predicts.
-#![expect(
-    clippy::mutable_key_type,
-    reason = "origins in memory are compared by address, which their content cannot change"
-)]
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -15,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::glb;
 use crate::limits;
 use crate::model::{BufferPlace, Model};
-use crate::plan::{self, Fetch, Origin, Plan, SameBytes, SceneFile};
+use crate::plan::{self, Fetch, Key, Origin, Plan, SameBytes, SceneFile};
 use crate::scene::{Bytes, Scene, State};
 
 impl Load {
@@ -159,8 +156,8 @@ impl Load {
         &mut self,
         model: Model,
         head: Arc<Buffer>,
-        json: std::ops::Range<usize>,
-        binary: Option<std::ops::Range<u64>>,
+        json: Range<usize>,
+        binary: Option<Range<u64>>,
     ) {
         let file = SceneFile {
             name: &self.name,
@@ -191,9 +188,9 @@ impl Load {
         for (purpose, error) in plan.failed {
             self.mark(&purpose, Some(error));
         }
-        let promised: HashMap<Origin, usize> = (0..self.items.len())
+        let promised: HashMap<Key, usize> = (0..self.items.len())
             .filter(|&index| !self.items[index].is_second_half(index))
-            .map(|index| (self.items[index].origin.clone(), index))
+            .map(|index| (self.items[index].origin.key(), index))
             .collect();
         let before = self.items.len();
         let mut reads = false;
@@ -224,15 +221,12 @@ impl Load {
 
 /// The promised item that has the bytes of an origin: the same ones, or the whole entry for its
 /// beginning.
-fn find_promised(wanted: &Origin, promised: &HashMap<Origin, usize>) -> Option<usize> {
-    let whole = || match wanted {
-        Origin::Entry {
-            name,
-            range: Some(range),
-        } if range.start == 0 => promised.get(&Origin::whole(Arc::clone(name))),
+fn find_promised(wanted: &Origin, promised: &HashMap<Key, usize>) -> Option<usize> {
+    let whole = || match wanted.key() {
+        (name, Some(Range { start: 0, .. })) => promised.get(&(name, None)),
         _ => None,
     };
-    promised.get(wanted).or_else(whole).copied()
+    promised.get(&wanted.key()).or_else(whole).copied()
 }
 
 /// Takes bytes that are in the head, which is in memory, from there.
