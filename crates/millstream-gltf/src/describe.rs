@@ -32,13 +32,11 @@ pub struct ImageDescriber;
 
 impl Describe for ImageDescriber {
     fn head_bytes(&self, name: &[u8]) -> usize {
-        let head = Head {
-            name,
-            bytes: b"",
-            raw_bytes: 0,
-        };
-        let is_jpeg = head.has_extension("jpg") || head.has_extension("jpeg");
-        if is_jpeg { JPEG_HEAD_BYTES } else { HEAD_BYTES }
+        let name = name.to_ascii_lowercase();
+        match name.ends_with(b".jpg") || name.ends_with(b".jpeg") {
+            true => JPEG_HEAD_BYTES,
+            false => HEAD_BYTES,
+        }
     }
 
     fn describe(&self, head: &Head<'_>) -> Option<Metadata> {

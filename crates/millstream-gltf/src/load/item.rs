@@ -162,13 +162,11 @@ impl Item {
 
     /// Whether its entry has all bytes of a range; other origins are whole.
     pub(super) fn reaches(&self, origin: &Origin) -> bool {
-        match (origin, &self.located) {
-            (
-                Origin::Entry {
-                    range: Some(range), ..
-                },
-                Some(located),
-            ) => range.end <= located.raw_bytes(),
+        let located = self.located.as_ref();
+        match origin {
+            Origin::Entry {
+                range: Some(range), ..
+            } => located.is_none_or(|located| range.end <= located.raw_bytes()),
             _ => true,
         }
     }

@@ -23,15 +23,13 @@ impl Load {
     /// Submits the first batch.
     pub(super) fn start(&mut self) -> Result<()> {
         let len = self.located.raw_bytes();
-        let is_glb =
-            self.name.len() >= 4 && self.name[self.name.len() - 4..].eq_ignore_ascii_case(b".glb");
         let promised = self.promised();
-        let head_bytes = match (&promised, is_glb) {
-            (Some((_, Some(head_bytes))), _) => (*head_bytes).min(len),
-            (_, true) => len.min(limits::GLB_HEAD_BYTES),
-            (_, false) => len,
+        let head_bytes = match &promised {
+            Some((_, Some(head_bytes))) => *head_bytes,
+            _ if self.name.to_ascii_lowercase().ends_with(b".glb") => limits::GLB_HEAD_BYTES,
+            _ => len,
         };
-        self.request_head(head_bytes)?;
+        self.request_head(head_bytes.min(len))?;
         let fetches = promised.map(|(fetches, _)| fetches).unwrap_or_default();
         for fetch in fetches {
             // A wrong promise is no error: the JSON decides.
@@ -55,29 +53,32 @@ impl Load {
         None
     }
 
+    /// Requests the beginning of the scene's own file, in which its errors are.
     fn request_head(&mut self, head_bytes: u64) -> Result<()> {
-        let shown = self.shown();
         if head_bytes > limits::JSON_BYTES_MAX {
-            let cause = format!(
-                "{head_bytes} bytes of JSON exceed the limit of {}",
-                limits::JSON_BYTES_MAX
-            );
-            return Err(Error::new(ErrorKind::Limit, "", cause).in_file(&shown));
+            let most = limits::JSON_BYTES_MAX;
+            let cause = format!("{head_bytes} bytes of JSON exceed the limit of {most}");
+            return Err(Error::new(ErrorKind::Limit, "", cause));
         }
-        if self.budget.grows() && !self.budget.take(head_bytes) {
-            return Err(self.budget.no_room("", &shown, head_bytes));
-        }
+        self.charge_json(head_bytes)?;
+        let wrong = |error| Error::of_request("", "", &error);
         let request = self.source.request_range(&self.located, 0, head_bytes);
-        let request = request.map_err(|error| Error::of_request("", &shown, &error))?;
+        let request = request.map_err(wrong)?;
         let request = request
             .priority(self.loader.options.geometry)
             .group(&self.group)
-            .name(&shown[..]);
-        let added = self.batch.add(request);
-        let ticket = added.map_err(|error| Error::of_request("", &shown, &error))?;
+            .name(self.shown());
+        self.stage = Stage::Head(self.batch.add(request).map_err(wrong)?);
         self.progress.requests += 1;
-        self.stage = Stage::Head(ticket);
         Ok(())
+    }
+
+    /// Takes memory for the JSON, which counts unless the application has set the limit.
+    fn charge_json(&self, bytes: u64) -> Result<()> {
+        match !self.budget.grows() || self.budget.take(bytes) {
+            true => Ok(()),
+            false => Err(self.budget.no_room("", "", bytes)),
+        }
     }
 
     /// Polls the head; ready once the stage has changed.
@@ -99,9 +100,8 @@ impl Load {
     }
 
     fn head_landed(&mut self, outcome: Outcome<Buffer>) -> Result<()> {
-        let shown = self.shown();
         let head = outcome.into_result();
-        let head = head.map_err(|error| Error::of_request("", &shown, &error))?;
+        let head = head.map_err(|error| Error::of_request("", "", &error))?;
         let head = Arc::new(head);
         let mut binary = None;
         let mut json = 0..head.len();
@@ -119,15 +119,12 @@ impl Load {
             json = index(layout.json.start)..index(layout.json.end);
             binary = layout.binary;
         }
-        let model_bytes = limits::model_memory(&head[json.clone()]);
-        if self.budget.grows() && !self.budget.take(model_bytes) {
-            return Err(self.budget.no_room("", &shown, model_bytes));
-        }
+        self.charge_json(limits::model_memory(&head[json.clone()]))?;
         self.progress.raw_bytes += head.len() as u64;
         self.events.push(Event {
             place: String::new(),
             what: EventKind::Json,
-            file: shown,
+            file: self.shown(),
             bytes: head.len() as u64,
             at: self.started.elapsed(),
             failed: false,
@@ -231,19 +228,17 @@ fn find_promised(wanted: &Origin, promised: &HashMap<Key, usize>) -> Option<usiz
 
 /// Takes bytes that are in the head, which is in memory, from there.
 fn serve_from_head(origin: &mut Origin, scene: &[u8], head: &Arc<Buffer>) {
-    let Origin::Entry {
+    if let Origin::Entry {
         name,
         range: Some(range),
-    } = &origin
-    else {
-        return;
-    };
-    if **name != *scene || range.end > head.len() as u64 {
-        return;
+    } = &*origin
+        && **name == *scene
+        && range.end <= head.len() as u64
+    {
+        let index = |at: u64| usize::try_from(at).expect("inside the head");
+        *origin = Origin::Memory {
+            range: index(range.start)..index(range.end),
+            bytes: SameBytes::Head(Arc::clone(head)),
+        };
     }
-    let index = |at: u64| usize::try_from(at).expect("inside the head");
-    *origin = Origin::Memory {
-        range: index(range.start)..index(range.end),
-        bytes: SameBytes::Head(Arc::clone(head)),
-    };
 }
