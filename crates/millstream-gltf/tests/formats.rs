@@ -371,3 +371,65 @@ mod descriptions {
         }
     }
 }
+
+mod layouts {
+    use millstream_gltf::image::{Format, HEADER_BYTES, Layout};
+
+    const FORMATS: [Format; 8] = [
+        Format::Rgba8,
+        Format::Bc1,
+        Format::Bc2,
+        Format::Bc3,
+        Format::Bc4,
+        Format::Bc5,
+        Format::Bc6h,
+        Format::Bc7,
+    ];
+
+    #[test]
+    fn levels_are_aligned_disjoint_and_smallest_first() {
+        for format in FORMATS {
+            for (width, height) in [(1, 1), (5, 3), (256, 64), (1023, 2)] {
+                let levels = Layout::full_levels(width.max(height));
+                let layout = Layout::new(format, width, height, levels).expect("right");
+                let mut end = HEADER_BYTES;
+                for level in (0..levels).rev() {
+                    let range = layout.level(level).expect("present");
+                    assert!(range.start >= end && range.start.is_multiple_of(64));
+                    assert_eq!(layout.prefix_bytes(level), range.end);
+                    end = range.end;
+                }
+                assert_eq!(layout.bytes(), end);
+                assert!(Layout::new(format, width, height, levels + 1).is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn headers_come_back_and_damage_is_noticed() {
+        let mut bytes = [0; HEADER_BYTES];
+        for format in FORMATS {
+            let layout = Layout::new(format, 640, 480, 4).expect("right");
+            let layout = layout.with_srgb(format == Format::Rgba8);
+            layout.write_header(&mut bytes);
+            assert_eq!(Layout::parse(&bytes), Ok(layout));
+        }
+        assert!(Layout::parse(&bytes[..63]).is_err());
+        for (at, value) in [
+            (0, 0),
+            (4, 2),
+            (6, 9),
+            (7, 2),
+            (11, 255),
+            (16, 11),
+            (20, 4),
+            (63, 1),
+        ] {
+            let mut damaged = bytes;
+            damaged[at] = value;
+            assert!(Layout::parse(&damaged).is_err(), "byte {at}");
+        }
+        let huge = Layout::new(Format::Rgba8, u32::MAX, u32::MAX, 1);
+        assert!(huge.is_none(), "no overflow either");
+    }
+}

@@ -36,7 +36,6 @@ impl Load {
             start: 0,
             stored_bytes: 0,
             located: None,
-            partner: None,
             charged: Arc::default(),
             dropped: false,
             canceled: false,
@@ -67,18 +66,15 @@ impl Load {
             }
             // An image that is worth two requests.
             Some(layout) if small_level(&layout) > layout.first_level() => {
-                let index = self.items.len();
                 self.push(Item {
                     content: Content::SmallLevels(layout),
                     priority: self.loader.options.small_levels,
                     stored_bytes: layout.prefix_bytes(small_level(&layout)) as u64,
-                    partner: Some(index + 1),
                     ..item.copy()
                 });
                 item.content = Content::LargeLevels(layout);
                 item.start = large_start(&layout) as u64;
                 item.stored_bytes = layout.bytes() as u64 - item.start;
-                item.partner = Some(index);
             }
             _ => {}
         }
@@ -455,15 +451,21 @@ impl Load {
         self.show(index, State::Ready(Arc::new(image)));
     }
 
+    /// The other half of an image.
+    fn other_half(&self, index: usize) -> Option<usize> {
+        match self.items[index].content {
+            Content::SmallLevels(_) => Some(index + 1),
+            Content::LargeLevels(_) => Some(index - 1),
+            _ => None,
+        }
+    }
+
     /// Handles a half of an image that has landed or was left out. The result does not depend on
     /// the order: if either half failed, the image has failed; if only the large half was left out
     /// or canceled, the image has fewer levels.
     fn settle_halves(&mut self, index: usize) -> Result<()> {
-        let partner = self.items[index].partner.expect("half of an image");
-        let (small, large) = match self.items[index].is_small() {
-            true => (index, partner),
-            false => (partner, index),
-        };
+        let small = index - usize::from(self.items[index].is_large());
+        let large = small + 1;
         let bad = |it: &Load, cause| it.items[index].bad_image(cause);
         if let Some(buffer) = self.take_landed(small) {
             // The header must be the one that the requests were based on.
@@ -554,7 +556,7 @@ impl Load {
             item.dropped = true;
             return;
         }
-        let (purpose, partner) = (item.purpose.clone(), item.partner);
+        let purpose = item.purpose.clone();
         self.note(index, 0, true);
         if self.items[index].is_large() && error.kind() == ErrorKind::Canceled {
             // The small levels alone are an image, too.
@@ -564,8 +566,8 @@ impl Load {
             }
         }
         self.mark(&purpose, Some(error));
-        if let Some(partner) = partner {
-            self.drop_item(partner);
+        if let Some(other) = self.other_half(index) {
+            self.drop_item(other);
         }
     }
 
@@ -600,7 +602,7 @@ impl Load {
     /// Gives the purpose of a fetch to the item, or both halves, that the package's record
     /// promised; returns whether there was one.
     pub(super) fn take_promised(&mut self, fetch: &Fetch, index: usize) -> bool {
-        let both = [Some(index), self.items[index].partner];
+        let both = [Some(index), self.other_half(index)];
         let usable = |index: &usize| {
             let item = &self.items[*index];
             let same_kind = item.is_geometry() == matches!(fetch.purpose, Purpose::Buffer { .. });

@@ -20,7 +20,8 @@ pub(super) enum Content {
     Raw,
     /// A decoded image.
     Pixels,
-    /// The first bytes of a cooked image, with the levels that are complete in them.
+    /// The first bytes of a cooked image, with the levels that are complete in them. The next item
+    /// is of its large levels.
     SmallLevels(Layout),
     /// The bytes after them, up to the end or to the memory limit.
     LargeLevels(Layout),
@@ -100,8 +101,6 @@ pub(super) struct Item {
     pub(super) stored_bytes: u64,
     /// The entry, where it is one.
     pub(super) located: Option<Located>,
-    /// The other half of the image.
-    pub(super) partner: Option<usize>,
     /// Memory of the scene that it has taken.
     pub(super) charged: Arc<Charged>,
     /// Not needed any more: its request's completion completes it, whatever the outcome.
@@ -153,11 +152,6 @@ impl Item {
     /// Whether its bytes are of a buffer, and not of an image.
     pub(super) fn is_geometry(&self) -> bool {
         matches!(self.purpose, Purpose::Buffer { .. })
-    }
-
-    /// Whether it is the large half of an image whose small half is the item before it.
-    pub(super) fn is_second_half(&self, index: usize) -> bool {
-        self.partner.is_some_and(|partner| partner < index)
     }
 
     /// Whether its entry has all bytes of a range; other origins are whole.

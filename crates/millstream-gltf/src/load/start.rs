@@ -186,7 +186,7 @@ impl Load {
             self.mark(&purpose, Some(error));
         }
         let promised: HashMap<Key, usize> = (0..self.items.len())
-            .filter(|&index| !self.items[index].is_second_half(index))
+            .filter(|&index| !self.items[index].is_large())
             .map(|index| (self.items[index].origin.key(), index))
             .collect();
         let before = self.items.len();

@@ -271,24 +271,16 @@ pub struct Accessor {
     #[serde(rename = "type")]
     pub shape: Shape,
     /// Elements that replace others.
-    #[serde(default, deserialize_with = "optional_object")]
+    #[serde(default, deserialize_with = "sparse")]
     pub sparse: Option<Sparse>,
 }
 
-fn object<'de, T, D>(from: D) -> Result<T, D::Error>
-where
-    T: Deserialize<'de>,
-    D: Deserializer<'de>,
-{
+fn object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     Object::deserialize(from).map(|object| object.0)
 }
 
-fn optional_object<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
-where
-    T: Deserialize<'de>,
-    D: Deserializer<'de>,
-{
-    Option::deserialize(from).map(|object| object.map(|Object(value)| value))
+fn sparse<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Sparse>, D::Error> {
+    Option::deserialize(from).map(|object| object.map(|Object(sparse)| sparse))
 }
 
 impl Accessor {
