@@ -7,7 +7,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::error::{Error, Result, invalid};
+use crate::error::{Result, invalid};
 use crate::model::{Accessor, Component, Shape};
 
 mod sealed {
@@ -61,29 +61,14 @@ pub(crate) struct SparseBytes<'a> {
 /// The elements of an accessor, with their bytes loaded.
 #[derive(Debug, Clone, Copy)]
 pub struct Elements<'a> {
-    accessor: &'a Accessor,
-    /// From the first element on; `None`: all are zero.
-    bytes: Option<&'a [u8]>,
-    stride: usize,
-    sparse: Option<SparseBytes<'a>>,
+    pub(crate) accessor: &'a Accessor,
+    /// All elements at that stride, as the model's checks make sure; `None`: all are zero.
+    pub(crate) bytes: Option<&'a [u8]>,
+    pub(crate) stride: usize,
+    pub(crate) sparse: Option<SparseBytes<'a>>,
 }
 
 impl<'a> Elements<'a> {
-    /// `bytes` must hold all elements at that stride, as the model's checks make sure.
-    pub(crate) fn new(
-        accessor: &'a Accessor,
-        bytes: Option<&'a [u8]>,
-        stride: usize,
-        sparse: Option<SparseBytes<'a>>,
-    ) -> Elements<'a> {
-        Elements {
-            accessor,
-            bytes,
-            stride,
-            sparse,
-        }
-    }
-
     /// The number of elements.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -100,16 +85,13 @@ impl<'a> Elements<'a> {
         usize::try_from(self.accessor.element_bytes()).expect("64 at most")
     }
 
-    fn is_of<T: Element>(&self) -> bool {
-        self.accessor.component == T::COMPONENT && self.accessor.shape == T::SHAPE
-    }
-
     /// The elements in place, without a copy. `None` if they are of another type, have gaps or
     /// sparse elements, or lie at an address that the type does not allow.
     #[must_use]
     pub fn as_slice<T: Element>(&self) -> Option<&'a [T]> {
+        let is_of = self.accessor.component == T::COMPONENT && self.accessor.shape == T::SHAPE;
         let tight = self.stride == size_of::<T>() && self.sparse.is_none();
-        if !self.is_of::<T>() || !tight || cfg!(target_endian = "big") {
+        if !is_of || !tight || cfg!(target_endian = "big") {
             return None;
         }
         <[T]>::ref_from_bytes(&self.bytes?[..self.count() * self.stride]).ok()
@@ -164,22 +146,24 @@ impl<'a> Elements<'a> {
         }
         self.check_index_type()?;
         let mut largest = None;
-        let look = |element: &[u8]| largest = largest.max(Some(unsigned_number(element)));
+        let mut look = |element: &[u8]| largest = largest.max(Some(unsigned_number(element)));
         match self.bytes {
             Some(_) => self.each(look)?,
             // One zero stands for all that are not stored, of which there may be many millions.
-            None => self.sparse_ones(look)?,
+            None => {
+                self.check_sparse()?;
+                look(&[0]);
+                self.sparse_elements().for_each(|(_, value)| look(value));
+            }
         }
         Ok(largest)
     }
 
     fn check_index_type(&self) -> Result<()> {
-        let unsigned = [Component::U8, Component::U16, Component::U32];
-        if self.accessor.shape == Shape::Scalar && unsigned.contains(&self.accessor.component) {
-            return Ok(());
+        match self.accessor.shape == Shape::Scalar && self.accessor.component.is_index() {
+            true => Ok(()),
+            false => Err(invalid("", "the elements are not unsigned scalars")),
         }
-        let cause = "the elements are not unsigned scalars";
-        Err(invalid("", cause))
     }
 
     /// The elements without gaps, sparse ones in their places. Numbers are little-endian; columns
@@ -193,18 +177,25 @@ impl<'a> Elements<'a> {
         Ok(packed)
     }
 
-    /// Calls `show` with a zero, if there are elements, and each sparse one.
-    fn sparse_ones(&self, mut show: impl FnMut(&[u8])) -> Result<()> {
-        let len = self.element_bytes();
-        if self.count() > 0 {
-            show(&[0; ELEMENT_BYTES_MAX][..len]);
-        }
+    /// Index and bytes of each sparse element.
+    fn sparse_elements(&self) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
+        let element_bytes = self.element_bytes();
+        self.sparse.into_iter().flat_map(move |sparse| {
+            let index_bytes = usize::try_from(sparse.component.bytes()).expect("4 at most");
+            let indices = sparse.indices.chunks_exact(index_bytes);
+            let indices = indices.map(|index| unsigned_number(index) as usize);
+            indices.zip(sparse.values.chunks_exact(element_bytes))
+        })
+    }
+
+    /// Checks that sparse indices ascend, and are those of elements.
+    fn check_sparse(&self) -> Result<()> {
         let mut least = 0;
-        for (index, value) in self.sparse.iter().flat_map(|it| it.elements(len)) {
+        for (index, _) in self.sparse_elements() {
             if !(least..self.count()).contains(&index) {
-                return Err(wrong_sparse(index));
+                let cause = format!("sparse index {index} exceeds the accessor or is out of order");
+                return Err(invalid("", cause));
             }
-            show(value);
             least = index + 1;
         }
         Ok(())
@@ -213,43 +204,23 @@ impl<'a> Elements<'a> {
     /// Calls `show` with the bytes of each element, sparse ones in their places; takes no memory
     /// for those that are not stored.
     fn each(&self, mut show: impl FnMut(&[u8])) -> Result<()> {
+        self.check_sparse()?;
         let len = self.element_bytes();
-        let mut sparse = self.sparse.iter().flat_map(|it| it.elements(len));
-        let mut next = sparse.next();
+        let mut sparse = self.sparse_elements().peekable();
         for index in 0..self.count() {
             let stored = match self.bytes {
                 Some(bytes) => &bytes[index * self.stride..][..len],
                 None => &[0; ELEMENT_BYTES_MAX][..len],
             };
-            match next {
-                Some((at, value)) if at == index => {
-                    show(value);
-                    next = sparse.next();
-                }
-                _ => show(stored),
-            }
+            let replaced = sparse.next_if(|(at, _)| *at == index);
+            show(replaced.map_or(stored, |(_, value)| value));
         }
-        next.map_or(Ok(()), |(index, _)| Err(wrong_sparse(index)))
+        Ok(())
     }
-}
-
-fn wrong_sparse(index: usize) -> Error {
-    let cause = format!("sparse index {index} exceeds the accessor or is out of order");
-    invalid("", cause)
 }
 
 /// A matrix of 4 x 4 floats.
 const ELEMENT_BYTES_MAX: usize = 64;
-
-impl<'a> SparseBytes<'a> {
-    /// Index and bytes of each, of `len` bytes.
-    fn elements(&self, len: usize) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
-        let index_bytes = usize::try_from(self.component.bytes()).expect("4 at most");
-        let indices = self.indices.chunks_exact(index_bytes);
-        let indices = indices.map(|index| unsigned_number(index) as usize);
-        indices.zip(self.values.chunks_exact(len))
-    }
-}
 
 fn unsigned_number(bytes: &[u8]) -> u32 {
     let mut word = [0; 4];
@@ -272,66 +243,5 @@ fn number(bytes: &[u8], component: Component, normalized: bool) -> f32 {
         (value / most).max(-1.0)
     } else {
         value
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::Model;
-
-    fn accessor(json: &str) -> Accessor {
-        let json = format!(
-            r#"{{"asset":{{"version":"2.0"}},"buffers":[{{"byteLength":4096}}],
-            "bufferViews":[{{"buffer":0,"byteLength":4096}}],
-            "accessors":[{{"bufferView":0,{json}}}]}}"#
-        );
-        let mut model = Model::parse(json.as_bytes()).expect("right");
-        model.accessors.remove(0).expect("right")
-    }
-
-    #[test]
-    fn tight_elements_are_seen_in_place() {
-        let accessor = accessor(r#""count":2,"componentType":5126,"type":"VEC3""#);
-        let values: Vec<[f32; 3]> = vec![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
-        let elements = Elements::new(&accessor, Some(values.as_bytes()), 12, None);
-        let slice = elements.as_slice::<[f32; 3]>().expect("tight");
-        assert_eq!((slice, slice.as_ptr()), (&values[..], values.as_ptr()));
-        assert!(elements.as_slice::<[f32; 4]>().is_none() && elements.to_f32::<2>().is_err());
-    }
-
-    #[test]
-    fn quantised_strided_and_padded_numbers_become_floats() {
-        let quantised =
-            accessor(r#""count":2,"componentType":5120,"type":"VEC2","normalized":true"#);
-        let bytes = [127, 0x80, 9, 9, 0, 0xff];
-        let elements = Elements::new(&quantised, Some(&bytes), 4, None);
-        let floats = elements.to_f32::<2>().expect("right");
-        assert_eq!(floats, [[1.0, -1.0], [0.0, -1.0 / 127.0]]);
-        assert!(elements.as_slice::<[i8; 2]>().is_none(), "there are gaps");
-        // Columns begin at multiples of four bytes.
-        let matrix = accessor(r#""count":2,"componentType":5121,"type":"MAT3""#);
-        let bytes: Vec<u8> = (0..24).collect();
-        let floats = Elements::new(&matrix, Some(&bytes), 12, None).to_f32::<9>();
-        let expected = [0.0, 1.0, 2.0, 4.0, 5.0, 6.0, 8.0, 9.0, 10.0];
-        assert_eq!(floats.expect("right")[0], expected);
-    }
-
-    #[test]
-    fn sparse_elements_replace_and_wrong_indices_are_errors() {
-        let accessor = accessor(r#""componentType":5123,"type":"SCALAR","count":4"#);
-        let sparse = |indices| SparseBytes {
-            indices,
-            component: Component::U8,
-            values: &[7, 0, 8, 1],
-        };
-        let elements = |indices| Elements::new(&accessor, None, 2, Some(sparse(indices)));
-        let sound = elements(&[1, 3]);
-        assert_eq!(sound.to_indices().expect("right"), [0, 7, 0, 264]);
-        assert_eq!(sound.largest_index().expect("right"), Some(264));
-        assert!(sound.as_slice::<u16>().is_none());
-        for wrong in [&[1, 4], &[3, 1], &[1, 1]] {
-            assert!(elements(wrong).to_indices().is_err(), "{wrong:?}");
-        }
     }
 }

@@ -73,10 +73,13 @@ impl SceneCook {
 struct Order<'a> {
     /// The entry to make.
     name: Arc<[u8]>,
+    /// The images that show it.
+    images: Vec<usize>,
     stored: Cow<'a, [u8]>,
-    /// A material uses it as a color.
-    color: bool,
 }
+
+/// The entry of a cooked image, or why the image is left as it is.
+type Made = Result<CookedEntry, &'static str>;
 
 impl Cook for SceneCook {
     fn wants(&self, name: &[u8]) -> bool {
@@ -114,12 +117,10 @@ impl SceneCook {
         cooked: &mut Cooked,
     ) -> Result<()> {
         let model = Model::parse(raw)?;
-        let name: Arc<[u8]> = Arc::from(name);
         let file = SceneFile {
-            name: &name,
+            name: &Arc::from(name),
             binary: None,
         };
-        let colors = colors(&model);
         let mut orders = Vec::new();
         for fetch in plan::plan(&model, &file).fetches {
             let (Origin::Entry { name, range: None }, Purpose::Images(images)) =
@@ -131,26 +132,29 @@ impl SceneCook {
             if done.contains(&name) {
                 continue;
             }
-            match others.read(&name) {
+            let stored = match is_scene(&name) {
+                true => Err(CookError::new("it is named as a scene is, and stays one")),
+                false => others.read(&name),
+            };
+            match stored {
                 Ok(stored) => {
                     done.insert(Arc::clone(&name));
-                    let color = images.iter().any(|image| colors.contains(image));
                     orders.push(Order {
                         name,
+                        images,
                         stored: stored.into(),
-                        color,
                     });
                 }
                 Err(error) => cooked.uncooked.push((name.to_vec(), error.cause)),
             }
         }
         let stored: usize = orders.iter().map(|order| order.stored.len()).sum();
-        let made = self.cook_all(&orders, raw.len() + stored);
+        let made = self.cook_all(&model, &orders, raw.len() + stored);
         for (order, made) in orders.iter().zip(made) {
             match made {
-                Ok(made) => {
+                Ok(entry) => {
                     cooked.consumed.push(order.name.to_vec());
-                    cooked.entries.push(entry(order, made));
+                    cooked.entries.push(entry);
                 }
                 Err(cause) => cooked.uncooked.push((order.name.to_vec(), cause.into())),
             }
@@ -163,28 +167,22 @@ impl SceneCook {
         let Some(parts) = glb::Parts::read(raw)? else {
             return Ok(None);
         };
-        let colors = colors(&parts.model);
-        let (images, orders): (Vec<Vec<usize>>, Vec<Order<'_>>) = parts
-            .images()
-            .map(|(images, stored)| {
-                let order = Order {
-                    name: glb::entry_name(name, images[0]).into(),
-                    stored: stored.into(),
-                    color: images.iter().any(|image| colors.contains(image)),
-                };
-                (images, order)
-            })
-            .unzip();
+        let orders = parts.images().map(|(images, stored)| Order {
+            name: glb::entry_name(name, images[0]).into(),
+            images,
+            stored: stored.into(),
+        });
+        let orders: Vec<Order<'_>> = orders.collect();
         // What is stored of the images is part of the GLB.
-        let made = self.cook_all(&orders, raw.len());
+        let made = self.cook_all(&parts.model, &orders, raw.len());
         let mut outside = BTreeMap::new();
         let mut entries = Vec::new();
-        for ((images, order), made) in images.into_iter().zip(&orders).zip(made) {
+        for (Order { images, .. }, made) in orders.into_iter().zip(made) {
             match made {
-                Ok(made) => {
-                    let uri = glb::uri_of(name, images[0]);
+                Ok(entry) => {
+                    let uri = glb::uri_of(&entry.name);
                     outside.extend(images.into_iter().map(|image| (image, uri.clone())));
-                    entries.push(entry(order, made));
+                    entries.push(entry);
                 }
                 Err(cause) => {
                     let cause = format!("images[{}]: {cause}", images[0]);
@@ -206,7 +204,7 @@ impl SceneCook {
     /// Cooks the images of a scene whose files have so many bytes on all cores. An error: it cannot
     /// be decoded, or with the ones before needs more memory than the scene would have, or than
     /// there is.
-    fn cook_all(&self, orders: &[Order<'_>], stored_bytes: usize) -> Vec<Made> {
+    fn cook_all(&self, model: &Model, orders: &[Order<'_>], stored_bytes: usize) -> Vec<Made> {
         let mut left = limits::scene_memory(stored_bytes as u64);
         // Levels or blocks of all levels, and two levels that are halved, are less than twice as
         // long as the pixels.
@@ -219,26 +217,36 @@ impl SceneCook {
         };
         let fitting: Vec<Result<(), &str>> = orders.iter().map(fits).collect();
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let colors = colors(model);
         let cook = |nth: usize| {
-            let cooked = fitting[nth].and_then(|()| self.cook_image(&orders[nth]));
-            Ok::<_, Infallible>(cooked)
+            let order = &orders[nth];
+            let color = order.images.iter().any(|image| colors.contains(image));
+            let made = fitting[nth].and_then(|()| self.cook_image(&order.stored, color));
+            let made = made.and_then(|raw| {
+                let layout = Layout::parse(&raw)?;
+                Ok(CookedEntry {
+                    name: order.name.to_vec(),
+                    metadata: Some(describe_image(&layout)),
+                    raw,
+                })
+            });
+            Ok::<_, Infallible>(made)
         };
         let Ok(made) = in_parallel(orders.len(), threads, cook);
         made
     }
 
-    fn cook_image(&self, order: &Order<'_>) -> Made {
-        let mut raw = decode_vec(&order.stored, ImageLimits::default())?;
+    /// Cooks an image, which is a `color` or numbers.
+    fn cook_image(&self, stored: &[u8], color: bool) -> Result<Vec<u8>, &'static str> {
+        let mut raw = decode_vec(stored, ImageLimits::default())?;
         let layout = Layout::parse(&raw)?;
         if layout.format() != Format::Rgba8 || layout.levels() > 1 {
             // Stored ready for upload: KTX2, DDS.
             return Ok(raw);
         }
-        let layout = layout.with_srgb(order.color);
-        layout.write_header(&mut raw);
-        let (width, height) = layout.size(0);
-        let levels = Layout::full_levels(width.max(height));
-        let opaque = is_opaque(&raw[HEADER_BYTES..]);
+        layout.with_srgb(color).write_header(&mut raw);
+        let mut pixels = &raw[HEADER_BYTES..];
+        let opaque = pixels.chunks_exact(4).all(|pixel| pixel[3] == 0xff);
         let format = match self.target {
             Target::Rgba8 => return Ok(raw),
             Target::Rgba8Levels => Format::Rgba8,
@@ -247,64 +255,43 @@ impl SceneCook {
             Target::Bc3 => Format::Bc3,
         };
         let bc7 = blocks::settings(self.target == Target::Bc7Fine, opaque);
-        let target = Layout::new(format, width, height, levels);
-        let target = target
-            .ok_or("the image is too large")?
-            .with_srgb(order.color);
+        let (width, height) = layout.size(0);
+        let levels = Layout::full_levels(width.max(height));
+        let target = Layout::new(format, width, height, levels).ok_or("the image is too large")?;
+        let target = target.with_srgb(color);
         let mut out = u8::new_vec_zeroed(target.bytes()).map_err(|_| NO_MEMORY)?;
         target.write_header(&mut out);
-        let (mut pixels, mut halved);
-        pixels = &raw[HEADER_BYTES..];
+        let mut halved;
         for level in 0..levels {
-            let (width, height) = target.size(level);
             if level > 0 {
-                halved =
-                    mips::half(pixels, target.size(level - 1), order.color).ok_or(NO_MEMORY)?;
+                halved = mips::half(pixels, target.size(level - 1), color).ok_or(NO_MEMORY)?;
                 pixels = &halved;
             }
             let range = target.level(level).expect("it has all levels");
-            let size = (width, height);
+            let size = target.size(level);
             blocks::encode(format, bc7, pixels, size, &mut out[range]).ok_or(NO_MEMORY)?;
         }
         Ok(out)
     }
 }
 
-/// The bytes of a cooked image, or why it is left as it is.
-type Made = Result<Vec<u8>, &'static str>;
+/// Textures of colors: the specification says which are sRGB.
+const COLORS: [&str; 6] = [
+    "baseColorTexture",
+    "emissiveTexture",
+    "diffuseTexture",
+    "specularGlossinessTexture",
+    "specularColorTexture",
+    "sheenColorTexture",
+];
 
-fn entry(order: &Order<'_>, raw: Vec<u8>) -> CookedEntry {
-    CookedEntry {
-        name: order.name.to_vec(),
-        metadata: Layout::parse(&raw)
-            .ok()
-            .map(|layout| describe_image(&layout)),
-        raw,
-    }
-}
-
-fn is_opaque(pixels: &[u8]) -> bool {
-    pixels.chunks_exact(4).all(|pixel| pixel[3] == 0xff)
-}
-
-/// Images that a material uses as a color; the specification says which textures are sRGB.
+/// Images that a material uses as a color.
 fn colors(model: &Model) -> HashSet<usize> {
-    let uses = model
-        .materials
-        .iter()
-        .flatten()
-        .flat_map(|material| &material.textures);
+    let materials = model.materials.iter().flatten();
+    let uses = materials.flat_map(|material| &material.textures);
     let colors = uses.filter(|used| {
-        let name = used.slot.rsplit('.').next().unwrap_or(&used.slot);
-        let names = [
-            "baseColorTexture",
-            "emissiveTexture",
-            "diffuseTexture",
-            "specularGlossinessTexture",
-            "specularColorTexture",
-            "sheenColorTexture",
-        ];
-        names.contains(&name)
+        let name = used.slot.rsplit('.').next();
+        name.is_some_and(|name| COLORS.contains(&name))
     });
     let image = |texture: usize| model.textures.get(texture)?.as_ref().ok()?.image;
     colors.filter_map(|used| image(used.texture)).collect()

@@ -5,6 +5,7 @@ use millstream_pak::limits::MIP_LEVELS_MAX;
 use millstream_pak::metadata::{Container, Image, Kind, Metadata, Mip};
 use millstream_pak::{Describe, Head};
 
+use crate::image::vulkan::Texels;
 use crate::image::{Layout, dds, jpeg, ktx, png};
 
 /// Bytes of a name's front that are looked at; the header of a KTX2 file, of at most
@@ -15,7 +16,7 @@ const HEAD_BYTES: usize = 4096;
 const JPEG_HEAD_BYTES: usize = 512 << 10;
 
 /// Mips of one record, of all layers.
-const DDS_MIPS_MAX: u32 = 1024;
+const DDS_MIPS_MAX: u64 = 1024;
 
 /// Describes PNG, JPEG, DDS and KTX2 files; hand it to the packer.
 ///
@@ -31,13 +32,11 @@ pub struct ImageDescriber;
 
 impl Describe for ImageDescriber {
     fn head_bytes(&self, name: &[u8]) -> usize {
-        let head = Head {
-            name,
-            bytes: b"",
-            raw_bytes: 0,
-        };
-        let is_jpeg = head.has_extension("jpg") || head.has_extension("jpeg");
-        if is_jpeg { JPEG_HEAD_BYTES } else { HEAD_BYTES }
+        let name = name.to_ascii_lowercase();
+        match name.ends_with(b".jpg") || name.ends_with(b".jpeg") {
+            true => JPEG_HEAD_BYTES,
+            false => HEAD_BYTES,
+        }
     }
 
     fn describe(&self, head: &Head<'_>) -> Option<Metadata> {
@@ -102,15 +101,10 @@ fn describe_dds(head: &Head<'_>) -> Option<Metadata> {
         container: Container::DDS,
         ..Image::default()
     };
-    if let Some(pixels) = header.pixels {
-        shape.format = match (pixels.swapped, pixels.srgb) {
-            // VK_FORMAT_B8G8R8A8_UNORM and its sRGB variant.
-            (true, false) => 44,
-            (true, true) => 50,
-            (false, srgb) => pixels.format.vulkan(srgb),
-        };
-        (shape.channels, shape.bits) = pixels.format.channels();
-        shape.channels -= u8::from(pixels.opaque);
+    if let Some(texels) = header.texels {
+        shape.format = texels.vulkan;
+        shape.channels = texels.channels - u8::from(header.opaque);
+        shape.bits = texels.bits;
     }
     let mut record = image(shape);
     record.mips = dds_mips(&header, head.raw_bytes).unwrap_or_default();
@@ -118,39 +112,41 @@ fn describe_dds(head: &Head<'_>) -> Option<Metadata> {
 }
 
 /// Layer by layer, and in each its levels, the largest first. A file that is too short for its mips
-/// has none, nor has a volume.
+/// has none.
 fn dds_mips(header: &dds::Header, raw_bytes: u64) -> Option<Vec<Mip>> {
-    let layout = header.layer_layout().ok().filter(|_| header.depth == 1)?;
-    let start = |level| header.level_start(&layout, level) as u64;
-    let layer_bytes = start(layout.levels()) - start(0);
-    let end = u64::from(header.layers).checked_mul(layer_bytes)?;
-    // As many as a record has room for.
-    let fits = header.layers.checked_mul(layout.levels())? <= DDS_MIPS_MAX;
-    if !fits || end.checked_add(start(0))? > raw_bytes {
+    let sides = [header.width, header.height, header.depth];
+    // As many as a record has room for, and as halving leaves.
+    let most = Layout::full_levels(sides.into_iter().max()?);
+    let count = u64::from(header.layers) * u64::from(header.levels);
+    if header.levels > most || count > DDS_MIPS_MAX {
         return None;
     }
-    let mips = (0..header.layers).flat_map(|layer| {
-        (0..layout.levels()).map(move |level| Mip {
-            layer: layer as u16,
-            ..mip(
-                &layout,
-                level,
-                start(level) + u64::from(layer) * layer_bytes,
-            )
-        })
-    });
-    Some(mips.collect())
+    let mut end = header.start as u64;
+    let mut mips = Vec::new();
+    for layer in 0..header.layers {
+        for level in 0..header.levels {
+            let mip = mip(header.texels?, sides, level, end)?;
+            end = end.checked_add(mip.bytes).filter(|&end| end <= raw_bytes)?;
+            let layer = layer as u16;
+            mips.push(Mip { layer, ..mip });
+        }
+    }
+    Some(mips)
 }
 
-/// A level of an image, which begins at `offset`.
-pub(crate) fn mip(layout: &Layout, level: u32, offset: u64) -> Mip {
-    Mip {
-        level: u16::try_from(level).expect("17 at most"),
+/// A level of an image of these sides, which begins at `offset`.
+pub(crate) fn mip(texels: &Texels, sides: [u32; 3], level: u32, offset: u64) -> Option<Mip> {
+    let (side, bytes) = texels.block;
+    let [width, height, depth] = sides.map(|full| full.checked_shr(level).unwrap_or(0).max(1));
+    let row_bytes = u64::from(width.div_ceil(side)) * u64::from(bytes);
+    let rows = u64::from(height.div_ceil(side)) * u64::from(depth);
+    Some(Mip {
+        level: u16::try_from(level).ok()?,
         layer: 0,
-        row_bytes: u32::try_from(layout.rows(level).0).expect("2^18 at most"),
+        row_bytes: u32::try_from(row_bytes).ok()?,
         offset,
-        bytes: layout.level_bytes(level) as u64,
-    }
+        bytes: row_bytes.checked_mul(rows)?,
+    })
 }
 
 /// The level index says where each level lies, all its layers and faces together (Khronos Texture
@@ -172,29 +168,25 @@ fn describe_ktx2(head: &Head<'_>) -> Option<Metadata> {
     });
     let shape = record.image.as_mut()?;
     // Rows are known only of a single image that is not supercompressed.
-    let mut layout = None;
-    if let Some((format, _)) = header.format.and_then(ktx::format)
-        && header.supercompression_scheme.is_none()
-        && (shape.layers, shape.depth) == (1, 1)
-    {
-        (shape.channels, shape.bits) = format.channels();
-        layout = Layout::new(format, shape.width, shape.height, levels);
+    let texels = ktx::texels(&header)
+        .filter(|_| header.supercompression_scheme.is_none() && shape.layers == 1);
+    if let Some(texels) = texels {
+        (shape.channels, shape.bits) = (texels.channels, texels.bits);
     }
+    let sides = [shape.width, shape.height, shape.depth];
     for level in 0..levels {
         let (offset, bytes) = ktx::place(head.bytes, level)?;
         if offset.checked_add(bytes)? > head.raw_bytes {
             return None;
         }
-        let known = layout.map(|layout| mip(&layout, level, offset));
-        record
-            .mips
-            .push(known.filter(|mip| mip.bytes == bytes).unwrap_or(Mip {
-                level: level as u16,
-                layer: 0,
-                row_bytes: 0,
-                offset,
-                bytes,
-            }));
+        let known = texels.and_then(|texels| mip(texels, sides, level, offset));
+        let known = known.filter(|mip| mip.bytes == bytes);
+        record.mips.push(known.unwrap_or(Mip {
+            level: level as u16,
+            offset,
+            bytes,
+            ..Mip::default()
+        }));
     }
     Some(record)
 }

@@ -81,11 +81,17 @@ impl Error {
 
     /// The same error with the name of the file that it is about.
     #[must_use]
-    pub fn in_file(self, file: &str) -> Error {
-        Error(Arc::new(Context {
-            file: Some(file.to_owned()),
-            ..Arc::unwrap_or_clone(self.0)
-        }))
+    pub fn in_file(mut self, file: &str) -> Error {
+        Arc::make_mut(&mut self.0).file = Some(file.to_owned());
+        self
+    }
+
+    /// The same error, whose place is inside of `outer`.
+    pub(crate) fn within(mut self, outer: impl fmt::Display) -> Error {
+        let place = &mut Arc::make_mut(&mut self.0).place;
+        let dot = if place.is_empty() { "" } else { "." };
+        *place = format!("{outer}{dot}{place}");
+        self
     }
 
     /// Its kind.

@@ -50,15 +50,12 @@ pub fn is_glb(head: &[u8]) -> bool {
 /// # Errors
 /// Not a GLB, another version, or lengths that exceed the file.
 pub fn parse(head: &[u8], file_bytes: u64) -> Result<Layout> {
-    let wrong = |cause: String| Error::new(ErrorKind::Malformed, "", cause);
+    let wrong = |cause: &str| Err(Error::new(ErrorKind::Malformed, "", cause));
     let (Some(version), Some(total)) = (word(head, 4), word(head, 8)) else {
-        return Err(wrong(format!(
-            "the GLB is truncated at {} bytes",
-            head.len()
-        )));
+        return wrong(&format!("the GLB is truncated at {} bytes", head.len()));
     };
     if !is_glb(head) {
-        return Err(wrong(String::from("not a GLB: the magic is missing")));
+        return wrong("not a GLB: the magic is missing");
     }
     if version != 2 {
         let cause = format!("GLB version {version} is not supported, only 2");
@@ -66,37 +63,30 @@ pub fn parse(head: &[u8], file_bytes: u64) -> Result<Layout> {
     }
     let total = u64::from(total);
     if total > file_bytes {
-        return Err(wrong(format!(
+        return wrong(&format!(
             "the GLB declares {total} bytes, but the file has {file_bytes}: it is truncated"
-        )));
+        ));
     }
-    let json = chunk(head, 12, total)?;
-    let Some((CHUNK_JSON, json)) = json else {
-        let cause = "the first chunk of the GLB, at offset 12, is not its JSON";
-        return Err(wrong(String::from(cause)));
+    let Some((CHUNK_JSON, json)) = chunk(head, 12, total)? else {
+        return wrong("the first chunk of the GLB, at offset 12, is not its JSON");
     };
-    if json.end - json.start > limits::JSON_BYTES_MAX {
-        let cause = format!("JSON of {} bytes exceeds the limit", json.end - json.start);
+    let json_bytes = json.end - json.start;
+    if json_bytes > limits::JSON_BYTES_MAX {
+        let cause = format!("JSON of {json_bytes} bytes exceeds the limit");
         return Err(Error::new(ErrorKind::Limit, "", cause));
     }
-    let head_bytes = (json.end + 8).min(total);
-    let binary = match chunk(head, json.end, total)? {
-        Some((CHUNK_BIN, range)) => Some(range),
-        _ => None,
-    };
+    let binary = chunk(head, json.end, total)?;
+    let binary = binary.and_then(|(kind, range)| (kind == CHUNK_BIN).then_some(range));
     Ok(Layout {
+        head_bytes: (json.end + 8).min(total),
         json,
         binary,
-        head_bytes,
     })
 }
 
 /// Type and range of the chunk whose header is at `at`; `None` where the GLB or `head` ends.
 fn chunk(head: &[u8], at: u64, total: u64) -> Result<Option<(u32, Range<u64>)>> {
-    let Ok(index) = usize::try_from(at) else {
-        return Ok(None);
-    };
-    let (Some(len), Some(kind)) = (word(head, index), word(head, index.saturating_add(4))) else {
+    let (Some(len), Some(kind)) = (word(head, at), word(head, at + 4)) else {
         return Ok(None);
     };
     let start = at + 8;
@@ -111,7 +101,7 @@ fn chunk(head: &[u8], at: u64, total: u64) -> Result<Option<(u32, Range<u64>)>> 
     Ok(Some((kind, start..end)))
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    let bytes = bytes.get(at..at.checked_add(4)?)?;
-    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+fn word(bytes: &[u8], at: u64) -> Option<u32> {
+    let bytes = bytes.get(usize::try_from(at).ok()?..)?.first_chunk()?;
+    Some(u32::from_le_bytes(*bytes))
 }

@@ -33,7 +33,6 @@ pub(crate) mod codec;
 pub(crate) mod dds;
 pub(crate) mod jpeg;
 pub(crate) mod ktx;
-mod levels;
 pub(crate) mod png;
 mod row;
 pub(crate) mod vulkan;
@@ -93,18 +92,6 @@ impl Format {
             Format::Rgba8 => (1, 4),
             Format::Bc1 | Format::Bc4 => (4, 8),
             _ => (4, 16),
-        }
-    }
-
-    /// Channels, and bits of each; 0 for blocks.
-    #[cfg(feature = "pak")]
-    pub(crate) fn channels(self) -> (u8, u8) {
-        match self {
-            Format::Rgba8 => (4, 8),
-            Format::Bc4 => (1, 0),
-            Format::Bc5 => (2, 0),
-            Format::Bc6h => (3, 0),
-            _ => (4, 0),
         }
     }
 }
@@ -248,16 +235,10 @@ impl Layout {
 
     /// Bytes of a level, present or not.
     pub(crate) fn level_bytes(&self, level: u32) -> usize {
-        let (row_bytes, rows) = self.rows(level);
-        row_bytes * rows
-    }
-
-    /// Bytes of a row of blocks of a level, and the number of rows.
-    pub(crate) fn rows(&self, level: u32) -> (usize, usize) {
         let (width, height) = self.size(level);
         let (side, bytes) = self.format.block();
         let blocks = |pixels: u32| pixels.div_ceil(side) as usize;
-        (blocks(width) * bytes, blocks(height))
+        blocks(width) * bytes * blocks(height)
     }
 
     /// Bytes of the image with the levels from `level` down to the smallest, with the header.
@@ -274,6 +255,23 @@ impl Layout {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.prefix_bytes(self.first_level)
+    }
+
+    /// Calls `fill` for each level with its bytes in `raw`, the whole image with its header. The
+    /// bytes between levels, which are hashed and stored in packages, are set to zero.
+    fn fill_levels(
+        &self,
+        raw: &mut [u8],
+        mut fill: impl FnMut(u32, &mut [u8]) -> Result<(), &'static str>,
+    ) -> Result<(), &'static str> {
+        let mut end = HEADER_BYTES;
+        for level in (0..self.levels).rev() {
+            let range = self.level(level).expect("all levels are present");
+            raw[end..range.start].fill(0);
+            end = range.end;
+            fill(level, &mut raw[range])?;
+        }
+        Ok(())
     }
 
     /// The largest level whose sides are at most `side`; the smallest there is if none is.
@@ -391,57 +389,5 @@ impl Image {
 impl fmt::Debug for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.layout.fmt(f)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn levels_are_aligned_disjoint_and_smallest_first() {
-        for format in (1..=8).filter_map(Format::of_number) {
-            for (width, height) in [(1, 1), (5, 3), (256, 64), (1023, 2)] {
-                let levels = Layout::full_levels(width.max(height));
-                let layout = Layout::new(format, width, height, levels).expect("right");
-                let mut end = HEADER_BYTES;
-                for level in (0..levels).rev() {
-                    let range = layout.level(level).expect("present");
-                    assert!(range.start >= end && range.start.is_multiple_of(LEVEL_ALIGNMENT));
-                    assert_eq!(range.len(), layout.level_bytes(level));
-                    assert_eq!(layout.prefix_bytes(level), range.end);
-                    end = range.end;
-                }
-                assert_eq!(layout.bytes(), end);
-                assert!(Layout::new(format, width, height, levels + 1).is_none());
-            }
-        }
-    }
-
-    #[test]
-    fn headers_come_back_and_damage_is_noticed() {
-        let layout = Layout::new(Format::Bc3, 640, 480, 4)
-            .expect("right")
-            .with_srgb(false);
-        let mut bytes = [0; HEADER_BYTES];
-        layout.write_header(&mut bytes);
-        assert_eq!(Layout::parse(&bytes), Ok(layout));
-        assert!(Layout::parse(&bytes[..63]).is_err());
-        for (at, value) in [
-            (0, 0),
-            (4, 2),
-            (6, 9),
-            (7, 2),
-            (11, 255),
-            (16, 11),
-            (20, 4),
-            (63, 1),
-        ] {
-            let mut damaged = bytes;
-            damaged[at] = value;
-            assert!(Layout::parse(&damaged).is_err(), "byte {at}");
-        }
-        let huge = Layout::new(Format::Rgba8, u32::MAX, u32::MAX, 1);
-        assert!(huge.is_none(), "no overflow either");
     }
 }

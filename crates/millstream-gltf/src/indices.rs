@@ -5,7 +5,7 @@
 //! over memory that was just written, while images are still decoded. An accessor of indices is
 //! read once however many primitives use it.
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result, invalid};
 use crate::limits;
 use crate::model::{Model, Primitive};
 use crate::scene::Scene;
@@ -23,9 +23,9 @@ impl Scene {
             let primitives = about.as_ref().map_or(&[][..], |mesh| &mesh.primitives);
             for (at, primitive) in primitives.iter().enumerate() {
                 let Ok(primitive) = primitive else { continue };
-                if let Err(cause) = largest.check(self, primitive) {
+                if let Err(error) = largest.check(self, primitive) {
                     let place = format!("meshes[{mesh}].primitives[{at}].indices");
-                    wrong.push((mesh, at, Error::new(cause.0, place, cause.1)));
+                    wrong.push((mesh, at, error.within(place)));
                 }
             }
         }
@@ -44,27 +44,24 @@ struct Largest {
     left: u64,
 }
 
-type Cause = (ErrorKind, String);
-
 impl Largest {
-    fn check(&mut self, scene: &Scene, primitive: &Primitive) -> Result<(), Cause> {
-        let (Some(indices), Some(vertices)) =
-            (primitive.indices, vertex_count(&scene.model, primitive))
-        else {
+    fn check(&mut self, scene: &Scene, primitive: &Primitive) -> Result<()> {
+        let vertices = vertex_count(&scene.model, primitive);
+        let (Some(accessor), Some(vertices)) = (primitive.indices, vertices) else {
             return Ok(());
         };
-        match self.of(scene, indices)? {
-            Some(largest) if u64::from(largest) >= vertices => Err((
-                ErrorKind::Invalid,
-                format!(
-                    "accessor {indices} has the index {largest}, but there are {vertices} vertices"
-                ),
-            )),
+        match self.of(scene, accessor)? {
+            Some(largest) if u64::from(largest) >= vertices => {
+                let cause = format!(
+                    "accessor {accessor} has the index {largest}, but there are {vertices} vertices"
+                );
+                Err(invalid("", cause))
+            }
             _ => Ok(()),
         }
     }
 
-    fn of(&mut self, scene: &Scene, accessor: usize) -> Result<Option<u32>, Cause> {
+    fn of(&mut self, scene: &Scene, accessor: usize) -> Result<Option<u32>> {
         if let Some(Some(known)) = self.known.get(accessor) {
             return Ok(*known);
         }
@@ -73,12 +70,9 @@ impl Largest {
         };
         // Many accessors may share the same bytes, so the sum over accessors is bounded.
         let left = self.left.checked_sub(elements.count() as u64);
-        self.left = left.ok_or((
-            ErrorKind::Limit,
-            String::from("the scene has more indices than the limit allows"),
-        ))?;
-        let largest = elements.largest_index();
-        let largest = largest.map_err(|error| (error.kind(), error.cause().to_owned()))?;
+        let cause = "the scene has more indices than the limit allows";
+        self.left = left.ok_or_else(|| Error::new(ErrorKind::Limit, "", cause))?;
+        let largest = elements.largest_index()?;
         self.known[accessor] = Some(largest);
         Ok(largest)
     }
@@ -86,10 +80,7 @@ impl Largest {
 
 /// The number of vertices: the least that an attribute has.
 fn vertex_count(model: &Model, primitive: &Primitive) -> Option<u64> {
-    let accessors = primitive.attributes.iter();
-    let counts = accessors.filter_map(|(_, accessor)| {
-        let accessor = model.accessors.get(*accessor)?.as_ref().ok()?;
-        Some(accessor.count)
-    });
-    counts.min()
+    let accessors = primitive.attributes.values();
+    let accessors = accessors.filter_map(|&accessor| model.accessors.get(accessor)?.as_ref().ok());
+    accessors.map(|accessor| accessor.count).min()
 }

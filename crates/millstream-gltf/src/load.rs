@@ -110,15 +110,14 @@ impl Loader {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Load> {
         let path = path.as_ref();
         let shown = path.to_string_lossy();
-        let name = path
-            .file_name()
-            .ok_or_else(|| Error::new(ErrorKind::Missing, "", "names no file").in_file(&shown))?;
+        let missing = || Error::new(ErrorKind::Missing, "", "names no file").in_file(&shown);
+        let name = path.file_name().ok_or_else(missing)?;
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        let folder = Folder::new(&self.storage, folder)
-            .map_err(|error| Error::of_request("", &shown, &error))?;
+        let folder = Folder::new(&self.storage, folder);
+        let folder = folder.map_err(|error| Error::of_request("", &shown, &error))?;
         self.begin(Arc::new(folder), true, name.as_encoded_bytes())
     }
 
@@ -131,12 +130,11 @@ impl Loader {
     }
 
     fn begin(&self, source: Arc<dyn Source>, plain: bool, name: &[u8]) -> Result<Load> {
-        let shown = String::from_utf8_lossy(name).into_owned();
-        let found = source
-            .find(name)
-            .map_err(|error| Error::of_request("", &shown, &error))?;
-        let missing = || Error::new(ErrorKind::Missing, "", "no such file");
-        let located = found.ok_or_else(|| missing().in_file(&shown))?;
+        let shown = String::from_utf8_lossy(name);
+        let found = source.find(name);
+        let found = found.map_err(|error| Error::of_request("", &shown, &error))?;
+        let missing = || Error::new(ErrorKind::Missing, "", "no such file").in_file(&shown);
+        let located = found.ok_or_else(missing)?;
         let mut load = Load {
             loader: self.clone(),
             source,
@@ -163,7 +161,7 @@ impl Loader {
             canceled: false,
         };
         load.count_file(&located);
-        load.start()?;
+        load.start().map_err(|error| error.in_file(&shown))?;
         Ok(load)
     }
 }
@@ -343,12 +341,8 @@ impl Load {
         let Some(scene) = self.scene() else {
             return false;
         };
-        let buffers = scene.buffers.iter().all(State::is_settled);
-        buffers
-            && !self
-                .items
-                .iter()
-                .any(|item| item.is_small() && !item.is_over())
+        let mut small = self.items.iter().filter(|item| item.is_small());
+        scene.buffers.iter().all(State::is_settled) && small.all(Item::is_over)
     }
 
     /// Time from the start of the load until [`Load::is_drawable`] became true.
@@ -459,10 +453,10 @@ pub fn wait_all(loads: &mut [Load], timeout: Option<Duration>) {
             for load in loads.iter_mut() {
                 let _ = load.poll(context.waker());
             }
-            match loads[first].is_done() {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
+            if loads[first].is_done() {
+                return Poll::Ready(());
             }
+            Poll::Pending
         });
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if !matches!(storage.wait(first_complete, left), Ok(Some(()))) {

@@ -22,12 +22,14 @@ mod elements;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use crate::error::{Error, ErrorKind, Result, invalid};
@@ -83,22 +85,25 @@ impl Model {
         let texts: Texts<'_> =
             serde_json::from_slice(json).map_err(|error| broken(json, &error))?;
         version(&texts)?;
-        let mut model = Model::default();
         let mut document = Vec::new();
-        model.buffers = elements(&texts, "buffers", &mut document, Buffer::read);
-        model.views = elements(&texts, "bufferViews", &mut document, read_owned);
-        model.accessors = elements(&texts, "accessors", &mut document, read_owned);
-        model.images = elements(&texts, "images", &mut document, Image::read);
-        model.samplers = elements(&texts, "samplers", &mut document, read_owned);
-        model.textures = elements(&texts, "textures", &mut document, Texture::read);
-        model.materials = elements(&texts, "materials", &mut document, Material::read);
-        model.meshes = elements(&texts, "meshes", &mut document, Mesh::read);
-        model.nodes = elements(&texts, "nodes", &mut document, read_owned);
-        model.scenes = elements(&texts, "scenes", &mut document, read_owned);
-        model.scene = shown_scene(&texts, model.scenes.len()).unwrap_or_else(|error| {
-            document.push(error);
-            None
-        });
+        let errors = &mut document;
+        let mut model = Model {
+            buffers: elements(&texts, "buffers", errors, |text, _| Buffer::read(text)),
+            views: elements(&texts, "bufferViews", errors, |text, _| read(text)),
+            accessors: elements(&texts, "accessors", errors, |text, _| read(text)),
+            images: elements(&texts, "images", errors, |text, _| Image::read(text)),
+            samplers: elements(&texts, "samplers", errors, |text, _| read(text)),
+            textures: elements(&texts, "textures", errors, |text, _| Texture::read(text)),
+            materials: elements(&texts, "materials", errors, |text, _| Material::read(text)),
+            meshes: elements(&texts, "meshes", errors, Mesh::read),
+            nodes: elements(&texts, "nodes", errors, |text, _| read(text)),
+            scenes: elements(&texts, "scenes", errors, |text, _| read(text)),
+            ..Model::default()
+        };
+        match shown_scene(&texts, model.scenes.len()) {
+            Ok(scene) => model.scene = scene,
+            Err(error) => document.push(error),
+        }
         model.document = document;
         check::references(&mut model);
         Ok(model)
@@ -135,15 +140,11 @@ impl Model {
     pub fn wanted_images(&self) -> Vec<bool> {
         let mut wanted = vec![true; self.images.len()];
         let textures = || self.textures.iter().flatten();
-        for passed_over in textures().flat_map(|texture| &texture.passed_over) {
-            if let Some(wanted) = wanted.get_mut(*passed_over) {
-                *wanted = false;
-            }
+        for &image in textures().flat_map(|texture| &texture.passed_over) {
+            wanted[image] = false;
         }
         for image in textures().filter_map(|texture| texture.image) {
-            if let Some(wanted) = wanted.get_mut(image) {
-                *wanted = true;
-            }
+            wanted[image] = true;
         }
         wanted
     }
@@ -158,51 +159,73 @@ fn broken(json: &[u8], error: &serde_json::Error) -> Error {
         .map(<[u8]>::len)
         .sum();
     let at = (before + error.column().saturating_sub(1)).min(json.len());
-    let found = malformed("", error);
-    let cause = format!("at byte {at} of the JSON: {}", found.cause());
-    Error::new(found.kind(), "", cause)
+    let kind = match error.is_data() {
+        true => ErrorKind::Invalid,
+        false => ErrorKind::Malformed,
+    };
+    Error::new(
+        kind,
+        "",
+        format!("at byte {at} of the JSON: {}", cause(error)),
+    )
 }
 
-/// The error of a value, without the line and column inside it. What it quotes may be long, and is
-/// cut: elements that refer to an invalid one repeat its error.
-fn malformed(place: &str, error: &serde_json::Error) -> Error {
-    // A value inside a text that was read is JSON.
-    let kind = match error.classify() {
-        Category::Data => ErrorKind::Invalid,
-        _ if !place.is_empty() => ErrorKind::Invalid,
-        _ => ErrorKind::Malformed,
-    };
+/// What is wrong with a value, without the line and column inside it. What it quotes may be long,
+/// and is cut: elements that refer to an invalid one repeat its error.
+fn cause(error: &serde_json::Error) -> String {
     let cause = error.to_string();
     let cause = &cause[..cause.rfind(" at line ").unwrap_or(cause.len())];
-    let cause: String = cause.chars().take(limits::PLACE_BYTES_MAX).collect();
-    Error::new(kind, place, cause)
+    cause.chars().take(limits::PLACE_BYTES_MAX).collect()
 }
 
-/// Reads a value, of which an error names the place inside, unless it is too long to be told.
-fn read<'a, T: Deserialize<'a>>(text: &'a str, place: &str) -> Result<T> {
+/// Reads an object, of which an error names the place inside, unless it is too long to be told.
+fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T> {
     let mut json = serde_json::Deserializer::from_str(text);
-    serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let inside = error.path().to_string();
-        match inside.len() {
-            2..=limits::PLACE_BYTES_MAX => malformed(&format!("{place}.{inside}"), error.inner()),
-            // A dot: the value itself.
-            _ => malformed(place, error.inner()),
+    match serde_path_to_error::deserialize(&mut json) {
+        Ok(Object(value)) => Ok(value),
+        Err(error) => {
+            let inside = error.path().to_string();
+            let place = match inside.len() {
+                2..=limits::PLACE_BYTES_MAX => &inside,
+                // A dot: the value itself.
+                _ => "",
+            };
+            Err(invalid(place, cause(error.inner())))
         }
-    })
+    }
 }
 
-/// As [`read`], of a value that borrows nothing of the text.
-fn read_owned<T: DeserializeOwned>(text: &str, place: &str) -> Result<T> {
-    read(text, place)
+/// A JSON object. What serde derives for a struct takes an array of its fields, too.
+#[derive(Debug, Clone, Default)]
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Object<T>, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = T;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map))
+            }
+        }
+
+        from.deserialize_map(Fields(PhantomData)).map(Object)
+    }
 }
 
 /// Reads an element. Its whole numbers may be written as `3.0`, as in JSON Schema.
-fn read_element<T>(text: &str, place: &str, read: impl Fn(&str, &str) -> Result<T>) -> Result<T> {
-    read(text, place).or_else(|error| {
+fn read_element<T>(text: &str, read: impl Fn(&str) -> Result<T>) -> Result<T> {
+    read(text).or_else(|error| {
         // Few documents have such numbers, so others are not searched for them.
         let mut value = serde_json::from_str(text).unwrap_or_default();
         match make_whole(&mut value) {
-            true => read(&value.to_string(), place),
+            true => read(&value.to_string()),
             false => Err(error),
         }
     })
@@ -244,7 +267,7 @@ fn version(texts: &Texts<'_>) -> Result<()> {
         let cause = "is missing: not a glTF document";
         return Err(Error::new(ErrorKind::Malformed, "asset", cause));
     };
-    let asset: Asset<'_> = read(text.get(), "asset")?;
+    let asset: Asset<'_> = read(text.get()).map_err(|error| error.within("asset"))?;
     let unsupported = |place, cause| Err(Error::new(ErrorKind::Unsupported, place, cause));
     if asset.version.split('.').next() != Some("2") {
         let cause = format!("glTF {:?} is not supported, only glTF 2", asset.version);
@@ -264,26 +287,27 @@ fn shown_scene(texts: &Texts<'_>, scenes: usize) -> Result<Option<usize>> {
     let Some(text) = texts.get("scene") else {
         return Ok(None);
     };
-    match read(text.get(), "scene")? {
-        scene if scene < scenes => Ok(Some(scene)),
-        scene => Err(invalid("scene", format!("scene {scene} does not exist"))),
+    match serde_json::from_str(text.get()) {
+        Ok(scene) if scene < scenes => Ok(Some(scene)),
+        Ok(scene) => Err(invalid("scene", format!("scene {scene} does not exist"))),
+        Err(error) => Err(invalid("scene", cause(&error))),
     }
 }
 
-/// Reads the elements of one array.
-fn elements<'a, T>(
-    texts: &Texts<'a>,
+/// Reads the elements of one array, each with its index.
+fn elements<T>(
+    texts: &Texts<'_>,
     name: &str,
     document: &mut Vec<Error>,
-    read: impl Fn(&str, &str) -> Result<T>,
+    read: impl Fn(&str, usize) -> Result<T>,
 ) -> Vec<Result<T>> {
     let Some(text) = texts.get(name) else {
         return Vec::new();
     };
-    let elements: Vec<&'a RawValue> = match serde_json::from_str(text.get()) {
+    let elements: Vec<&RawValue> = match serde_json::from_str(text.get()) {
         Ok(elements) => elements,
         Err(error) => {
-            document.push(malformed(name, &error));
+            document.push(invalid(name, cause(&error)));
             return Vec::new();
         }
     };
@@ -292,8 +316,9 @@ fn elements<'a, T>(
         document.push(Error::new(ErrorKind::Limit, name, cause));
         return Vec::new();
     }
-    let one = |(index, text): (usize, &&'a RawValue)| {
-        read_element(text.get(), &format!("{name}[{index}]"), &read)
+    let one = |(index, text): (usize, &&RawValue)| {
+        let element = read_element(text.get(), |text| read(text, index));
+        element.map_err(|error| error.within(format_args!("{name}[{index}]")))
     };
     elements.iter().enumerate().map(one).collect()
 }

@@ -3,25 +3,19 @@
 //! Every buffer that views use is one fetch, or, where images lie in it, one fetch for each stretch
 //! of it between images (stretches with small gaps are one). Every wanted image is one fetch;
 //! images with the same bytes share it.
-#![expect(
-    clippy::mutable_key_type,
-    reason = "origins in memory are compared by address, which their content cannot change"
-)]
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
 use millstream::Buffer;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, invalid};
 use crate::limits;
 use crate::model::{BufferPlace, ImagePlace, Model};
 
 /// Where bytes come from.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
 pub(crate) enum Origin {
     /// An entry of the source, named whole: a range of it, or all of it, whatever its size.
     Entry {
@@ -35,6 +29,10 @@ pub(crate) enum Origin {
     },
 }
 
+/// An entry and a range of it, or a range of addresses: by it bytes of the same place are known,
+/// and comparing costs nothing, however many images a scene makes of one data URI.
+pub(crate) type Key = (Option<Arc<[u8]>>, Option<Range<u64>>);
+
 impl Origin {
     pub(crate) fn whole(name: Arc<[u8]>) -> Origin {
         Origin::Entry { name, range: None }
@@ -44,10 +42,20 @@ impl Origin {
         let range = Some(range);
         Origin::Entry { name, range }
     }
+
+    pub(crate) fn key(&self) -> Key {
+        match self {
+            Origin::Entry { name, range } => (Some(Arc::clone(name)), range.clone()),
+            Origin::Memory { bytes, range } => {
+                let range = bytes.as_slice()[range.clone()].as_ptr_range();
+                let range = range.start.addr() as u64..range.end.addr() as u64;
+                (None, Some(range))
+            }
+        }
+    }
 }
 
-/// Shared bytes. They are equal only if their memory is the same, so that comparing them costs
-/// nothing, however many images a scene makes of one data URI.
+/// Shared bytes.
 #[derive(Debug, Clone)]
 pub(crate) enum SameBytes {
     Data(Arc<[u8]>),
@@ -61,31 +69,10 @@ impl SameBytes {
             SameBytes::Head(buffer) => buffer,
         }
     }
-
-    fn whole(bytes: &Arc<[u8]>) -> Origin {
-        Origin::Memory {
-            range: 0..bytes.len(),
-            bytes: SameBytes::Data(Arc::clone(bytes)),
-        }
-    }
-}
-
-impl PartialEq for SameBytes {
-    fn eq(&self, other: &SameBytes) -> bool {
-        std::ptr::eq(self.as_slice(), other.as_slice())
-    }
-}
-
-impl Eq for SameBytes {}
-
-impl Hash for SameBytes {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        std::ptr::hash(self.as_slice(), state);
-    }
 }
 
 /// What bytes are for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Purpose {
     /// Bytes of a buffer from `start` on.
     Buffer { buffer: usize, start: u64 },
@@ -94,7 +81,7 @@ pub(crate) enum Purpose {
 }
 
 /// Something to fetch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Fetch {
     pub(crate) origin: Origin,
     pub(crate) purpose: Purpose,
@@ -117,6 +104,19 @@ pub(crate) struct Plan {
     pub(crate) failed: Vec<(Purpose, Error)>,
 }
 
+impl Plan {
+    fn add(&mut self, purpose: Purpose, place: String, origin: Result<Origin, &'static str>) {
+        match origin {
+            Ok(origin) => self.fetches.push(Fetch {
+                origin,
+                purpose,
+                place,
+            }),
+            Err(cause) => self.failed.push((purpose, invalid(place, cause))),
+        }
+    }
+}
+
 impl SceneFile<'_> {
     /// The entry name of a URI's relative name.
     fn beside(&self, name: &[u8]) -> Arc<[u8]> {
@@ -128,11 +128,12 @@ impl SceneFile<'_> {
     /// Where bytes of a buffer come from.
     fn of_buffer(
         &self,
+        model: &Model,
         index: usize,
-        place: &BufferPlace,
         range: Range<u64>,
     ) -> Result<Origin, &'static str> {
-        match place {
+        let buffer = model.buffers[index].as_ref();
+        match &buffer.map_err(|_| "its buffer is invalid")?.place {
             BufferPlace::Data(bytes) => {
                 let index = |at: u64| usize::try_from(at).map_err(|_| "exceeds the address space");
                 Ok(Origin::Memory {
@@ -154,89 +155,56 @@ impl SceneFile<'_> {
             }
         }
     }
+
+    fn of_image(&self, model: &Model, place: &ImagePlace) -> Result<Origin, &'static str> {
+        match place {
+            ImagePlace::Data(bytes) => Ok(Origin::Memory {
+                range: 0..bytes.len(),
+                bytes: SameBytes::Data(Arc::clone(bytes)),
+            }),
+            ImagePlace::Name(name) => Ok(Origin::whole(self.beside(name))),
+            ImagePlace::View(view) => {
+                let view = model.views[*view].as_ref();
+                let view = view.map_err(|_| "its bufferView is invalid")?;
+                self.of_buffer(model, view.buffer, view.offset..view.offset + view.len)
+            }
+        }
+    }
 }
 
 /// Plans the second batch.
 pub(crate) fn plan(model: &Model, file: &SceneFile<'_>) -> Plan {
     let mut plan = Plan::default();
-    let stretches = stretches(model);
-    for ((index, buffer), ranges) in model.buffers.iter().enumerate().zip(stretches) {
-        let Ok(buffer) = buffer else { continue };
-        if buffer.place == BufferPlace::Nowhere {
-            continue;
-        }
-        let place = format!("buffers[{index}]");
+    for (buffer, ranges) in stretches(model).into_iter().enumerate() {
         for range in ranges {
-            let purpose = Purpose::Buffer {
-                buffer: index,
-                start: range.start,
-            };
-            match file.of_buffer(index, &buffer.place, range) {
-                Ok(origin) => plan.fetches.push(Fetch {
-                    origin,
-                    purpose,
-                    place: place.clone(),
-                }),
-                Err(cause) => {
-                    let error = Error::new(ErrorKind::Invalid, &place[..], cause);
-                    plan.failed.push((purpose, error));
-                    break;
-                }
-            }
+            let start = range.start;
+            let origin = file.of_buffer(model, buffer, range);
+            let purpose = Purpose::Buffer { buffer, start };
+            plan.add(purpose, format!("buffers[{buffer}]"), origin);
         }
     }
-    plan_images(model, file, &mut plan);
-    plan
-}
-
-fn plan_images(model: &Model, file: &SceneFile<'_>, plan: &mut Plan) {
-    let mut known: HashMap<Origin, usize> = HashMap::new();
+    let mut known: HashMap<Key, usize> = HashMap::new();
     for (index, wanted) in model.wanted_images().into_iter().enumerate() {
         let (true, Ok(image)) = (wanted, &model.images[index]) else {
             continue;
         };
-        let place = format!("images[{index}]");
-        let origin = match &image.place {
-            ImagePlace::Data(bytes) => Ok(SameBytes::whole(bytes)),
-            ImagePlace::Name(name) => Ok(Origin::whole(file.beside(name))),
-            ImagePlace::View(view) => of_view(model, file, *view),
-        };
-        match origin {
-            Ok(origin) => match known.entry(origin) {
-                Entry::Occupied(at) => {
-                    if let Purpose::Images(images) = &mut plan.fetches[*at.get()].purpose {
-                        images.push(index);
-                    }
-                }
-                Entry::Vacant(at) => {
-                    let origin = at.key().clone();
-                    at.insert(plan.fetches.len());
-                    plan.fetches.push(Fetch {
-                        origin,
-                        purpose: Purpose::Images(vec![index]),
-                        place,
-                    });
-                }
-            },
-            Err(cause) => {
-                let error = Error::new(ErrorKind::Invalid, place, cause);
-                plan.failed.push((Purpose::Images(vec![index]), error));
+        let origin = file.of_image(model, &image.place);
+        if let Ok(origin) = &origin {
+            let nth = *known.entry(origin.key()).or_insert(plan.fetches.len());
+            if let Some(Purpose::Images(images)) =
+                plan.fetches.get_mut(nth).map(|it| &mut it.purpose)
+            {
+                images.push(index);
+                continue;
             }
         }
+        plan.add(
+            Purpose::Images(vec![index]),
+            format!("images[{index}]"),
+            origin,
+        );
     }
-}
-
-fn of_view(model: &Model, file: &SceneFile<'_>, view: usize) -> Result<Origin, &'static str> {
-    let view = model.views.get(view).and_then(|view| view.as_ref().ok());
-    let view = view.ok_or("its bufferView is invalid")?;
-    let Some(Ok(buffer)) = model.buffers.get(view.buffer) else {
-        return Err("the buffer of its bufferView is invalid");
-    };
-    file.of_buffer(
-        view.buffer,
-        &buffer.place,
-        view.offset..view.offset + view.len,
-    )
+    plan
 }
 
 /// Returns for each buffer the ranges that views other than images need; the whole buffer if no
@@ -284,88 +252,4 @@ pub(crate) fn joined(mut ranges: Vec<Range<u64>>, gap_max: u64) -> Vec<Range<u64
         }
     }
     joined
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GLB: &[u8] = b"dir/scene.glb";
-
-    fn planned(json: &str, binary: Option<Range<u64>>) -> Plan {
-        let json = format!(r#"{{"asset":{{"version":"2.0"}},{json}}}"#);
-        let model = Model::parse(json.as_bytes()).expect("JSON");
-        assert!(model.problems().next().is_none());
-        let name: Arc<[u8]> = Arc::from(GLB);
-        let file = SceneFile {
-            name: &name,
-            binary,
-        };
-        plan(&model, &file)
-    }
-
-    /// Small gaps do not split a buffer, images do; ranges begin at multiples of 4.
-    #[test]
-    fn buffers_and_images_of_a_glb_are_ranges_of_it() {
-        type Case<'a> = (&'a str, &'a [(u64, Range<u64>)], Range<u64>);
-        let tables: [Case<'_>; 2] = [
-            (
-                r#""bufferViews":[{"buffer":0,"byteLength":100},
-                {"buffer":0,"byteOffset":200,"byteLength":100},
-                {"buffer":0,"byteOffset":300,"byteLength":500000},
-                {"buffer":0,"byteOffset":600000,"byteLength":10}],
-                "images":[{"bufferView":2},{"bufferView":2}]"#,
-                &[(0, 1000..1300), (600_000, 601_000..601_010)],
-                1300..501_300,
-            ),
-            (
-                r#""bufferViews":[{"buffer":0,"byteLength":50001},
-                {"buffer":0,"byteOffset":50002,"byteLength":6},
-                {"buffer":0,"byteOffset":190003,"byteLength":1}],
-                "images":[{"bufferView":0},{"bufferView":0}]"#,
-                &[(50_000, 51_000..51_008), (190_000, 191_000..191_004)],
-                1000..51_001,
-            ),
-        ];
-        for (json, buffers, image) in tables {
-            let json = format!(r#""buffers":[{{"byteLength":1000000}}],{json}"#);
-            let found = planned(&json, Some(1000..1_001_000)).fetches.into_iter();
-            let found = found.map(|fetch| (fetch.origin, fetch.purpose));
-            let origin = |range: &Range<u64>| Origin::range(Arc::from(GLB), range.clone());
-            let buffers = buffers.iter().map(|(start, range)| {
-                let (buffer, start) = (0, *start);
-                (origin(range), Purpose::Buffer { buffer, start })
-            });
-            let images = (origin(&image), Purpose::Images(vec![0, 1]));
-            assert!(found.eq(buffers.chain([images])), "{json}");
-        }
-    }
-
-    #[test]
-    fn names_are_beside_the_scene_and_unused_buffers_are_left() {
-        let plan = planned(
-            r#""buffers":[{"byteLength":9,"uri":"a.bin"},{"byteLength":9,"uri":"b.bin"}],
-            "bufferViews":[{"buffer":1,"byteLength":9}],
-            "images":[{"uri":"t/x.png"},{"uri":"data:,abc"}]"#,
-            None,
-        );
-        let origins: Vec<Origin> = plan.fetches.into_iter().map(|fetch| fetch.origin).collect();
-        assert_eq!(
-            origins[0],
-            Origin::range(Arc::from(&b"dir/b.bin"[..]), 0..9)
-        );
-        assert_eq!(origins[1], Origin::whole(Arc::from(&b"dir/t/x.png"[..])));
-        assert!(matches!(&origins[2], Origin::Memory { bytes, .. } if bytes.as_slice() == b"abc"));
-    }
-
-    #[test]
-    fn a_buffer_longer_than_the_chunk_is_an_error() {
-        let json = r#""buffers":[{"byteLength":9}],"bufferViews":[{"buffer":0,"byteLength":9}]"#;
-        for binary in [None, Some(20..28)] {
-            let plan = planned(json, binary);
-            assert!(plan.fetches.is_empty());
-            assert_eq!(plan.failed[0].1.place(), "buffers[0]");
-        }
-        assert_eq!(planned(json, Some(20..29)).fetches.len(), 1);
-    }
 }

@@ -29,36 +29,32 @@ pub(crate) fn promised(name: &Arc<[u8]>, record: &[u8]) -> Option<(Vec<Fetch>, O
     if record.kind != Kind::SCENE {
         return None;
     }
-    let purpose = |role| match role {
-        Role::BUFFER => Some(Purpose::Buffer {
-            buffer: 0,
-            start: 0,
-        }),
-        Role::IMAGE => Some(Purpose::Images(Vec::new())),
-        _ => None,
+    let mut fetches = Vec::new();
+    let mut promise = |role, origin| {
+        let purpose = match role {
+            Role::BUFFER => Purpose::Buffer {
+                buffer: 0,
+                start: 0,
+            },
+            Role::IMAGE => Purpose::Images(Vec::new()),
+            _ => return,
+        };
+        fetches.push(Fetch {
+            origin,
+            purpose,
+            place: String::new(),
+        });
     };
     let mut head_bytes = None;
-    let mut fetches = Vec::new();
     for part in &record.parts {
         let end = part.offset.checked_add(part.bytes)?;
         if part.role == Role::SCENE && part.offset == 0 {
             head_bytes = Some(end);
-        } else if let Some(purpose) = purpose(part.role) {
-            fetches.push(Fetch {
-                origin: Origin::range(Arc::clone(name), part.offset..end),
-                purpose,
-                place: String::new(),
-            });
         }
+        promise(part.role, Origin::range(Arc::clone(name), part.offset..end));
     }
-    for dependency in &record.dependencies {
-        if let Some(purpose) = purpose(dependency.role) {
-            fetches.push(Fetch {
-                origin: Origin::whole(Arc::from(dependency.name.as_bytes())),
-                purpose,
-                place: String::new(),
-            });
-        }
+    for Dependency { role, name } in &record.dependencies {
+        promise(*role, Origin::whole(Arc::from(name.as_bytes())));
     }
     Some((fetches, head_bytes))
 }
@@ -147,20 +143,22 @@ fn fits(mut record: Metadata) -> Option<Metadata> {
 pub(crate) fn describe_image(layout: &Layout) -> Metadata {
     let mut record = Metadata::new(Kind::IMAGE);
     let (width, height) = layout.size(0);
+    let texels = layout.format().texels(layout.is_srgb());
     record.image = Some(Image {
         width,
         height,
         depth: 1,
         layers: 1,
-        format: layout.format().vulkan(layout.is_srgb()),
+        format: texels.vulkan,
         channels: 4,
-        bits: layout.format().channels().1,
+        bits: texels.bits,
         container: Container::OTHER,
         maxval: 0,
     });
     for level in (layout.first_level()..layout.levels()).rev() {
-        let start = layout.level(level).expect("present").start;
-        record.mips.push(mip(layout, level, start as u64));
+        let start = layout.level(level).expect("present").start as u64;
+        let mip = mip(texels, [width, height, 1], level, start);
+        record.mips.push(mip.expect("sides are bounded"));
     }
     let mut header = [0; HEADER_BYTES];
     layout.write_header(&mut header);
@@ -195,9 +193,9 @@ impl Describe for SceneDescriber {
 /// Whether a name is that of a scene.
 #[must_use]
 pub fn is_scene(name: &[u8]) -> bool {
-    let dot = name.iter().rposition(|&byte| byte == b'.');
-    dot.is_some_and(|dot| {
-        let extension = &name[dot + 1..];
-        extension.eq_ignore_ascii_case(b"gltf") || extension.eq_ignore_ascii_case(b"glb")
-    })
+    let ends = |with: &[u8]| {
+        let start = name.len().checked_sub(with.len());
+        start.is_some_and(|start| name[start..].eq_ignore_ascii_case(with))
+    };
+    ends(b".gltf") || ends(b".glb")
 }

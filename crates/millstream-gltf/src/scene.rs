@@ -10,7 +10,7 @@ use millstream::Buffer;
 
 use crate::accessor::{Elements, SparseBytes};
 use crate::device_memory::DeviceMemory;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, invalid};
 use crate::image::Image;
 use crate::model::Model;
 use crate::plan::SameBytes;
@@ -32,6 +32,11 @@ pub enum State<T> {
 }
 
 impl<T> State<T> {
+    /// Failed with an error, else requested.
+    pub(crate) fn of(error: Option<Error>) -> State<T> {
+        error.map_or(State::Waiting, State::Failed)
+    }
+
     /// What has landed.
     pub fn get(&self) -> Option<&T> {
         match self {
@@ -180,21 +185,22 @@ impl Scene {
     /// # Errors
     /// The view does not exist or is invalid, or its bytes are not loaded, or lie on a device.
     pub fn view(&self, view: usize) -> Result<&[u8]> {
-        let place = format!("bufferViews[{view}]");
-        let missing = || Error::new(ErrorKind::Invalid, place.clone(), "does not exist");
-        let about = self.model.views.get(view).ok_or_else(missing)?;
-        let about = about.as_ref().map_err(Error::clone)?;
-        match &self.buffers[about.buffer] {
-            State::Failed(error) => Err(error.clone()),
-            State::Ready(bytes) => bytes.get(about.offset, about.len).ok_or_else(|| {
-                let cause = match bytes.ranges().any(|(_, memory)| memory.is_some()) {
-                    true => "lies on a device",
-                    false => "holds an image, whose stored bytes are not kept",
-                };
-                Error::new(ErrorKind::Invalid, place, cause)
-            }),
-            _ => Err(Error::new(ErrorKind::Read, place, "is not loaded yet")),
-        }
+        let about = element(&self.model.views, "bufferViews", view)?;
+        let (kind, cause) = match &self.buffers[about.buffer] {
+            State::Failed(error) => return Err(error.clone()),
+            State::Ready(bytes) => match bytes.get(about.offset, about.len) {
+                Some(bytes) => return Ok(bytes),
+                None if bytes.ranges().any(|(_, memory)| memory.is_some()) => {
+                    (ErrorKind::Invalid, "lies on a device")
+                }
+                None => {
+                    let cause = "holds an image, whose stored bytes are not kept";
+                    (ErrorKind::Invalid, cause)
+                }
+            },
+            _ => (ErrorKind::Read, "is not loaded yet"),
+        };
+        Err(Error::new(kind, format!("bufferViews[{view}]"), cause))
     }
 
     /// The elements of an accessor.
@@ -202,35 +208,40 @@ impl Scene {
     /// # Errors
     /// The accessor does not exist or is invalid, or its bytes are not loaded.
     pub fn accessor(&self, accessor: usize) -> Result<Elements<'_>> {
-        let missing = || {
-            let place = format!("accessors[{accessor}]");
-            Error::new(ErrorKind::Invalid, place, "does not exist")
-        };
-        let about = self.model.accessors.get(accessor).ok_or_else(missing)?;
-        let about = about.as_ref().map_err(Error::clone)?;
-        let element = about.element_bytes();
-        let (mut bytes, mut stride) = (None, element);
+        let about = element(&self.model.accessors, "accessors", accessor)?;
+        let element_bytes = about.element_bytes();
+        let (mut bytes, mut stride) = (None, element_bytes);
         if let Some(view) = about.view {
             bytes = Some(tail(self.view(view)?, about.offset));
-            let view = self.model.views[view].as_ref().map_err(Error::clone)?;
-            stride = view.stride.unwrap_or(element);
+            let view = element(&self.model.views, "bufferViews", view)?;
+            stride = view.stride.unwrap_or(element_bytes);
         }
         let sparse = match &about.sparse {
             None => None,
             Some(sparse) => {
-                let indices = tail(self.view(sparse.indices.view)?, sparse.indices.offset);
-                let values = tail(self.view(sparse.values.view)?, sparse.values.offset);
-                let index_bytes = sparse.count * sparse.indices.component.bytes();
+                let (indices, values) = (&sparse.indices, &sparse.values);
+                let index_bytes = sparse.count * indices.component.bytes();
+                let value_bytes = sparse.count * element_bytes;
                 Some(SparseBytes {
-                    indices: head(indices, index_bytes),
-                    component: sparse.indices.component,
-                    values: head(values, sparse.count * element),
+                    indices: head(tail(self.view(indices.view)?, indices.offset), index_bytes),
+                    component: indices.component,
+                    values: head(tail(self.view(values.view)?, values.offset), value_bytes),
                 })
             }
         };
-        let stride = usize::try_from(stride).expect("252 at most");
-        Ok(Elements::new(about, bytes, stride, sparse))
+        Ok(Elements {
+            accessor: about,
+            bytes,
+            stride: usize::try_from(stride).expect("252 at most"),
+            sparse,
+        })
     }
+}
+
+fn element<'a, T>(elements: &'a [Result<T>], array: &str, index: usize) -> Result<&'a T> {
+    let missing = || invalid(format!("{array}[{index}]"), "does not exist");
+    let element = elements.get(index).ok_or_else(missing)?;
+    element.as_ref().map_err(Error::clone)
 }
 
 /// The model's checks guarantee that the bytes exist.

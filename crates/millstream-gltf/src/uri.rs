@@ -36,20 +36,23 @@ pub type Refusal = (ErrorKind, &'static str);
 /// # Errors
 /// `Refused` for names that leave the folder or name a host, `Invalid` for wrong encodings.
 pub fn parse(uri: &str) -> Result<Uri, Refusal> {
-    if let Some(rest) = strip_scheme(uri, "data") {
-        return data(rest).map(Uri::Data);
+    match uri.split_once(':') {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("data") => data(rest).map(Uri::Data),
+        Some((scheme, _)) if is_scheme(scheme) => {
+            let cause = "a URI of another scheme than data: is not followed";
+            Err((ErrorKind::Refused, cause))
+        }
+        _ if uri.starts_with("//") => Err((ErrorKind::Refused, "the URI names a network host")),
+        // Exporters do not encode `?` and `#` in names, so both are part of the name.
+        _ => name(&unescape(uri)?).map(Uri::Name),
     }
-    if has_scheme(uri) {
-        return Err((
-            ErrorKind::Refused,
-            "a URI of another scheme than data: is not followed",
-        ));
-    }
-    if uri.starts_with("//") {
-        return Err((ErrorKind::Refused, "the URI names a network host"));
-    }
-    // Exporters do not encode `?` and `#` in names, so both are part of the name.
-    name(&unescape(uri)?).map(Uri::Name)
+}
+
+/// RFC 3986, 3.1: a letter, then letters, digits, `+`, `-`, `.`.
+fn is_scheme(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
 /// A name without `.`, empty parts and `..`.
@@ -80,23 +83,6 @@ fn name(decoded: &[u8]) -> Result<Vec<u8>, Refusal> {
     Ok(parts.join(&b'/'))
 }
 
-fn strip_scheme<'a>(uri: &'a str, scheme: &str) -> Option<&'a str> {
-    let head = uri.get(..scheme.len())?;
-    let rest = uri.get(scheme.len()..)?.strip_prefix(':')?;
-    head.eq_ignore_ascii_case(scheme).then_some(rest)
-}
-
-/// RFC 3986, 3.1: a letter, then letters, digits, `+`, `-`, `.`, then a colon.
-fn has_scheme(uri: &str) -> bool {
-    let Some((scheme, _)) = uri.split_once(':') else {
-        return false;
-    };
-    scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        && scheme
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
-}
-
 /// `%41` to `A`.
 fn unescape(text: &str) -> Result<Cow<'_, [u8]>, Refusal> {
     let is_escape = |rest: &str| {
@@ -116,15 +102,12 @@ fn data(rest: &str) -> Result<Vec<u8>, Refusal> {
         return Err((ErrorKind::Invalid, "the data: URI has no comma"));
     };
     let body = unescape(body)?;
-    let is_base64 = head
-        .rsplit_once(';')
-        .is_some_and(|(_, last)| last.eq_ignore_ascii_case("base64"));
-    if !is_base64 {
+    let last = head.rsplit_once(';').map_or("", |(_, last)| last);
+    if !last.eq_ignore_ascii_case("base64") {
         return Ok(body.into_owned());
     }
     // RFC 4648 has two alphabets, which differ in two digits.
-    let is_url_safe = body.iter().any(|&digit| digit == b'-' || digit == b'_');
-    let alphabet = match is_url_safe {
+    let alphabet = match body.iter().any(|digit| b"-_".contains(digit)) {
         true => &alphabet::URL_SAFE,
         false => &alphabet::STANDARD,
     };

@@ -260,6 +260,33 @@ fn images_of_one_view_are_cooked_once() {
     }
 }
 
+struct OneInput(&'static [u8], Vec<u8>);
+
+impl Inputs for OneInput {
+    fn read(&self, name: &[u8]) -> Result<Vec<u8>, CookError> {
+        assert_eq!(name, self.0);
+        Ok(self.1.clone())
+    }
+}
+
+/// Else the package would have two entries of that name: the image, and the scene.
+#[test]
+fn an_image_that_is_named_as_a_scene_stays_as_it_is() {
+    let stored = support::png(png::ColorType::Grayscale, 1, 1, &[90]);
+    let cook = SceneCook::new(Target::Rgba8);
+    for (name, is_image) in [(&b"b.glb"[..], false), (b"b.GLTF", false), (b"b", true)] {
+        let uri = std::str::from_utf8(name).expect("text");
+        let json = format!(r#"{{"asset":{{"version":"2.0"}},"images":[{{"uri":"{uri}"}}]}}"#);
+        let others = OneInput(name, stored.clone());
+        let cooked = cook
+            .cook(b"a.gltf", json.as_bytes(), &others)
+            .expect("cooked");
+        assert_eq!(cooked.entries.len() == 2, is_image, "{uri}");
+        assert_eq!(cooked.consumed.len() == 1, is_image, "{uri}");
+        assert_eq!(cooked.uncooked.is_empty(), is_image, "{uri}");
+    }
+}
+
 /// The views are parts of the file, whose bytes count once.
 #[test]
 fn cooked_images_of_shared_bytes_keep_the_bound_of_the_scene() {

@@ -71,7 +71,7 @@ mod containers {
     use millstream_gltf::ErrorKind;
     use millstream_gltf::glb::parse;
 
-    fn glb(chunks: &[(&[u8; 4], &[u8])]) -> Vec<u8> {
+    pub(super) fn glb(chunks: &[(&[u8; 4], &[u8])]) -> Vec<u8> {
         let mut bytes = Vec::from(*b"glTF\x02\0\0\0\0\0\0\0");
         for (kind, data) in chunks {
             bytes.extend(u32::try_from(data.len()).expect("small").to_le_bytes());
@@ -119,8 +119,9 @@ mod containers {
 mod descriptions {
     use millstream_gltf::ImageDescriber;
     use millstream_gltf::image::{HEADER_BYTES, ImageLimits, decode_vec};
+    use millstream_gltf::record::SceneDescriber;
     use millstream_pak::limits::METADATA_BYTES_MAX;
-    use millstream_pak::metadata::{Container, Image, Metadata};
+    use millstream_pak::metadata::{Container, Image, Metadata, Role};
     use millstream_pak::{Describe, Head};
 
     fn described(bytes: &[u8], raw_bytes: u64) -> Option<Metadata> {
@@ -240,6 +241,46 @@ mod descriptions {
     }
 
     #[test]
+    fn mips_of_volumes_and_of_formats_that_are_not_decoded_have_their_places() {
+        let mut volume = dds();
+        // `DDSCAPS2_VOLUME`, of four slices.
+        volume[24..28].copy_from_slice(&4_u32.to_le_bytes());
+        volume[112..116].copy_from_slice(&0x20_0000_u32.to_le_bytes());
+        let bytes = 4 * 4096 + 2 * 1024 + 256;
+        let record = described(&volume, 128 + bytes).expect("a texture");
+        assert_eq!(record.image.map(|image| image.depth), Some(4));
+        assert_eq!(record.mip(0, 0), Some((128, 4 * 4096)));
+        assert_eq!(record.mip(2, 0), Some((128 + bytes - 256, 256)));
+        assert_eq!(record.rows(1, 0, 8, 1), Some((128 + 4 * 4096 + 1024, 128)));
+        let record = described(&volume, 127 + bytes).expect("a texture");
+        assert!(record.mips.is_empty(), "too short");
+        // D3DFMT_A16B16G16R16F, and DXGI_FORMAT_R11G11B10_FLOAT.
+        for (fourcc, format, bits, start, texel) in
+            [([113, 0, 0, 0], 97, 16, 128, 8), (*b"DX10", 122, 0, 148, 4)]
+        {
+            let mut dds = dds();
+            dds.resize(148, 0);
+            dds[84..88].copy_from_slice(&fourcc);
+            dds[128] = 26;
+            let record = described(&dds, 1 << 20).expect("a texture");
+            let image = record.image.expect("an image");
+            assert_eq!((image.format, image.bits), (format, bits));
+            assert_eq!(record.mip(0, 0), Some((start, 128 * 64 * texel)));
+            let second = start + 128 * 64 * texel;
+            assert_eq!(
+                record.rows(1, 0, 1, 1),
+                Some((second + 64 * texel, 64 * texel))
+            );
+        }
+        // VK_FORMAT_R16G16_SFLOAT has as many bytes as RGBA8.
+        let mut ktx2 = ktx2();
+        ktx2[12] = 83;
+        let record = described(&ktx2, 768).expect("a texture");
+        assert_eq!(shape(&record), (16, 8, 2, 16, Container::KTX2));
+        assert_eq!(record.rows(0, 0, 1, 1), Some((256 + 64, 64)));
+    }
+
+    #[test]
     fn mips_that_the_file_is_too_short_for_are_none() {
         let record = described(&dds(), 128 + 4096).expect("a texture");
         assert!(record.mips.is_empty());
@@ -262,5 +303,133 @@ mod descriptions {
                 }
             }
         }
+    }
+
+    /// The record of a scene, a GLB if there is a binary chunk.
+    fn scene(json: &str, binary: Option<usize>) -> Metadata {
+        let json = format!(r#"{{"asset":{{"version":"2.0"}},{json}}}"#);
+        let bytes = match binary {
+            None => json.into_bytes(),
+            Some(len) => {
+                super::containers::glb(&[(b"JSON", json.as_bytes()), (b"BIN\0", &vec![0; len])])
+            }
+        };
+        let head = Head {
+            name: b"dir/scene.gltf",
+            bytes: &bytes,
+            raw_bytes: bytes.len() as u64,
+        };
+        SceneDescriber.describe(&head).expect("a scene")
+    }
+
+    /// Small gaps do not split a buffer, images do; ranges begin at multiples of 4.
+    #[test]
+    fn buffers_and_images_of_a_glb_are_ranges_of_it() {
+        let all_between = r#""bufferViews":[{"buffer":0,"byteLength":100},
+            {"buffer":0,"byteOffset":200,"byteLength":100},
+            {"buffer":0,"byteOffset":300,"byteLength":500000},
+            {"buffer":0,"byteOffset":600000,"byteLength":10}],
+            "images":[{"bufferView":2},{"bufferView":2}]"#;
+        let first = r#""bufferViews":[{"buffer":0,"byteLength":50001},
+            {"buffer":0,"byteOffset":50002,"byteLength":6},
+            {"buffer":0,"byteOffset":190003,"byteLength":1}],
+            "images":[{"bufferView":0},{"bufferView":0}]"#;
+        for (json, buffers, image) in [
+            (all_between, [(0, 300), (600_000, 10)], (300, 500_000)),
+            (first, [(50_000, 8), (190_000, 4)], (0, 50_001)),
+        ] {
+            let json = format!(r#""buffers":[{{"byteLength":1000000}}],{json}"#);
+            let parts = scene(&json, Some(1_000_000)).parts;
+            let start = parts[0].bytes;
+            let found = parts
+                .iter()
+                .map(|part| (part.role, part.offset, part.bytes));
+            let part = |role, (offset, bytes)| (role, start + offset, bytes);
+            let buffers = buffers.map(|range| part(Role::BUFFER, range));
+            let images = [part(Role::IMAGE, image)];
+            let expected = [(Role::SCENE, 0, start)].into_iter().chain(buffers);
+            assert!(found.eq(expected.chain(images)), "{parts:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_beside_the_scene_and_unused_buffers_are_left() {
+        let json = r#""buffers":[{"byteLength":9,"uri":"a.bin"},{"byteLength":9,"uri":"b.bin"}],
+            "bufferViews":[{"buffer":1,"byteLength":9}],
+            "images":[{"uri":"t/x.png"},{"uri":"data:,abc"}]"#;
+        let dependencies = scene(json, None).dependencies;
+        let found = dependencies.iter().map(|it| (it.role, &it.name[..]));
+        let expected = [(Role::BUFFER, "dir/b.bin"), (Role::IMAGE, "dir/t/x.png")];
+        assert!(found.eq(expected), "{dependencies:?}");
+    }
+
+    #[test]
+    fn a_buffer_longer_than_the_chunk_is_no_part() {
+        let json = r#""buffers":[{"byteLength":9}],"bufferViews":[{"buffer":0,"byteLength":9}]"#;
+        for (binary, parts) in [(None, 1), (Some(8), 1), (Some(9), 2)] {
+            assert_eq!(scene(json, binary).parts.len(), parts);
+        }
+    }
+}
+
+mod layouts {
+    use millstream_gltf::image::{Format, HEADER_BYTES, Layout};
+
+    const FORMATS: [Format; 8] = [
+        Format::Rgba8,
+        Format::Bc1,
+        Format::Bc2,
+        Format::Bc3,
+        Format::Bc4,
+        Format::Bc5,
+        Format::Bc6h,
+        Format::Bc7,
+    ];
+
+    #[test]
+    fn levels_are_aligned_disjoint_and_smallest_first() {
+        for format in FORMATS {
+            for (width, height) in [(1, 1), (5, 3), (256, 64), (1023, 2)] {
+                let levels = Layout::full_levels(width.max(height));
+                let layout = Layout::new(format, width, height, levels).expect("right");
+                let mut end = HEADER_BYTES;
+                for level in (0..levels).rev() {
+                    let range = layout.level(level).expect("present");
+                    assert!(range.start >= end && range.start.is_multiple_of(64));
+                    assert_eq!(layout.prefix_bytes(level), range.end);
+                    end = range.end;
+                }
+                assert_eq!(layout.bytes(), end);
+                assert!(Layout::new(format, width, height, levels + 1).is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn headers_come_back_and_damage_is_noticed() {
+        let mut bytes = [0; HEADER_BYTES];
+        for format in FORMATS {
+            let layout = Layout::new(format, 640, 480, 4).expect("right");
+            let layout = layout.with_srgb(format == Format::Rgba8);
+            layout.write_header(&mut bytes);
+            assert_eq!(Layout::parse(&bytes), Ok(layout));
+        }
+        assert!(Layout::parse(&bytes[..63]).is_err());
+        for (at, value) in [
+            (0, 0),
+            (4, 2),
+            (6, 9),
+            (7, 2),
+            (11, 255),
+            (16, 11),
+            (20, 4),
+            (63, 1),
+        ] {
+            let mut damaged = bytes;
+            damaged[at] = value;
+            assert!(Layout::parse(&damaged).is_err(), "byte {at}");
+        }
+        let huge = Layout::new(Format::Rgba8, u32::MAX, u32::MAX, 1);
+        assert!(huge.is_none(), "no overflow either");
     }
 }

@@ -27,84 +27,82 @@ fn every_mistake_in_the_json_is_named_by_its_place() {
             r#""accessors":[{{"bufferView":0,"componentType":5126,"type":"VEC3",{more}}}]"#
         ))
     };
-    let table = [
-        (r#""buffers":{}"#.to_owned(), Invalid, "buffers"),
-        (r#""buffers":[7]"#.to_owned(), Invalid, "buffers[0]"),
-        (r#""buffers":[{}]"#.to_owned(), Invalid, "buffers[0]"),
+    for (inside, kind, place) in [
+        (r#""buffers":{}"#, Invalid, "buffers"),
+        (r#""buffers":[7]"#, Invalid, "buffers[0]"),
+        (r#""buffers":[{}]"#, Invalid, "buffers[0]"),
         (
-            r#""buffers":[{"byteLength":-1}]"#.to_owned(),
+            r#""buffers":[{"byteLength":-1}]"#,
             Invalid,
             "buffers[0].byteLength",
         ),
         (
-            r#""buffers":[{"byteLength":0}]"#.to_owned(),
+            r#""buffers":[{"byteLength":0}]"#,
             Invalid,
             "buffers[0].byteLength",
         ),
         (
-            r#""buffers":[{"byteLength":9,"uri":7}]"#.to_owned(),
+            r#""buffers":[{"byteLength":9,"uri":7}]"#,
             Invalid,
             "buffers[0].uri",
         ),
         (
-            r#""buffers":[{"byteLength":9,"uri":"../a"}]"#.to_owned(),
+            r#""buffers":[{"byteLength":9,"uri":"../a"}]"#,
             Refused,
             "buffers[0].uri",
         ),
         (
-            r#""images":[{"uri":"https://host/a.png"}]"#.to_owned(),
+            r#""images":[{"uri":"https://host/a.png"}]"#,
             Refused,
             "images[0].uri",
         ),
-        (r#""images":[{}]"#.to_owned(), Invalid, "images[0]"),
+        (r#""images":[{}]"#, Invalid, "images[0]"),
         (
-            r#""images":[{"bufferView":0}]"#.to_owned(),
+            r#""images":[{"bufferView":0}]"#,
             Invalid,
             "images[0].bufferView",
         ),
         (
-            with(r#""images":[{"bufferView":1}]"#),
+            &with(r#""images":[{"bufferView":1}]"#),
             Invalid,
             "images[0].bufferView",
         ),
         (
-            r#""bufferViews":[{"buffer":0,"byteLength":1}]"#.to_owned(),
+            r#""bufferViews":[{"buffer":0,"byteLength":1}]"#,
             Invalid,
             "bufferViews[0].buffer",
         ),
         (
             r#""buffers":[{"byteLength":9}],
-            "bufferViews":[{"buffer":0,"byteOffset":5,"byteLength":5}]"#
-                .to_owned(),
+            "bufferViews":[{"buffer":0,"byteOffset":5,"byteLength":5}]"#,
             Invalid,
             "bufferViews[0].byteLength",
         ),
         (
             r#""buffers":[{"byteLength":9}],
-            "bufferViews":[{"buffer":0,"byteOffset":18446744073709551615,"byteLength":5}]"#
-                .to_owned(),
+            "bufferViews":[{"buffer":0,"byteOffset":18446744073709551615,"byteLength":5}]"#,
             Invalid,
             "bufferViews[0].byteLength",
         ),
-        (accessor(r#""count":6"#), Invalid, "accessors[0].count"),
-        (accessor(r#""count":0"#), Invalid, "accessors[0].count"),
+        (&accessor(r#""count":6"#), Invalid, "accessors[0].count"),
+        (&accessor(r#""count":0"#), Invalid, "accessors[0].count"),
         (
-            accessor(r#""count":18446744073709551615"#),
+            &accessor(r#""count":18446744073709551615"#),
             Invalid,
             "accessors[0].count",
         ),
         (
-            accessor(r#""count":1,"byteOffset":2"#),
+            &accessor(r#""count":1,"byteOffset":2"#),
             Invalid,
             "accessors[0].byteOffset",
         ),
         (
-            accessor(r#""count":1,"byteOffset":60"#),
+            &accessor(r#""count":1,"byteOffset":60"#),
             Invalid,
             "accessors[0].count",
         ),
         (
-            accessor(
+            &accessor(
                 r#""count":1,"sparse":{"count":2,"indices":{"bufferView":0,"componentType":5121},
                 "values":{"bufferView":0}}"#,
             ),
@@ -112,134 +110,178 @@ fn every_mistake_in_the_json_is_named_by_its_place() {
             "accessors[0].sparse.count",
         ),
         (
-            accessor(r#""count":1,"sparse":{"count":1}"#),
+            &accessor(r#""count":1,"sparse":{"count":1}"#),
             Invalid,
             "accessors[0].sparse",
         ),
         (
-            r#""accessors":[{"componentType":1,"type":"VEC3","count":1}]"#.to_owned(),
+            r#""accessors":[{"componentType":1,"type":"VEC3","count":1}]"#,
             Invalid,
             "accessors[0].componentType",
         ),
         (
-            r#""accessors":[{"componentType":5126,"type":"VEC9","count":1}]"#.to_owned(),
+            r#""accessors":[{"componentType":5126,"type":"VEC9","count":1}]"#,
             Invalid,
             "accessors[0].type",
         ),
         (
-            r#""accessors":[{"componentType":5126,"type":"MAT4","count":2000000000}]"#.to_owned(),
+            r#""accessors":[{"componentType":5126,"type":"MAT4","count":2000000000}]"#,
             Limit,
             "accessors[0].count",
         ),
         (
-            r#""textures":[{"source":0}]"#.to_owned(),
+            r#""textures":[{"source":0}]"#,
             Invalid,
             "textures[0].source",
         ),
         (
-            r#""materials":[{"normalTexture":{"index":3}}]"#.to_owned(),
+            r#""materials":[{"normalTexture":{"index":3}}]"#,
             Invalid,
             "materials[0].normalTexture.index",
         ),
         (
-            r#""meshes":[{"primitives":[{"attributes":{"POSITION":4}}]}]"#.to_owned(),
+            r#""meshes":[{"primitives":[{"attributes":{"POSITION":4}}]}]"#,
             Invalid,
             "meshes[0].primitives[0].attributes.POSITION",
         ),
         (
             r#""meshes":[{"primitives":[{"extensions":
-            {"KHR_draco_mesh_compression":{}}}]}]"#
-                .to_owned(),
+            {"KHR_draco_mesh_compression":{}}}]}]"#,
             Unsupported,
             "meshes[0].primitives[0].extensions.KHR_draco_mesh_compression",
         ),
         (
-            r#""textures":[{"sampler":0}]"#.to_owned(),
+            r#""textures":[{"sampler":0}]"#,
             Invalid,
             "textures[0].sampler",
         ),
         (
-            r#""samplers":[{"wrapS":"repeat"}]"#.to_owned(),
+            r#""samplers":[{"wrapS":"repeat"}]"#,
             Invalid,
             "samplers[0].wrapS",
         ),
         (
-            r#""nodes":[{"children":[0]}]"#.to_owned(),
+            r#""nodes":[{"children":[0]}]"#,
             Invalid,
             "nodes[0].children",
         ),
         (
-            r#""nodes":[{"children":[1]},{"children":[2]},{"children":[0]}]"#.to_owned(),
+            r#""nodes":[{"children":[1]},{"children":[2]},{"children":[0]}]"#,
             Invalid,
             "nodes[0].children",
         ),
         (
-            r#""nodes":[{"children":[2]},{"children":[2]},{}]"#.to_owned(),
+            r#""nodes":[{"children":[2]},{"children":[2]},{}]"#,
             Invalid,
             "nodes[1].children[0]",
         ),
         (
-            r#""nodes":[{"children":[9]}]"#.to_owned(),
+            r#""nodes":[{"children":[9]}]"#,
             Invalid,
             "nodes[0].children[0]",
         ),
+        (r#""nodes":[{"mesh":0}]"#, Invalid, "nodes[0].mesh"),
+        (r#""nodes":[{"matrix":[1]}]"#, Invalid, "nodes[0].matrix"),
         (
-            r#""nodes":[{"mesh":0}]"#.to_owned(),
-            Invalid,
-            "nodes[0].mesh",
-        ),
-        (
-            r#""nodes":[{"matrix":[1]}]"#.to_owned(),
-            Invalid,
-            "nodes[0].matrix",
-        ),
-        (
-            r#""nodes":[{"scale":[1,1,1,1]}]"#.to_owned(),
+            r#""nodes":[{"scale":[1,1,1,1]}]"#,
             Invalid,
             "nodes[0].scale",
         ),
+        (r#""scenes":[{"nodes":[0]}]"#, Invalid, "scenes[0].nodes[0]"),
+        (r#""scene":3"#, Invalid, "scene"),
+        (r#""scene":"hello""#, Invalid, "scene"),
         (
-            r#""scenes":[{"nodes":[0]}]"#.to_owned(),
-            Invalid,
-            "scenes[0].nodes[0]",
-        ),
-        (r#""scene":3"#.to_owned(), Invalid, "scene"),
-        (r#""scene":"hello""#.to_owned(), Invalid, "scene"),
-        (
-            r#""meshes":[{"primitives":{}}]"#.to_owned(),
+            r#""meshes":[{"primitives":{}}]"#,
             Invalid,
             "meshes[0].primitives",
         ),
         (
-            r#""materials":[{"normalTexture":{"scale":1}}]"#.to_owned(),
+            r#""materials":[{"normalTexture":{"scale":1}}]"#,
             Invalid,
             "materials[0].normalTexture.index",
         ),
         (
-            r#""textures":[{}],"materials":[{"normalTexture":{"index":0,"texCoord":-1}}]"#
-                .to_owned(),
+            r#""textures":[{}],"materials":[{"normalTexture":{"index":0,"texCoord":-1}}]"#,
             Invalid,
             "materials[0].normalTexture.texCoord",
         ),
         (
-            r#""materials":[{"normalTexture":{"index":-1}}]"#.to_owned(),
+            r#""materials":[{"normalTexture":{"index":-1}}]"#,
             Invalid,
             "materials[0].normalTexture.index",
         ),
         (
-            r#""materials":[{"pbrMetallicRoughness":{"baseColorTexture":7}}]"#.to_owned(),
+            r#""materials":[{"pbrMetallicRoughness":{"baseColorTexture":7}}]"#,
             Invalid,
             "materials[0].pbrMetallicRoughness.baseColorTexture",
         ),
-    ];
-    for (inside, kind, place) in table {
-        let found = first_mistake(&inside);
+    ] {
+        let found = first_mistake(inside);
         assert_eq!(found, Some((kind, place.to_owned())), "{inside}");
     }
     assert_eq!(
         first_mistake(r#""unknown":[1],"extensions":{"X":{"y":2}}"#),
         None
     );
+}
+
+/// What serde derives would take an array of an object's fields for the object.
+#[test]
+fn arrays_in_the_place_of_objects_are_errors_of_that_place() {
+    let error = Model::parse(br#"{"asset":["2.0"]}"#).expect_err("an array");
+    assert_eq!((error.kind(), error.place()), (ErrorKind::Invalid, "asset"));
+    let accessor = |sparse: &str| {
+        format!(
+            r#""accessors":[{{"componentType":5126,"type":"VEC3","count":1,"sparse":{sparse}}}]"#
+        )
+    };
+    for (inside, place) in [
+        (r#""buffers":[[8]]"#, "buffers[0]"),
+        (
+            r#""buffers":[{"byteLength":8,"extensions":[[true]]}]"#,
+            "buffers[0].extensions",
+        ),
+        (
+            r#""buffers":[{"byteLength":8,"extensions":{"EXT_meshopt_compression":[true]}}]"#,
+            "buffers[0].extensions.EXT_meshopt_compression",
+        ),
+        (r#""bufferViews":[[0,0,8,4]]"#, "bufferViews[0]"),
+        (
+            r#""accessors":[[0,0,5126,false,1,"VEC3",null]]"#,
+            "accessors[0]",
+        ),
+        (&accessor("[1,{},{}]"), "accessors[0].sparse"),
+        (
+            &accessor(r#"{"count":1,"indices":[0,0,5121]}"#),
+            "accessors[0].sparse.indices",
+        ),
+        (
+            &accessor(r#"{"count":1,"values":[0,0]}"#),
+            "accessors[0].sparse.values",
+        ),
+        (r#""images":[["a.png",null]]"#, "images[0]"),
+        (r#""samplers":[[9728,9728,1,1]]"#, "samplers[0]"),
+        (r#""textures":[[null,null,{}]]"#, "textures[0]"),
+        (
+            r#""textures":[{"extensions":{"EXT_texture_webp":[0]}}]"#,
+            "textures[0].extensions.EXT_texture_webp",
+        ),
+        (r#""materials":[[]]"#, "materials[0]"),
+        (r#""meshes":[[[]]]"#, "meshes[0]"),
+        (
+            r#""meshes":[{"primitives":[[{},null,null,4,{}]]}]"#,
+            "meshes[0].primitives[0]",
+        ),
+        (
+            r#""meshes":[{"primitives":[{"extensions":[null]}]}]"#,
+            "meshes[0].primitives[0].extensions",
+        ),
+        (r#""nodes":[[null,[]]]"#, "nodes[0]"),
+        (r#""scenes":[[[]]]"#, "scenes[0]"),
+    ] {
+        let expected = Some((ErrorKind::Invalid, place.to_owned()));
+        assert_eq!(first_mistake(inside), expected, "{inside}");
+    }
 }
 
 #[test]
@@ -426,6 +468,20 @@ fn indices_beyond_the_vertices_make_their_primitive_unsound() {
         places(&indexed([0, 1, 2, 0, 0, 8], sparse)),
         ["meshes[1].primitives[0].indices"]
     );
+    // Of indices that are not stored but for two, and vertices that are not stored at all.
+    let data = support::base64(&[1, 3, 7, 0, 8, 1]);
+    for (vertices, wrong) in [(264, 1), (265, 0)] {
+        let unstored = format!(
+            r#""buffers":[{{"uri":"data:;base64,{data}","byteLength":6}}],
+            "bufferViews":[{{"buffer":0,"byteLength":6}}],
+            "accessors":[{{"componentType":5126,"count":{vertices},"type":"VEC3"}},
+            {{"componentType":5123,"count":4,"type":"SCALAR","sparse":{{"count":2,
+            "indices":{{"bufferView":0,"componentType":5121}},
+            "values":{{"bufferView":0,"byteOffset":2}}}}}}],
+            "meshes":[{{"primitives":[{{"attributes":{{"POSITION":0}},"indices":1}}]}}]"#
+        );
+        assert_eq!(places(&unstored).len(), wrong, "{vertices} vertices");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod support;
 
 use millstream::{Backend, Storage};
-use millstream_gltf::wait_all;
+use millstream_gltf::{Elements, wait_all};
 use support::{Ground, Made, base64, check, loader};
 
 fn backends() -> [Backend; 2] {
@@ -104,4 +104,62 @@ fn data_uris_need_no_second_batch() {
     assert_eq!(elements.to_f32::<1>().expect("floats"), [[0.0], [1.0]]);
     let image = scene.images()[0].get().expect("there");
     assert_eq!(image.pixels(), [1, 2, 3, 4, 5, 6, 7, 8]);
+}
+
+/// Loads a buffer with these bytes, all of it one view, and its first accessor.
+fn with_elements(bytes: &[u8], stride: &str, accessor: &str, look: impl Fn(Elements<'_>)) {
+    let json = format!(
+        r#""buffers":[{{"byteLength":{len},"uri":"data:;base64,{}"}}],
+        "bufferViews":[{{"buffer":0,"byteLength":{len}{stride}}}],"accessors":[{{{accessor}}}]"#,
+        base64(bytes),
+        len = bytes.len()
+    );
+    let scene = Ground::new().load_json(&json).expect("a scene");
+    look(scene.accessor(0).expect("right"));
+}
+
+#[test]
+fn tight_elements_are_seen_in_place() {
+    let values: [[f32; 3]; 2] = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
+    let numbers = values.as_flattened().iter();
+    let bytes: Vec<u8> = numbers.flat_map(|it| it.to_le_bytes()).collect();
+    let accessor = r#""bufferView":0,"count":2,"componentType":5126,"type":"VEC3""#;
+    with_elements(&bytes, "", accessor, |elements| {
+        assert_eq!(elements.as_slice::<[f32; 3]>(), Some(&values[..]));
+        assert!(elements.as_slice::<[f32; 4]>().is_none() && elements.to_f32::<2>().is_err());
+    });
+}
+
+#[test]
+fn quantised_strided_and_padded_numbers_become_floats() {
+    let accessor =
+        r#""bufferView":0,"count":2,"componentType":5120,"type":"VEC2","normalized":true"#;
+    let bytes = [127, 0x80, 9, 9, 0, 0xff];
+    with_elements(&bytes, r#","byteStride":4"#, accessor, |elements| {
+        let floats = elements.to_f32::<2>().expect("right");
+        assert_eq!(floats, [[1.0, -1.0], [0.0, -1.0 / 127.0]]);
+        assert!(elements.as_slice::<[i8; 2]>().is_none(), "there are gaps");
+    });
+    // Columns begin at multiples of four bytes.
+    let accessor = r#""bufferView":0,"count":2,"componentType":5121,"type":"MAT3""#;
+    let bytes: Vec<u8> = (0..24).collect();
+    with_elements(&bytes, "", accessor, |elements| {
+        let floats = elements.to_f32::<9>().expect("right");
+        assert_eq!(floats[0], [0.0, 1.0, 2.0, 4.0, 5.0, 6.0, 8.0, 9.0, 10.0]);
+    });
+}
+
+#[test]
+fn sparse_elements_replace_and_wrong_indices_are_errors() {
+    let accessor = r#""componentType":5123,"type":"SCALAR","count":4,"sparse":{"count":2,
+        "indices":{"bufferView":0,"componentType":5121},"values":{"bufferView":0,"byteOffset":2}}"#;
+    with_elements(&[1, 3, 7, 0, 8, 1], "", accessor, |elements| {
+        assert_eq!(elements.to_indices().expect("right"), [0, 7, 0, 264]);
+        assert!(elements.as_slice::<u16>().is_none());
+    });
+    for [first, second] in [[1, 4], [3, 1], [1, 1]] {
+        with_elements(&[first, second, 7, 0, 8, 1], "", accessor, |elements| {
+            assert!(elements.to_indices().is_err(), "{first} {second}");
+        });
+    }
 }

@@ -23,14 +23,10 @@ pub(super) fn entry_name(scene: &[u8], image: usize) -> Vec<u8> {
     [scene, format!(".{image}.msim").as_bytes()].concat()
 }
 
-/// The same as a URI in the GLB.
-pub(super) fn uri_of(scene: &[u8], image: usize) -> String {
-    let name = entry_name(scene, image);
-    let start = name
-        .iter()
-        .rposition(|&byte| byte == b'/')
-        .map_or(0, |slash| slash + 1);
-    percent_encode(&name[start..], ESCAPED).to_string()
+/// A URI of it in the GLB.
+pub(super) fn uri_of(name: &[u8]) -> String {
+    let beside = name.rsplit(|&byte| byte == b'/').next();
+    percent_encode(beside.unwrap_or(name), ESCAPED).to_string()
 }
 
 /// All but letters, digits, `-`, `.` and `_`.
@@ -57,15 +53,12 @@ impl<'a> Parts<'a> {
         let Some(binary) = layout.binary.and_then(part).filter(|_| has_images) else {
             return Ok(None);
         };
-        let inside = |buffer: &Buffer| {
-            buffer.place == BufferPlace::Binary && buffer.len <= binary.len() as u64
-        };
-        if !model
-            .buffers
-            .first()
-            .is_some_and(|it| it.as_ref().is_ok_and(inside))
-        {
-            return Err(wrong("its first buffer is not the binary chunk"));
+        match model.buffers.first() {
+            Some(Ok(Buffer {
+                place: BufferPlace::Binary,
+                len,
+            })) if *len <= binary.len() as u64 => {}
+            _ => return Err(wrong("its first buffer is not the binary chunk")),
         }
         let views = json.get("bufferViews").and_then(Value::as_array);
         let extended = |view: &Value| view.get("extensions").is_some();
@@ -83,17 +76,13 @@ impl<'a> Parts<'a> {
     /// The images of each view in the binary chunk that nothing else uses, and its bytes.
     pub(super) fn images(&self) -> impl Iterator<Item = (Vec<usize>, &'a [u8])> {
         let model = &self.model;
-        let accessors = model.accessors.iter().flatten();
-        let used: HashSet<usize> = accessors
-            .flat_map(|accessor| {
-                let sparse = accessor.sparse.as_ref();
-                let sparse = sparse.map(|sparse| [sparse.indices.view, sparse.values.view]);
-                accessor
-                    .view
-                    .into_iter()
-                    .chain(sparse.into_iter().flatten())
-            })
-            .collect();
+        let mut used: HashSet<usize> = HashSet::new();
+        for accessor in model.accessors.iter().flatten() {
+            used.extend(accessor.view);
+            if let Some(sparse) = &accessor.sparse {
+                used.extend([sparse.indices.view, sparse.values.view]);
+            }
+        }
         let mut shown: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (index, image) in model.images.iter().enumerate() {
             if let Ok(ImagePlace::View(view)) = image.as_ref().map(|image| &image.place)

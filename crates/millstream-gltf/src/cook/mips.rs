@@ -1,6 +1,6 @@
 //! Levels of an image: each pixel the average of four of the level above.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 /// Linear light of each sRGB value (IEC 61966-2-1), and the sRGB value of linear light in steps.
 struct Tables {
@@ -12,33 +12,30 @@ struct Tables {
 /// between them is 1/3295).
 const STEPS: usize = 1 << 14;
 
-fn tables() -> &'static Tables {
-    static TABLES: OnceLock<Tables> = OnceLock::new();
-    TABLES.get_or_init(|| {
-        let decode = |value: f32| match value {
-            value if value <= 0.04045 => value / 12.92,
-            value => ((value + 0.055) / 1.055).powf(2.4),
-        };
-        let encode = |light: f32| match light {
-            light if light <= 0.003_130_8 => light * 12.92,
-            light => 1.055 * light.powf(1.0 / 2.4) - 0.055,
-        };
-        let encoded = (0..=STEPS).map(|step| {
-            let light = step as f32 / STEPS as f32;
-            (encode(light) * 255.0).round() as u8
-        });
-        Tables {
-            linear: std::array::from_fn(|value| decode(value as f32 / 255.0)),
-            encoded: encoded.collect(),
-        }
-    })
-}
+static TABLES: LazyLock<Tables> = LazyLock::new(|| {
+    let decode = |value: f32| match value {
+        value if value <= 0.04045 => value / 12.92,
+        value => ((value + 0.055) / 1.055).powf(2.4),
+    };
+    let encode = |light: f32| match light {
+        light if light <= 0.003_130_8 => light * 12.92,
+        light => 1.055 * light.powf(1.0 / 2.4) - 0.055,
+    };
+    let encoded = (0..=STEPS).map(|step| {
+        let light = step as f32 / STEPS as f32;
+        (encode(light) * 255.0).round() as u8
+    });
+    Tables {
+        linear: std::array::from_fn(|value| decode(value as f32 / 255.0)),
+        encoded: encoded.collect(),
+    }
+});
 
 /// The next smaller level. Of sides that are odd the last row or column counts in no pixel but, if
 /// it is the only one, itself. `None`: there is no memory.
 pub(super) fn half(pixels: &[u8], (width, height): (u32, u32), color: bool) -> Option<Vec<u8>> {
     let (half_width, half_height) = ((width / 2).max(1), (height / 2).max(1));
-    let tables = tables();
+    let tables = &*TABLES;
     let mut out = Vec::new();
     out.try_reserve_exact(half_width as usize * half_height as usize * 4)
         .ok()?;
@@ -53,10 +50,8 @@ pub(super) fn half(pixels: &[u8], (width, height): (u32, u32), color: bool) -> O
             for channel in 0..4 {
                 let values = four.map(|pixel| pixel[channel]);
                 out.push(if color && channel < 3 {
-                    let light: f32 = values
-                        .map(|value| tables.linear[usize::from(value)])
-                        .iter()
-                        .sum();
+                    let lights = values.map(|value| tables.linear[usize::from(value)]);
+                    let light: f32 = lights.iter().sum();
                     tables.encoded[(light / 4.0 * STEPS as f32).round() as usize]
                 } else {
                     let sum: u32 = values.map(u32::from).iter().sum();

@@ -29,8 +29,9 @@ impl SceneDevice for Gpu {
                 depth: 1,
             }
         };
+        let texels = layout.format().texels(layout.is_srgb());
         let about = ImageOptions {
-            format: vk::Format::from_raw(layout.format().vulkan(layout.is_srgb()).cast_signed()),
+            format: vk::Format::from_raw(texels.vulkan.cast_signed()),
             extent: extent(first),
             mip_levels: layout.levels() - first,
             layers: 1,

@@ -107,36 +107,11 @@ fn contained<T>(work: impl FnOnce() -> Result<T, &'static str>) -> Result<T, &'s
 }
 
 fn plan(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
-    contained(|| plan_kind(stored, limits))
-}
-
-fn plan_kind(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
-    let (kind, layout) = if stored.starts_with(&MAGIC) {
-        (Kind::Ready, Layout::parse(stored)?)
-    } else if stored.starts_with(&png::MAGIC) {
-        (Kind::Png, png::layout(stored)?)
-    } else if stored.starts_with(&[0xff, 0xd8, 0xff]) {
-        let (way, layout) = jpeg::plan(stored)?;
-        (Kind::Jpeg(way), layout)
-    } else if stored.starts_with(b"RIFF") && stored.get(8..12) == Some(b"WEBP") {
-        (Kind::Webp, webp::layout(stored)?)
-    } else if stored.starts_with(&ktx::MAGIC) {
-        (Kind::Ktx, ktx::layout(stored)?)
-    } else if stored.starts_with(b"DDS ") {
-        (Kind::Dds, dds::layout(stored)?)
-    } else {
-        return Err("not a PNG, JPEG, WebP, KTX2 or DDS image");
-    };
+    let (kind, layout, work) = contained(|| kind_of(stored))?;
     let (width, height) = layout.size(layout.first_level());
     if u64::from(width) * u64::from(height) > limits.pixels_max {
         return Err("the image has more pixels than the limit allows");
     }
-    let work = match kind {
-        Kind::Png => png::work_bytes(width, height),
-        Kind::Jpeg(way) => way.work_bytes(width, height),
-        Kind::Webp => webp::work_bytes(stored, width, height)?,
-        Kind::Ready | Kind::Ktx | Kind::Dds => 0,
-    };
     let raw_bytes = layout.bytes() + work;
     let most = (stored.len() as u64).saturating_mul(limits.ratio_max);
     if raw_bytes > limits::IMAGE_BYTES_FREE && raw_bytes as u64 > most {
@@ -155,6 +130,29 @@ fn plan_kind(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
     })
 }
 
+/// The kind and layout of a stored image, and the work space of its decoder.
+fn kind_of(stored: &[u8]) -> Result<(Kind, Layout, usize), &'static str> {
+    if stored.starts_with(&MAGIC) {
+        Ok((Kind::Ready, Layout::parse(stored)?, 0))
+    } else if stored.starts_with(&png::MAGIC) {
+        let layout = png::layout(stored)?;
+        let (width, height) = layout.size(0);
+        Ok((Kind::Png, layout, png::work_bytes(width, height)))
+    } else if stored.starts_with(&[0xff, 0xd8, 0xff]) {
+        let (way, layout) = jpeg::plan(stored)?;
+        Ok((Kind::Jpeg(way), layout, way.work_bytes(layout.size(0))))
+    } else if stored.starts_with(b"RIFF") && stored.get(8..12) == Some(b"WEBP") {
+        let (layout, work) = webp::plan(stored)?;
+        Ok((Kind::Webp, layout, work))
+    } else if stored.starts_with(&ktx::MAGIC) {
+        Ok((Kind::Ktx, ktx::layout(stored)?, 0))
+    } else if stored.starts_with(b"DDS ") {
+        Ok((Kind::Dds, dds::layout(stored)?, 0))
+    } else {
+        Err("not a PNG, JPEG, WebP, KTX2 or DDS image")
+    }
+}
+
 /// Decodes a stored image into `raw`, of the length that [`decoded_bytes`] returns; returns that
 /// length.
 ///
@@ -162,25 +160,27 @@ fn plan_kind(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
 /// The likely cause.
 pub fn decode(stored: &[u8], raw: &mut [u8], limits: ImageLimits) -> Result<usize, &'static str> {
     let plan = plan(stored, limits)?;
+    decode_planned(stored, raw, &plan).map(|()| plan.raw_bytes)
+}
+
+fn decode_planned(stored: &[u8], raw: &mut [u8], plan: &Plan) -> Result<(), &'static str> {
     if raw.len() != plan.raw_bytes {
         return Err("the destination does not have the image's size");
     }
-    if plan.kind == Kind::Ready {
-        raw.copy_from_slice(&stored[..raw.len()]);
-        return Ok(raw.len());
-    }
-    plan.layout.write_header(raw);
     // Behind the image, what others than PNG need is counted, and not touched.
     let whole = plan.layout.bytes();
+    plan.layout.write_header(raw);
     contained(|| match plan.kind {
+        Kind::Ready => {
+            raw.copy_from_slice(&stored[..whole]);
+            Ok(())
+        }
         Kind::Png => png::decode(stored, &plan.layout, &mut raw[HEADER_BYTES..]),
         Kind::Jpeg(way) => jpeg::decode(stored, way, &mut raw[HEADER_BYTES..whole]),
         Kind::Webp => webp::decode(stored, &mut raw[HEADER_BYTES..whole]),
         Kind::Ktx => ktx::decode(stored, &plan.layout, raw),
         Kind::Dds => dds::decode(stored, &plan.layout, raw),
-        Kind::Ready => unreachable!("returned above"),
-    })?;
-    Ok(raw.len())
+    })
 }
 
 /// Decodes an image of any kind into a new vector, in the layout of [`Image`](super::Image); for
@@ -191,7 +191,7 @@ pub fn decode(stored: &[u8], raw: &mut [u8], limits: ImageLimits) -> Result<usiz
 pub fn decode_vec(stored: &[u8], limits: ImageLimits) -> Result<Vec<u8>, &'static str> {
     let plan = plan(stored, limits)?;
     let mut raw = u8::new_vec_zeroed(plan.raw_bytes).map_err(|_| NO_MEMORY)?;
-    decode(stored, &mut raw, limits)?;
+    decode_planned(stored, &mut raw, &plan)?;
     raw.truncate(plan.layout.bytes());
     Ok(raw)
 }

@@ -4,10 +4,11 @@
 //! [`Header`] reads any DDS file, for describers too; decoded are two-dimensional images in
 //! block-compressed formats or 32-bit RGBA and BGRA.
 
-use super::{Format, Layout, levels};
+use super::vulkan::Texels;
+use super::{Format, Layout};
 
-/// `DDPF_ALPHAPIXELS`, `DDPF_FOURCC`, `DDPF_RGB`.
-const PIXELS_ALPHA: u32 = 1;
+/// `DDPF_ALPHAPIXELS` or `DDPF_ALPHA`, `DDPF_FOURCC`, `DDPF_RGB`.
+const PIXELS_ALPHA: u32 = 1 | 2;
 const PIXELS_FOURCC: u32 = 4;
 const PIXELS_RGB: u32 = 0x40;
 /// `DDSCAPS2_CUBEMAP`, `DDSCAPS2_VOLUME`.
@@ -21,17 +22,6 @@ const DIMENSION_3D: u32 = 4;
 const HEADER_BYTES: usize = 128;
 const HEADER_DX10_BYTES: usize = 148;
 
-/// How pixels are stored.
-#[derive(Clone, Copy)]
-pub(crate) struct Pixels {
-    pub(crate) format: Format,
-    pub(crate) srgb: bool,
-    /// Blue comes first.
-    pub(crate) swapped: bool,
-    /// The fourth byte is not alpha.
-    pub(crate) opaque: bool,
-}
-
 /// What the header of a file says. Sides may be 0, and levels more than a file can have.
 pub(crate) struct Header {
     pub(crate) width: u32,
@@ -39,13 +29,15 @@ pub(crate) struct Header {
     pub(crate) depth: u32,
     /// Layers of an array times faces of a cube.
     pub(crate) layers: u32,
-    levels: u32,
-    /// `None`: a format that is not decoded.
-    pub(crate) pixels: Option<Pixels>,
+    pub(crate) levels: u32,
+    /// `None`: an unknown format.
+    pub(crate) texels: Option<&'static Texels>,
+    /// The fourth byte is not alpha.
+    pub(crate) opaque: bool,
     /// Whether the format is given by masks of bits.
     masked: bool,
     /// Where the levels begin.
-    start: usize,
+    pub(crate) start: usize,
 }
 
 fn word(stored: &[u8], at: usize) -> Result<u32, &'static str> {
@@ -68,7 +60,8 @@ impl Header {
             depth: 1,
             layers: 1,
             levels: field(28)?.max(1),
-            pixels: None,
+            texels: None,
+            opaque: false,
             masked: format_flags & PIXELS_FOURCC == 0,
             start: HEADER_BYTES,
         };
@@ -77,16 +70,16 @@ impl Header {
             header.layers = (caps2 >> 10 & 0x3f).count_ones().max(1);
         }
         if header.masked {
-            header.pixels = masked(stored)?;
+            (header.texels, header.opaque) = masked(stored)?;
         } else if fourcc == *b"DX10" {
             let faces = if field(136)? & MISC_CUBE != 0 { 6 } else { 1 };
             let layers = field(140)?.max(1).checked_mul(faces);
             header.layers = layers.ok_or("the DDS has too many layers")?;
             volume |= field(132)? == DIMENSION_3D;
-            header.pixels = of_dxgi(field(128)?);
+            header.texels = Texels::of_dxgi(field(128)?);
             header.start = HEADER_DX10_BYTES;
         } else {
-            header.pixels = of_fourcc(fourcc);
+            header.texels = of_fourcc(fourcc);
         }
         if volume {
             header.depth = field(24)?.max(1);
@@ -94,84 +87,74 @@ impl Header {
         Ok(header)
     }
 
-    pub(crate) fn layout(&self) -> Result<Layout, &'static str> {
+    fn layout(&self) -> Result<Layout, &'static str> {
         if self.depth > 1 || self.layers > 1 {
             return Err("the DDS is not a single two-dimensional image");
         }
-        self.layer_layout()
-    }
-
-    /// The layout of each layer of a file, of which each has its levels.
-    pub(crate) fn layer_layout(&self) -> Result<Layout, &'static str> {
-        let pixels = self
-            .pixels
-            .ok_or("the DDS's pixel format is not supported")?;
-        let layout = Layout::new(pixels.format, self.width, self.height, self.levels);
+        let decoded = match self.texels {
+            Some(Texels {
+                vulkan: B8G8R8A8, ..
+            }) => Some((Format::Rgba8, false)),
+            Some(Texels {
+                vulkan: B8G8R8A8_SRGB,
+                ..
+            }) => Some((Format::Rgba8, true)),
+            texels => texels.and_then(|texels| texels.decoded),
+        };
+        let (format, srgb) = decoded.ok_or("the DDS's pixel format is not supported")?;
+        let layout = Layout::new(format, self.width, self.height, self.levels);
         let layout = layout.ok_or("the DDS's size or number of levels is invalid")?;
-        Ok(layout.with_srgb(pixels.srgb || self.masked))
+        Ok(layout.with_srgb(srgb || self.masked))
     }
 
     /// Where a level begins in the file; of the count of levels, where the file ends.
-    pub(crate) fn level_start(&self, layout: &Layout, level: u32) -> usize {
+    fn level_start(&self, layout: &Layout, level: u32) -> usize {
         let larger = (0..level).map(|level| layout.level_bytes(level));
         self.start + larger.sum::<usize>()
     }
 }
 
-/// The format that the bit masks of the header describe.
-fn masked(stored: &[u8]) -> Result<Option<Pixels>, &'static str> {
+/// Numbers of `VkFormat`: blue comes first.
+const B8G8R8A8: u32 = 44;
+const B8G8R8A8_SRGB: u32 = 50;
+
+/// The format that the bit masks of the header describe, and whether a fourth byte is not alpha.
+fn masked(stored: &[u8]) -> Result<(Option<&'static Texels>, bool), &'static str> {
     let field = |at| word(stored, at);
-    let (flags, bits) = (field(80)?, field(88)?);
+    let (flags, green) = (field(80)?, field(96)?);
     let alpha = match flags & PIXELS_ALPHA {
         0 => 0,
         _ => field(104)?,
     };
-    let swapped = match [field(92)?, field(96)?, field(100)?] {
-        [0xff, 0xff00, 0xff_0000] => false,
-        [0xff_0000, 0xff00, 0xff] => true,
-        _ => return Ok(None),
+    let rgb = flags & PIXELS_RGB != 0 && green == 0xff00;
+    let number = match (field(88)?, field(92)?, field(100)?, alpha) {
+        (32, 0xff, 0xff_0000, 0 | 0xff00_0000) if rgb => 37,
+        (32, 0xff_0000, 0xff, 0 | 0xff00_0000) if rgb => B8G8R8A8,
+        (24, 0xff, 0xff_0000, 0) if rgb => 23,
+        (24, 0xff_0000, 0xff, 0) if rgb => 30,
+        (16, 0xff, _, 0xff00) => 16,
+        (8, 0xff, _, 0) => 9,
+        _ => return Ok((None, false)),
     };
-    let known = bits == 32 && flags & PIXELS_RGB != 0 && [0, 0xff00_0000].contains(&alpha);
-    Ok(known.then_some(Pixels {
-        format: Format::Rgba8,
-        srgb: false,
-        swapped,
-        opaque: alpha == 0,
-    }))
-}
-
-/// The format of a number of `DXGI_FORMAT`.
-fn of_dxgi(number: u32) -> Option<Pixels> {
-    // Of blue-first formats, the number of the one that is decoded to.
-    let (number, swapped) = match number {
-        87 => (28, true),
-        91 => (29, true),
-        number => (number, false),
-    };
-    let (format, srgb) = Format::of_dxgi(number)?;
-    Some(Pixels {
-        format,
-        srgb,
-        swapped,
-        opaque: false,
-    })
+    let texels = Texels::of_vulkan(number);
+    let has_fourth = texels.is_some_and(|texels| texels.channels == 4);
+    Ok((texels, has_fourth && alpha == 0))
 }
 
 /// The format that a FourCC names.
-fn of_fourcc(fourcc: [u8; 4]) -> Option<Pixels> {
-    let format = match &fourcc {
-        b"DXT1" => Format::Bc1,
-        b"DXT2" | b"DXT3" => Format::Bc2,
-        b"DXT4" | b"DXT5" => Format::Bc3,
-        b"ATI1" | b"BC4U" => Format::Bc4,
-        b"ATI2" | b"BC5U" => Format::Bc5,
+fn of_fourcc(fourcc: [u8; 4]) -> Option<&'static Texels> {
+    Texels::of_vulkan(match &fourcc {
+        b"DXT1" => 133,
+        b"DXT2" | b"DXT3" => 135,
+        b"DXT4" | b"DXT5" => 137,
+        b"ATI1" | b"BC4U" => 139,
+        b"BC4S" => 140,
+        b"ATI2" | b"BC5U" => 141,
+        b"BC5S" => 142,
+        // D3DFMT_A16B16G16R16F and D3DFMT_A32B32G32R32F.
+        [113, 0, 0, 0] => 97,
+        [116, 0, 0, 0] => 109,
         _ => return None,
-    };
-    Some(Pixels {
-        format,
-        srgb: false,
-        swapped: false,
-        opaque: false,
     })
 }
 
@@ -186,13 +169,15 @@ pub(super) fn layout(stored: &[u8]) -> Result<Layout, &'static str> {
 
 pub(super) fn decode(stored: &[u8], layout: &Layout, raw: &mut [u8]) -> Result<(), &'static str> {
     let header = Header::read(stored)?;
-    levels::fill(layout, raw, |level, out| {
-        let stored = stored.get(header.level_start(layout, level)..);
-        levels::copy(stored.ok_or("the DDS is truncated")?, out)?;
-        if header.pixels.is_some_and(|pixels| pixels.swapped) {
+    let is_swapped = |it: &Texels| [B8G8R8A8, B8G8R8A8_SRGB].contains(&it.vulkan);
+    layout.fill_levels(raw, |level, out| {
+        let start = header.level_start(layout, level);
+        let stored = stored.get(start..start + out.len());
+        out.copy_from_slice(stored.ok_or("the DDS is truncated")?);
+        if header.texels.is_some_and(is_swapped) {
             out.chunks_exact_mut(4).for_each(|pixel| pixel.swap(0, 2));
         }
-        if header.pixels.is_some_and(|pixels| pixels.opaque) {
+        if header.opaque {
             out.chunks_exact_mut(4).for_each(|pixel| pixel[3] = 0xff);
         }
         Ok(())

@@ -47,11 +47,8 @@ pub(super) fn plan(stored: &[u8]) -> Result<(Way, Layout), &'static str> {
 pub(super) fn decode(stored: &[u8], way: Way, pixels: &mut [u8]) -> Result<(), &'static str> {
     // What stands between later scans can keep the library from writing all of it.
     pixels.fill(0);
-    let mut decoder = decoder(&stored[..way.end(stored)]);
-    decoder
-        .decode_into(pixels)
-        .map_err(|_| "the JPEG is damaged, truncated, or of a kind that is not supported")?;
-    Ok(())
+    let decoded = decoder(&stored[..way.end(stored)]).decode_into(pixels);
+    decoded.map_err(|_| "the JPEG is damaged, truncated, or of a kind that is not supported")
 }
 
 /// Segments of a JPEG up to the first scan (ITU-T T.81, B.1.1): marker, and what follows the
@@ -129,7 +126,7 @@ impl Way {
 
     /// What decoding takes beside the image: two bytes for every coefficient that is kept, whose
     /// blocks fill whole units of four by four.
-    pub(super) fn work_bytes(self, width: u32, height: u32) -> usize {
+    pub(super) fn work_bytes(self, (width, height): (u32, u32)) -> usize {
         let padded = |side: u32| side.next_multiple_of(32) as usize;
         padded(width) * padded(height) * 2 * self.kept
     }

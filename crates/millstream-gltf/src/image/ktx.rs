@@ -4,10 +4,11 @@
 //! Two-dimensional images in formats that graphics cards sample as they are; plain, zstd or zlib.
 //! Basis Universal needs a transcoder and is refused with that reason.
 
-use ktx2::{Format as KtxFormat, LevelIndex, SupercompressionScheme};
+use ktx2::{LevelIndex, SupercompressionScheme};
 use millstream_codec::{CodecId, Scratch, decode_block};
 
-use super::{Format, Layout, levels};
+use super::Layout;
+use super::vulkan::Texels;
 
 pub(crate) use ktx2::Header;
 
@@ -37,13 +38,9 @@ fn stored_level(stored: &[u8], level: u32) -> Result<&[u8], &'static str> {
     range.ok_or(DAMAGED)
 }
 
-/// The format, and whether it is sRGB-encoded.
-pub(crate) fn format(format: KtxFormat) -> Option<(Format, bool)> {
-    match format {
-        KtxFormat::BC1_RGB_UNORM_BLOCK => Some((Format::Bc1, false)),
-        KtxFormat::BC1_RGB_SRGB_BLOCK => Some((Format::Bc1, true)),
-        format => Format::of_vulkan(format.value()),
-    }
+/// The format of the texels, if it is known.
+pub(crate) fn texels(header: &Header) -> Option<&'static Texels> {
+    Texels::of_vulkan(header.format?.value())
 }
 
 pub(super) fn layout(stored: &[u8]) -> Result<Layout, &'static str> {
@@ -53,8 +50,8 @@ pub(super) fn layout(stored: &[u8]) -> Result<Layout, &'static str> {
     {
         return Err("the KTX2 is Basis Universal, which is not supported");
     }
-    let known = header.format.and_then(format);
-    let (format, srgb) = known.ok_or("the KTX2's pixel format is not supported")?;
+    let decoded = texels(&header).and_then(|texels| texels.decoded);
+    let (format, srgb) = decoded.ok_or("the KTX2's pixel format is not supported")?;
     if header.pixel_depth > 1 || header.layer_count > 1 || header.face_count != 1 {
         return Err("the KTX2 is not a single two-dimensional image");
     }
@@ -76,7 +73,7 @@ pub(super) fn decode(stored: &[u8], layout: &Layout, raw: &mut [u8]) -> Result<(
         Some(_) => return Err("the KTX2's supercompression is unknown"),
     };
     let mut scratch = Scratch::default();
-    levels::fill(layout, raw, |level, out| {
+    layout.fill_levels(raw, |level, out| {
         match decode_block(codec, &mut scratch, stored_level(stored, level)?, out) {
             Ok(written) if written == out.len() => Ok(()),
             _ => Err("a level of the KTX2 is damaged"),

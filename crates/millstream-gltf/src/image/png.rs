@@ -50,14 +50,17 @@ pub(crate) fn header(stored: &[u8]) -> Result<Header, &'static str> {
     if head[..8] != *b"\0\0\0\x0dIHDR" {
         return Err("the PNG does not begin with an IHDR chunk");
     }
-    let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     Ok(Header {
-        width: word(8),
-        height: word(12),
+        width: word(head, 8),
+        height: word(head, 12),
         depth: head[16],
         color: head[17],
         interlaced: head[20] != 0,
     })
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 impl Header {
@@ -105,7 +108,7 @@ fn pieces(stored: &[u8]) -> Result<Option<Vec<&[u8]>>, &'static str> {
     let mut pieces = Vec::new();
     let mut rest = &stored[MAGIC.len()..];
     while let Some((head, after)) = rest.split_first_chunk::<8>() {
-        let len = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        let len = word(head, 0) as usize;
         // The four bytes of CRC behind it are not checked, but must be there.
         let end = len.checked_add(4).and_then(|end| after.get(end..));
         rest = end.ok_or("a chunk of the PNG is longer than the file")?;
@@ -123,6 +126,7 @@ fn pieces(stored: &[u8]) -> Result<Option<Vec<&[u8]>>, &'static str> {
     }
 }
 
+/// Inflates to the end of `pixels`, and unfilters the rows from there to its beginning.
 fn fast(
     pieces: &[&[u8]],
     channels: usize,
@@ -131,19 +135,9 @@ fn fast(
 ) -> Result<(), &'static str> {
     let (width, height) = layout.size(0);
     let (width, height) = (width as usize, height as usize);
-    let work = pixels.len() - (1 + width * channels) * height;
-    inflate(pieces, &mut pixels[work..])?;
-    unfilter(channels, [width, height], work, pixels)
-}
-
-/// Unfilters the rows that begin at `work` to the beginning of `pixels`.
-fn unfilter(
-    channels: usize,
-    [width, height]: [usize; 2],
-    work: usize,
-    pixels: &mut [u8],
-) -> Result<(), &'static str> {
     let (filtered_row, out_row) = (1 + width * channels, width * 4);
+    let work = pixels.len() - filtered_row * height;
+    inflate(pieces, &mut pixels[work..])?;
     let first = vec![0; out_row];
     for y in 0..height {
         let at = work + y * filtered_row;
@@ -167,9 +161,9 @@ fn inflate(pieces: &[&[u8]], filtered: &mut [u8]) -> Result<(), &'static str> {
         pieces => {
             let bytes = pieces.iter().map(|piece| piece.len()).sum();
             joined.try_reserve_exact(bytes).map_err(|_| NO_MEMORY)?;
-            for piece in pieces {
-                joined.extend_from_slice(piece);
-            }
+            pieces
+                .iter()
+                .for_each(|piece| joined.extend_from_slice(piece));
             &joined[..]
         }
     };
@@ -200,9 +194,8 @@ fn library(stored: &[u8], pixels: &mut [u8]) -> Result<(), &'static str> {
         }
         png::ColorType::GrayscaleAlpha => {
             let half = pixels.len() / 2;
-            reader
-                .next_frame(&mut pixels[half..])
-                .map_err(|_| damaged)?;
+            let frame = reader.next_frame(&mut pixels[half..]);
+            frame.map_err(|_| damaged)?;
             for at in 0..half / 2 {
                 let (grey, alpha) = (pixels[half + 2 * at], pixels[half + 2 * at + 1]);
                 pixels[4 * at..4 * at + 4].copy_from_slice(&[grey, grey, grey, alpha]);

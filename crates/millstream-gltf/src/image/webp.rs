@@ -10,10 +10,27 @@ fn decoder(stored: &[u8]) -> Result<WebPDecoder<Cursor<&[u8]>>, &'static str> {
     WebPDecoder::new(Cursor::new(stored)).map_err(|_| "the WebP's header is damaged")
 }
 
-pub(super) fn layout(stored: &[u8]) -> Result<Layout, &'static str> {
-    let (width, height) = decoder(stored)?.dimensions();
+/// The layout, and what decoding takes beside the image.
+pub(super) fn plan(stored: &[u8]) -> Result<(Layout, usize), &'static str> {
+    let mut decoder = decoder(stored)?;
+    let (width, height) = decoder.dimensions();
     check_frames(stored, width, height)?;
-    Layout::plain(width, height)
+    let layout = Layout::plain(width, height)?;
+    let bytes = match (
+        decoder.is_animated(),
+        decoder.is_lossy(),
+        decoder.has_alpha(),
+    ) {
+        // The canvas, a frame, and what the frame itself takes.
+        (true, ..) => 15,
+        // Planes of brightness and color; the alpha as an image of its own.
+        (_, true, false) => 2,
+        (_, true, true) => 7,
+        // The images of transforms; of an opaque one, a whole one with alpha.
+        (_, false, true) => 1,
+        (_, false, false) => 5,
+    };
+    Ok((layout, width as usize * height as usize * bytes))
 }
 
 /// Refuses lossy frames with longer sides than the image: `image-webp` takes memory for the sides
@@ -47,26 +64,6 @@ fn chunks(mut rest: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
         rest = data.get(len.saturating_add(len & 1)..).unwrap_or(&[]);
         Some((name, data))
     })
-}
-
-/// What decoding takes beside the image.
-pub(super) fn work_bytes(stored: &[u8], width: u32, height: u32) -> Result<usize, &'static str> {
-    let mut decoder = decoder(stored)?;
-    let bytes = match (
-        decoder.is_animated(),
-        decoder.is_lossy(),
-        decoder.has_alpha(),
-    ) {
-        // The canvas, a frame, and what the frame itself takes.
-        (true, ..) => 15,
-        // Planes of brightness and color; the alpha as an image of its own.
-        (_, true, false) => 2,
-        (_, true, true) => 7,
-        // The images of transforms; of an opaque one, a whole one with alpha.
-        (_, false, true) => 1,
-        (_, false, false) => 5,
-    };
-    Ok(width as usize * height as usize * bytes)
 }
 
 pub(super) fn decode(stored: &[u8], pixels: &mut [u8]) -> Result<(), &'static str> {

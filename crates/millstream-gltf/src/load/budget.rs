@@ -54,6 +54,23 @@ impl Budget {
             .is_ok()
     }
 
+    /// Takes `bytes` for an item, if there is room for them.
+    pub(super) fn charge(&self, charged: &Charged, bytes: u64) -> bool {
+        let fits = self.take(bytes);
+        if fits {
+            charged.bytes.fetch_add(bytes, Ordering::AcqRel);
+        } else {
+            charged.refused.store(bytes, Ordering::Release);
+        }
+        fits
+    }
+
+    /// Returns what an item has taken beyond `bytes`.
+    pub(super) fn keep(&self, charged: &Charged, bytes: u64) {
+        let before = charged.bytes.fetch_min(bytes, Ordering::AcqRel);
+        self.give_back(before.saturating_sub(bytes));
+    }
+
     /// The error of `bytes` for which there was no room.
     pub(super) fn no_room(&self, place: &str, file: &str, bytes: u64) -> Error {
         let max = self.max();
@@ -80,55 +97,36 @@ impl Budget {
     }
 
     /// Returns a function that supplies memory for an image from the storage's pool, once its size
-    /// is known; it counts the bytes in `supplied`.
+    /// is known; it counts the bytes in `charged`.
     pub(super) fn supply(
         self: &Arc<Self>,
         pool: Arc<BufferPool>,
-        supplied: Arc<Supplied>,
+        charged: Arc<Charged>,
     ) -> impl FnOnce(usize) -> Option<Buffer> + Send + 'static {
         let budget = Arc::clone(self);
         move |len| {
-            if !budget.take(len as u64) {
-                supplied.refused.store(len as u64, Ordering::Release);
-                return None;
-            }
-            let buffer = pool.take(len).ok();
-            match buffer {
-                Some(_) => {
-                    supplied.bytes.fetch_add(len as u64, Ordering::AcqRel);
-                }
-                None => budget.give_back(len as u64),
-            }
-            buffer
+            let fits = budget.charge(&charged, len as u64);
+            fits.then(|| pool.take(len).ok()).flatten()
         }
     }
 }
 
-/// What an item's requests took of the budget once sizes were known.
+/// What an item has taken of the budget.
 #[derive(Debug, Default)]
-pub(super) struct Supplied {
+pub(super) struct Charged {
     /// 0: nothing was refused.
     refused: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl Supplied {
+impl Charged {
     /// Bytes for which the budget did not suffice.
     pub(super) fn refused(&self) -> Option<u64> {
         Some(self.refused.load(Ordering::Acquire)).filter(|&bytes| bytes > 0)
     }
 
-    /// Takes up to `bytes` off the count, which the caller returns to the budget; how many.
-    pub(super) fn take_some(&self, bytes: u64) -> u64 {
-        let less = |count: u64| Some(count.saturating_sub(bytes));
-        let before = self
-            .bytes
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
-        before.unwrap_or(0).min(bytes)
-    }
-
-    /// Takes the count of bytes, which the caller returns to the budget.
-    pub(super) fn take_bytes(&self) -> u64 {
-        self.bytes.swap(0, Ordering::AcqRel)
+    /// Bytes taken.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Acquire)
     }
 }

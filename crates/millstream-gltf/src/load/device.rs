@@ -41,42 +41,31 @@ impl Load {
     }
 
     /// Handles a whole image ready for upload that has landed in memory.
-    pub(super) fn pixels_landed(&mut self, index: usize, mut buffer: Buffer) {
-        self.free_work_space(index, &mut buffer);
-        if self.loader.options.device.is_none() {
-            return self.image_landed(index, Image::new(buffer));
-        }
-        match Layout::parse(&buffer) {
-            Ok(layout) if layout.bytes() > buffer.len() => self.fail_image(index, TRUNCATED),
-            Ok(layout) => {
-                if let Err(error) = self.upload(index, buffer, layout) {
-                    self.fail_item(index, error);
-                }
+    pub(super) fn pixels_landed(&mut self, index: usize, mut buffer: Buffer) -> Result<()> {
+        let item = &self.items[index];
+        let bad = |cause| item.bad_image(cause);
+        let layout = Layout::parse(&buffer).map_err(bad)?;
+        if let Some(extra) = buffer.len().checked_sub(layout.bytes()) {
+            let start = buffer.as_ptr().addr() - buffer.base().addr();
+            buffer.set_view(start, layout.bytes());
+            if item.content == Content::Pixels {
+                // What the decoder needed beside the image is free again: it had memory of its own,
+                // and touched none of the work space; but of PNG, whose work space is some rows.
+                let (width, height) = layout.size(layout.first_level());
+                let kept = layout.bytes() + extra.min(png::work_bytes(width, height));
+                self.budget.keep(&item.charged, kept as u64);
             }
-            Err(cause) => self.fail_image(index, cause),
         }
-    }
-
-    /// Returns to the budget what a decoder needed beside the image. (It had memory of its own, and
-    /// touched none of the work space; but of PNG, whose work space is some rows.)
-    fn free_work_space(&self, index: usize, buffer: &mut Buffer) {
-        let Ok(layout) = Layout::parse(buffer) else {
-            return;
-        };
-        let Some(extra) = buffer.len().checked_sub(layout.bytes()) else {
-            return;
-        };
-        let (width, height) = layout.size(layout.first_level());
-        let kept = extra.min(png::work_bytes(width, height));
-        let start = buffer.as_ptr().addr() - buffer.base().addr();
-        buffer.set_view(start, layout.bytes());
-        let freed = self.items[index].supplied.take_some((extra - kept) as u64);
-        self.budget.give_back(freed);
-    }
-
-    /// Requests that an image is brought from memory to the device. The budget has its bytes: what
-    /// the image took in memory is what it takes there, and is free soon.
-    fn upload(&mut self, index: usize, buffer: Buffer, layout: Layout) -> Result<()> {
+        if self.loader.options.device.is_none() {
+            let image = Image::new(buffer).map_err(bad)?;
+            self.image_landed(index, image);
+            return Ok(());
+        }
+        if layout.bytes() > buffer.len() {
+            return Err(bad(TRUNCATED));
+        }
+        // The budget has its bytes: what the image took in memory is what it takes on the device,
+        // and is free soon.
         self.items[index].content = Content::OnDevice(layout);
         let len = layout.bytes() as u64;
         self.add_device_request(index, Read::buffer(Arc::new(buffer)), len)
@@ -87,11 +76,10 @@ impl Load {
         let item = &self.items[index];
         match item.content {
             Content::OnDevice(layout) => {
-                self.image_landed(index, Ok(Image::on_device(layout, memory)));
+                self.image_landed(index, Image::on_device(layout, memory));
             }
             _ => {
                 let bytes = Bytes::Device(memory, item.stored_bytes);
-                self.end_item(index);
                 self.buffer_landed(index, bytes);
             }
         }

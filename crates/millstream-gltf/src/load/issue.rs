@@ -21,60 +21,60 @@ type Completed = std::result::Result<Landed, millstream::Error>;
 impl Load {
     /// Adds what has to be fetched: one item, or two for an image with levels.
     pub(super) fn add(&mut self, fetch: Fetch, promised: bool) -> Result<()> {
-        let located = self.look_up(&fetch.origin, &fetch.place)?;
         let is_image = matches!(fetch.purpose, Purpose::Images(_));
-        let mut layout = None;
-        let (file, stored_bytes) = match (&fetch.origin, &located) {
-            (Origin::Entry { name, range }, Some(located)) => {
-                let bytes = match range {
-                    Some(range) => range.end - range.start,
-                    None => located.raw_bytes(),
-                };
-                if is_image && range.is_none() {
-                    layout = self.layout_of(located);
-                }
-                (String::from_utf8_lossy(name).into_owned(), bytes)
-            }
-            (Origin::Memory { range, .. }, _) => (self.shown(), range.len() as u64),
-            (Origin::Entry { .. }, None) => unreachable!("an entry was found"),
-        };
         let mut item = Item {
             origin: fetch.origin,
             purpose: fetch.purpose,
             promised,
             place: fetch.place,
-            file,
+            file: String::new(),
             content: Content::Raw,
             priority: match is_image {
                 true => self.loader.options.images,
                 false => self.loader.options.geometry,
             },
-            stored_bytes,
-            located,
-            held_bytes: 0,
-            partner: None,
-            supplied: Arc::default(),
+            start: 0,
+            stored_bytes: 0,
+            located: None,
+            charged: Arc::default(),
             dropped: false,
             canceled: false,
             task: Task::Waiting,
         };
+        let mut layout = None;
+        match &item.origin {
+            Origin::Memory { range, .. } => {
+                item.file = self.shown();
+                item.stored_bytes = range.len() as u64;
+            }
+            Origin::Entry { name, range } => {
+                item.file = String::from_utf8_lossy(name).into_owned();
+                let located = self.look_up(name, range.as_ref(), &item)?;
+                if is_image && range.is_none() {
+                    layout = self.layout_of(&located);
+                }
+                let range = range.clone().unwrap_or(0..located.raw_bytes());
+                item.start = range.start;
+                item.stored_bytes = range.end - range.start;
+                item.located = Some(located);
+            }
+        }
         match layout {
             Some(layout) if self.loader.options.device.is_some() => {
                 item.content = Content::OnDevice(layout);
+                item.stored_bytes = layout.bytes() as u64;
             }
             // An image that is worth two requests.
             Some(layout) if small_level(&layout) > layout.first_level() => {
-                let index = self.items.len();
                 self.push(Item {
                     content: Content::SmallLevels(layout),
                     priority: self.loader.options.small_levels,
                     stored_bytes: layout.prefix_bytes(small_level(&layout)) as u64,
-                    partner: Some(index + 1),
                     ..item.copy()
                 });
                 item.content = Content::LargeLevels(layout);
-                item.stored_bytes = (layout.bytes() - large_start(&layout)) as u64;
-                item.partner = Some(index);
+                item.start = large_start(&layout) as u64;
+                item.stored_bytes = layout.bytes() as u64 - item.start;
             }
             _ => {}
         }
@@ -100,22 +100,18 @@ impl Load {
         self.reserved = others.map(|item| item.stored_bytes).sum();
     }
 
-    /// Finds an entry.
-    fn look_up(&mut self, origin: &Origin, place: &str) -> Result<Option<Located>> {
-        let Origin::Entry { name, range } = origin else {
-            return Ok(None);
+    /// Finds an item's entry, which must have the bytes of a range.
+    fn look_up(
+        &mut self,
+        name: &Arc<[u8]>,
+        range: Option<&Range<u64>>,
+        item: &Item,
+    ) -> Result<Located> {
+        let found = match *name == self.name {
+            true => Some(self.located),
+            false => self.source.find(name).map_err(|error| item.error(&error))?,
         };
-        let shown = || String::from_utf8_lossy(name).into_owned();
-        let found = if *name == self.name {
-            Some(self.located)
-        } else {
-            self.source
-                .find(name)
-                .map_err(|error| Error::of_request(place, &shown(), &error))?
-        };
-        let located = found.ok_or_else(|| {
-            Error::new(ErrorKind::Missing, place, "no such file").in_file(&shown())
-        })?;
+        let located = found.ok_or_else(|| item.wrong(ErrorKind::Missing, "no such file"))?;
         self.count_file(&located);
         match range {
             Some(range) if range.end > located.raw_bytes() => {
@@ -124,9 +120,9 @@ impl Load {
                     range.end,
                     located.raw_bytes()
                 );
-                Err(Error::new(ErrorKind::Read, place, cause).in_file(&shown()))
+                Err(item.wrong(ErrorKind::Read, cause))
             }
-            _ => Ok(Some(located)),
+            _ => Ok(located),
         }
     }
 
@@ -156,12 +152,12 @@ impl Load {
             if item.is_over() {
                 continue;
             }
-            match self.request(index) {
-                Ok(()) => {}
-                Err(error) if is_large && error.kind() == ErrorKind::Limit => {
-                    self.leave_out(index);
-                }
-                Err(error) => self.fail_item(index, error),
+            let requested = match self.request(index) {
+                Err(error) if is_large && error.kind() == ErrorKind::Limit => self.leave_out(index),
+                requested => requested,
+            };
+            if let Err(error) = requested {
+                self.fail_item(index, error);
             }
         }
         self.batch.submit();
@@ -171,30 +167,21 @@ impl Load {
     /// Makes the request of an item.
     fn request(&mut self, index: usize) -> Result<()> {
         let item = &self.items[index];
-        let (start, len) = match (&item.origin, item.content) {
-            (_, Content::SmallLevels(_)) => (0, item.stored_bytes),
-            (_, Content::LargeLevels(layout)) => (large_start(&layout) as u64, item.stored_bytes),
-            (_, Content::OnDevice(layout)) => (0, layout.bytes() as u64),
-            (Origin::Entry { range, .. }, _) => {
-                let start = range.as_ref().map_or(0, |range| range.start);
-                (start, item.stored_bytes)
-            }
-            (Origin::Memory { bytes, range }, _) => {
+        let len = item.stored_bytes;
+        let name = match &item.origin {
+            Origin::Entry { name, .. } => name,
+            Origin::Memory { bytes, range } => {
                 let (bytes, range) = (bytes.clone(), range.clone());
                 return self.request_memory(index, &bytes, range);
             }
         };
         if item.is_large() && len > self.left_for_large() {
-            self.leave_out(index);
-            return Ok(());
+            return self.leave_out(index);
         }
         let located = item.located.as_ref().expect("an entry was found");
-        let request = self.source.request_range(located, start, len);
+        let request = self.source.request_range(located, item.start, len);
         let request = request.map_err(|error| item.error(&error))?;
-        if let Origin::Entry { name, .. } = &item.origin
-            && *name != self.name
-            && self.names.insert(Arc::clone(name))
-        {
+        if *name != self.name && self.names.insert(Arc::clone(name)) {
             self.progress.files += 1;
         }
         let decodes = self.plain && !item.is_geometry();
@@ -212,9 +199,9 @@ impl Load {
     }
 
     /// Leaves out large levels, for which memory does not suffice.
-    fn leave_out(&mut self, index: usize) {
+    fn leave_out(&mut self, index: usize) -> Result<()> {
         self.end_item(index);
-        self.settle_halves(index);
+        self.settle_halves(index)
     }
 
     /// Uses bytes in memory as a buffer, or requests that an image is decoded from them.
@@ -227,11 +214,10 @@ impl Load {
         let len = range.len() as u64;
         if self.items[index].is_geometry() && !self.lands_on_device(index, len) {
             // The head of a package's entry may begin anywhere within a page.
-            let bytes = match self.misplaced(index, &bytes.as_slice()[range.clone()]) {
+            let bytes = match self.aligned(index, &bytes.as_slice()[range.clone()])? {
                 None => Bytes::Part(bytes.clone(), range),
-                Some(place) => Bytes::Landed(self.moved(index, &bytes.as_slice()[range], place)?),
+                Some(moved) => Bytes::Landed(moved),
             };
-            self.end_item(index);
             self.buffer_landed(index, bytes);
             return Ok(());
         }
@@ -247,13 +233,12 @@ impl Load {
     }
 
     /// Takes bytes of the budget for an item's request.
-    pub(super) fn charge(&mut self, index: usize, bytes: u64) -> Result<()> {
-        let item = &mut self.items[index];
-        if !self.budget.take(bytes) {
-            return Err(self.budget.no_room(&item.place, &item.file, bytes));
+    fn charge(&mut self, index: usize, bytes: u64) -> Result<()> {
+        let item = &self.items[index];
+        match self.budget.charge(&item.charged, bytes) {
+            true => Ok(()),
+            false => Err(self.budget.no_room(&item.place, &item.file, bytes)),
         }
-        item.held_bytes += bytes;
-        Ok(())
     }
 
     /// Adds a request of `len` bytes to the batch, whose bytes an image may be decoded from.
@@ -267,7 +252,7 @@ impl Load {
         let on_device = self.lands_on_device(index, len);
         if on_device || !decodes {
             // A copy of bytes in memory has taken them of the budget already.
-            self.charge(index, len - self.items[index].held_bytes)?;
+            self.charge(index, len - self.items[index].charged.bytes())?;
         }
         if on_device {
             return self.add_device_request(index, request, len);
@@ -277,7 +262,7 @@ impl Load {
             let item = &mut self.items[index];
             request = request
                 .decode(Decode::codec(image::CODEC))
-                .supplied(self.budget.supply(pool, Arc::clone(&item.supplied)));
+                .supplied(self.budget.supply(pool, Arc::clone(&item.charged)));
             item.content = Content::Pixels;
         }
         let ticket = self.add_to_batch(index, request)?;
@@ -357,104 +342,84 @@ impl Load {
     /// Handles the completion of a request.
     fn completed(&mut self, index: usize, result: Completed) {
         let item = &self.items[index];
-        match result {
-            _ if item.dropped => {
-                self.give_back_all(index);
-                self.end_item(index);
-            }
+        let handled = match result {
+            _ if item.dropped => return self.abandon(index),
             Ok(landed) => self.landed(index, landed),
-            Err(error) => {
-                let error = match item.supplied.refused() {
-                    Some(bytes) => self.budget.no_room(&item.place, &item.file, bytes),
-                    None => item.error(&error),
-                };
-                self.fail_item(index, error);
-            }
+            Err(error) => Err(match item.charged.refused() {
+                Some(bytes) => self.budget.no_room(&item.place, &item.file, bytes),
+                None => item.error(&error),
+            }),
+        };
+        if let Err(error) = handled {
+            self.fail_item(index, error);
         }
     }
 
-    /// Returns to the budget what a request took for stored bytes.
-    fn give_back(&mut self, index: usize) {
-        let held = std::mem::take(&mut self.items[index].held_bytes);
-        self.budget.give_back(held);
+    /// Ends an item, and returns to the budget everything that it took.
+    fn abandon(&mut self, index: usize) {
+        self.budget.keep(&self.items[index].charged, 0);
+        self.end_item(index);
     }
 
-    /// Returns to the budget everything that an item took.
-    fn give_back_all(&mut self, index: usize) {
-        self.give_back(index);
-        self.budget
-            .give_back(self.items[index].supplied.take_bytes());
-    }
-
-    fn landed(&mut self, index: usize, landed: Landed) {
-        let buffer = match landed {
+    fn landed(&mut self, index: usize, landed: Landed) -> Result<()> {
+        let mut buffer = match landed {
             Landed::Host(buffer) => buffer,
-            Landed::Device(memory) => return self.landed_on_device(index, memory),
+            Landed::Device(memory) => {
+                self.landed_on_device(index, memory);
+                return Ok(());
+            }
         };
-        let buffer = match self.misplaced(index, &buffer) {
-            None => buffer,
-            Some(place) => match self.moved(index, &buffer, place) {
-                Ok(buffer) => buffer,
-                Err(error) => return self.fail_item(index, error),
-            },
-        };
-        if self.items[index].is_geometry() {
-            self.end_item(index);
-            self.buffer_landed(index, Bytes::Landed(buffer));
-            return;
+        if let Some(moved) = self.aligned(index, &buffer)? {
+            buffer = moved;
         }
-        match self.items[index].content {
+        let item = &mut self.items[index];
+        if item.is_geometry() {
+            self.buffer_landed(index, Bytes::Landed(buffer));
+            return Ok(());
+        }
+        match item.content {
             Content::Raw if !buffer.starts_with(&image::MAGIC) => {
                 // An encoded image of a package: a second request decodes it.
-                self.give_back(index);
+                self.budget.keep(&item.charged, 0);
                 let len = buffer.len() as u64;
-                let request = Read::buffer(Arc::new(buffer));
-                if let Err(error) = self.add_request(index, request, len, true) {
-                    self.fail_item(index, error);
-                }
+                self.add_request(index, Read::buffer(Arc::new(buffer)), len, true)
             }
-            Content::Raw => self.pixels_landed(index, buffer),
-            Content::Pixels => {
-                self.give_back(index);
-                self.pixels_landed(index, buffer);
-            }
+            Content::Raw | Content::Pixels => self.pixels_landed(index, buffer),
             Content::OnDevice(_) => unreachable!("it lands on the device"),
             Content::SmallLevels(_) | Content::LargeLevels(_) => {
-                self.items[index].task = Task::Landed(buffer);
-                self.settle_halves(index);
+                item.task = Task::Landed(buffer);
+                self.settle_halves(index)
             }
         }
     }
 
-    /// For misaligned bytes, the offset from a multiple of the alignment at which they must begin.
-    fn misplaced(&self, index: usize, bytes: &[u8]) -> Option<usize> {
+    /// A copy of bytes whose address lacks the alignment of their type. A direct read lands them at
+    /// the same offset within a page as in the file, which is nearly always aligned; but small
+    /// entries of a package are adjacent, without gaps.
+    fn aligned(&self, index: usize, bytes: &[u8]) -> Result<Option<Buffer>> {
         let item = &self.items[index];
         let (alignment, place) = match &item.purpose {
             // Elements of a buffer are aligned by their offset in it.
-            Purpose::Buffer { start, .. } => (4, start % 4),
+            Purpose::Buffer { start, .. } => (4, (start % 4) as usize),
             _ if item.content == Content::Raw && !bytes.starts_with(&image::MAGIC) => (1, 0),
             _ => (LEVEL_ALIGNMENT, 0),
         };
-        let place = usize::try_from(place).expect("3 at most");
-        (bytes.as_ptr().addr() % alignment != place).then_some(place)
-    }
-
-    /// Moves bytes whose address lacks the alignment of their type. A direct read lands them at the
-    /// same offset within a page as in the file, which is nearly always aligned; but small entries
-    /// of a package are adjacent, without gaps.
-    fn moved(&self, index: usize, bytes: &[u8], place: usize) -> Result<Buffer> {
-        let item = &self.items[index];
+        if bytes.as_ptr().addr() % alignment == place {
+            return Ok(None);
+        }
         let moved = self.loader.storage.buffer(place + bytes.len());
         let mut moved = moved.map_err(|error| item.error(&error))?;
         moved[place..].copy_from_slice(bytes);
         moved.set_view(place, bytes.len());
-        Ok(moved)
+        Ok(Some(moved))
     }
 
+    /// Handles bytes of a buffer that have landed, which completes their item.
     pub(super) fn buffer_landed(&mut self, index: usize, bytes: Bytes) {
         let Purpose::Buffer { buffer, start } = self.items[index].purpose else {
             unreachable!("bytes of a buffer have one")
         };
+        self.end_item(index);
         self.note(index, bytes.len(), false);
         let left = self.outstanding.get_mut(&buffer);
         let more = left.is_some_and(|left| {
@@ -465,70 +430,65 @@ impl Load {
             return;
         };
         let state = &mut scene.buffers[buffer];
+        if state.error().is_some() {
+            return;
+        }
         let mut loaded = match std::mem::replace(state, State::Waiting) {
             State::Part(loaded) => loaded,
-            State::Failed(error) => {
-                *state = State::Failed(error);
-                return;
-            }
             _ => BufferBytes::default(),
         };
         loaded.add(start, bytes);
-        *state = if more {
-            State::Part(loaded)
-        } else {
-            State::Ready(loaded)
+        *state = match more {
+            true => State::Part(loaded),
+            false => State::Ready(loaded),
         };
     }
 
-    pub(super) fn image_landed(&mut self, index: usize, image: Result<Image, &'static str>) {
-        match image {
-            Ok(image) => {
-                self.end_item(index);
-                self.note(index, image.memory_bytes() as u64, false);
-                self.show(index, State::Ready(Arc::new(image)));
-            }
-            Err(cause) => self.fail_image(index, cause),
+    /// Handles a whole image that has landed, which completes its item.
+    pub(super) fn image_landed(&mut self, index: usize, image: Image) {
+        self.end_item(index);
+        self.note(index, image.memory_bytes() as u64, false);
+        self.show(index, State::Ready(Arc::new(image)));
+    }
+
+    /// The other half of an image.
+    fn other_half(&self, index: usize) -> Option<usize> {
+        match self.items[index].content {
+            Content::SmallLevels(_) => Some(index + 1),
+            Content::LargeLevels(_) => Some(index - 1),
+            _ => None,
         }
     }
 
     /// Handles a half of an image that has landed or was left out. The result does not depend on
     /// the order: if either half failed, the image has failed; if only the large half was left out
     /// or canceled, the image has fewer levels.
-    fn settle_halves(&mut self, index: usize) {
-        let partner = self.items[index].partner.expect("half of an image");
-        let (small, large) = if self.items[index].is_small() {
-            (index, partner)
-        } else {
-            (partner, index)
-        };
+    fn settle_halves(&mut self, index: usize) -> Result<()> {
+        let small = index - usize::from(self.items[index].is_large());
+        let large = small + 1;
+        let bad = |it: &Load, cause| it.items[index].bad_image(cause);
         if let Some(buffer) = self.take_landed(small) {
-            match self.small_image(small, buffer) {
-                Ok(image) => self.show(small, State::Part(Arc::new(image))),
-                Err(cause) => self.fail_image(small, cause),
+            // The header must be the one that the requests were based on.
+            let whole = Layout::parse(&buffer).map_err(|cause| bad(self, cause))?;
+            if self.items[small].content != Content::SmallLevels(whole) {
+                let cause = "the package's record of the image is not that of its bytes";
+                return Err(bad(self, cause));
             }
+            let image = Image::new(buffer).map_err(|cause| bad(self, cause))?;
+            self.show(small, State::Part(Arc::new(image)));
         }
         let Some(State::Part(image)) = self.shown_image(small) else {
-            return;
+            return Ok(());
         };
         let image = Arc::clone(image);
         if let Some(buffer) = self.take_landed(large) {
-            match image.with_larger(buffer) {
-                Ok(image) => self.show(large, State::Ready(Arc::new(image))),
-                Err(cause) => self.fail_image(large, cause),
-            }
+            let image = image.with_larger(buffer);
+            let image = image.map_err(|cause| bad(self, cause))?;
+            self.show(large, State::Ready(Arc::new(image)));
         } else if self.items[large].is_over() {
             self.show(large, State::Ready(image));
         }
-    }
-
-    /// The image of small levels, whose header must be the one that its requests were based on.
-    fn small_image(&self, small: usize, buffer: Buffer) -> Result<Image, &'static str> {
-        let whole = Layout::parse(&buffer)?;
-        if self.items[small].content != Content::SmallLevels(whole) {
-            return Err("the package's record of the image is not that of its bytes");
-        }
-        Image::new(buffer)
+        Ok(())
     }
 
     /// Takes the buffer of an item that has landed, which completes the item.
@@ -543,13 +503,6 @@ impl Load {
         };
         self.note(index, buffer.len() as u64, false);
         Some(buffer)
-    }
-
-    /// Fails an item whose image is invalid.
-    pub(super) fn fail_image(&mut self, index: usize, cause: &'static str) {
-        let item = &self.items[index];
-        let error = Error::new(ErrorKind::Image, &item.place[..], cause).in_file(&item.file);
-        self.fail_item(index, error);
     }
 
     /// The state of the image that an item is for.
@@ -572,49 +525,49 @@ impl Load {
 
     /// Marks what a purpose is for as waiting.
     pub(super) fn expect(&mut self, purpose: &Purpose) {
+        if let Purpose::Buffer { buffer, .. } = purpose {
+            *self.outstanding.entry(*buffer).or_default() += 1;
+        }
+        self.mark(purpose, None);
+    }
+
+    /// Marks what a purpose is for as failed, or as waiting; a buffer that has failed stays so.
+    pub(super) fn mark(&mut self, purpose: &Purpose, error: Option<Error>) {
         let Some(Ok(scene)) = &mut self.scene else {
             return;
         };
         match purpose {
             Purpose::Buffer { buffer, .. } => {
-                *self.outstanding.entry(*buffer).or_default() += 1;
-                if scene.buffers[*buffer].error().is_none() {
-                    scene.buffers[*buffer] = State::Waiting;
+                let state = &mut scene.buffers[*buffer];
+                if state.error().is_none() {
+                    *state = State::of(error);
                 }
             }
-            Purpose::Images(images) => scene.set_images(images, &State::Waiting),
-        }
-    }
-
-    pub(super) fn fail_purpose(&mut self, purpose: &Purpose, error: Error) {
-        let Some(Ok(scene)) = &mut self.scene else {
-            return;
-        };
-        match purpose {
-            Purpose::Buffer { buffer, .. } => scene.buffers[*buffer] = State::Failed(error),
-            Purpose::Images(images) => scene.set_images(images, &State::Failed(error)),
+            Purpose::Images(images) => scene.set_images(images, &State::of(error)),
         }
     }
 
     /// Fails an item.
-    pub(super) fn fail_item(&mut self, index: usize, error: Error) {
-        self.give_back_all(index);
-        self.end_item(index);
+    pub(super) fn fail_item(&mut self, index: usize, mut error: Error) {
+        self.abandon(index);
         let item = &mut self.items[index];
         if item.promised {
             // The JSON decides whether it is needed, and requests it again.
             item.dropped = true;
             return;
         }
-        let (purpose, partner) = (item.purpose.clone(), item.partner);
+        let purpose = item.purpose.clone();
         self.note(index, 0, true);
         if self.items[index].is_large() && error.kind() == ErrorKind::Canceled {
             // The small levels alone are an image, too.
-            return self.settle_halves(index);
+            match self.settle_halves(index) {
+                Ok(()) => return,
+                Err(other) => error = other,
+            }
         }
-        self.fail_purpose(&purpose, error);
-        if let Some(partner) = partner {
-            self.drop_item(partner);
+        self.mark(&purpose, Some(error));
+        if let Some(other) = self.other_half(index) {
+            self.drop_item(other);
         }
     }
 
@@ -623,11 +576,9 @@ impl Load {
     pub(super) fn drop_item(&mut self, index: usize) {
         let item = &mut self.items[index];
         item.dropped = true;
-        if let Task::Running(flight) = &item.task {
-            flight.cancel();
-        } else {
-            self.give_back_all(index);
-            self.end_item(index);
+        match &item.task {
+            Task::Running(flight) => flight.cancel(),
+            _ => self.abandon(index),
         }
     }
 
@@ -651,7 +602,7 @@ impl Load {
     /// Gives the purpose of a fetch to the item, or both halves, that the package's record
     /// promised; returns whether there was one.
     pub(super) fn take_promised(&mut self, fetch: &Fetch, index: usize) -> bool {
-        let both = [Some(index), self.items[index].partner];
+        let both = [Some(index), self.other_half(index)];
         let usable = |index: &usize| {
             let item = &self.items[*index];
             let same_kind = item.is_geometry() == matches!(fetch.purpose, Purpose::Buffer { .. });

@@ -7,7 +7,7 @@ use millstream::{Buffer, Priority, Ticket};
 use millstream_source::Located;
 
 use super::EventKind;
-use super::budget::Supplied;
+use super::budget::Charged;
 use crate::device_memory::DeviceMemory;
 use crate::error::{Error, ErrorKind};
 use crate::image::Layout;
@@ -20,7 +20,8 @@ pub(super) enum Content {
     Raw,
     /// A decoded image.
     Pixels,
-    /// The first bytes of a cooked image, with the levels that are complete in them.
+    /// The first bytes of a cooked image, with the levels that are complete in them. The next item
+    /// is of its large levels.
     SmallLevels(Layout),
     /// The bytes after them, up to the end or to the memory limit.
     LargeLevels(Layout),
@@ -94,16 +95,14 @@ pub(super) struct Item {
     pub(super) file: String,
     pub(super) content: Content,
     pub(super) priority: Priority,
-    /// Bytes to read, for the order.
+    /// The first byte to read of an entry.
+    pub(super) start: u64,
+    /// Bytes to read.
     pub(super) stored_bytes: u64,
     /// The entry, where it is one.
     pub(super) located: Option<Located>,
-    /// Memory of the scene taken for the request in flight.
-    pub(super) held_bytes: u64,
-    /// The other half of the image.
-    pub(super) partner: Option<usize>,
-    /// What its decoded bytes took of the scene's memory.
-    pub(super) supplied: Arc<Supplied>,
+    /// Memory of the scene that it has taken.
+    pub(super) charged: Arc<Charged>,
     /// Not needed any more: its request's completion completes it, whatever the outcome.
     pub(super) dropped: bool,
     /// Canceled while a request was in flight: if that one succeeds, none follows it.
@@ -119,7 +118,7 @@ impl Item {
             purpose: self.purpose.clone(),
             place: self.place.clone(),
             file: self.file.clone(),
-            supplied: Arc::default(),
+            charged: Arc::default(),
             task: Task::Waiting,
             ..*self
         }
@@ -128,6 +127,16 @@ impl Item {
     /// The error of its request.
     pub(super) fn error(&self, error: &millstream::Error) -> Error {
         Error::of_request(&self.place, &self.file, error)
+    }
+
+    /// An error about its file.
+    pub(super) fn wrong(&self, kind: ErrorKind, cause: impl Into<String>) -> Error {
+        Error::new(kind, &self.place[..], cause).in_file(&self.file)
+    }
+
+    /// The error of an image that is invalid.
+    pub(super) fn bad_image(&self, cause: &'static str) -> Error {
+        self.wrong(ErrorKind::Image, cause)
     }
 
     /// The error of its cancellation.
@@ -145,20 +154,13 @@ impl Item {
         matches!(self.purpose, Purpose::Buffer { .. })
     }
 
-    /// Whether it is the large half of an image whose small half is the item before it.
-    pub(super) fn is_second_half(&self, index: usize) -> bool {
-        self.partner.is_some_and(|partner| partner < index)
-    }
-
     /// Whether its entry has all bytes of a range; other origins are whole.
     pub(super) fn reaches(&self, origin: &Origin) -> bool {
-        match (origin, &self.located) {
-            (
-                Origin::Entry {
-                    range: Some(range), ..
-                },
-                Some(located),
-            ) => range.end <= located.raw_bytes(),
+        let located = self.located.as_ref();
+        match origin {
+            Origin::Entry {
+                range: Some(range), ..
+            } => located.is_none_or(|located| range.end <= located.raw_bytes()),
             _ => true,
         }
     }

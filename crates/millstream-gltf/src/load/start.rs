@@ -1,10 +1,7 @@
 //! The first batch: the JSON or the GLB's head, and what a package's record predicts.
-#![expect(
-    clippy::mutable_key_type,
-    reason = "origins in memory are compared by address, which their content cannot change"
-)]
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -15,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::glb;
 use crate::limits;
 use crate::model::{BufferPlace, Model};
-use crate::plan::{self, Fetch, Origin, Plan, SameBytes, SceneFile};
+use crate::plan::{self, Fetch, Key, Origin, Plan, SameBytes, SceneFile};
 use crate::scene::{Bytes, Scene, State};
 
 impl Load {
@@ -26,15 +23,13 @@ impl Load {
     /// Submits the first batch.
     pub(super) fn start(&mut self) -> Result<()> {
         let len = self.located.raw_bytes();
-        let is_glb =
-            self.name.len() >= 4 && self.name[self.name.len() - 4..].eq_ignore_ascii_case(b".glb");
         let promised = self.promised();
-        let head_bytes = match (&promised, is_glb) {
-            (Some((_, Some(head_bytes))), _) => (*head_bytes).min(len),
-            (_, true) => len.min(limits::GLB_HEAD_BYTES),
-            (_, false) => len,
+        let head_bytes = match &promised {
+            Some((_, Some(head_bytes))) => *head_bytes,
+            _ if self.name.to_ascii_lowercase().ends_with(b".glb") => limits::GLB_HEAD_BYTES,
+            _ => len,
         };
-        self.request_head(head_bytes)?;
+        self.request_head(head_bytes.min(len))?;
         let fetches = promised.map(|(fetches, _)| fetches).unwrap_or_default();
         for fetch in fetches {
             // A wrong promise is no error: the JSON decides.
@@ -58,29 +53,32 @@ impl Load {
         None
     }
 
+    /// Requests the beginning of the scene's own file, in which its errors are.
     fn request_head(&mut self, head_bytes: u64) -> Result<()> {
-        let shown = self.shown();
         if head_bytes > limits::JSON_BYTES_MAX {
-            let cause = format!(
-                "{head_bytes} bytes of JSON exceed the limit of {}",
-                limits::JSON_BYTES_MAX
-            );
-            return Err(Error::new(ErrorKind::Limit, "", cause).in_file(&shown));
+            let most = limits::JSON_BYTES_MAX;
+            let cause = format!("{head_bytes} bytes of JSON exceed the limit of {most}");
+            return Err(Error::new(ErrorKind::Limit, "", cause));
         }
-        if self.budget.grows() && !self.budget.take(head_bytes) {
-            return Err(self.budget.no_room("", &shown, head_bytes));
-        }
+        self.charge_json(head_bytes)?;
+        let wrong = |error| Error::of_request("", "", &error);
         let request = self.source.request_range(&self.located, 0, head_bytes);
-        let request = request.map_err(|error| Error::of_request("", &shown, &error))?;
+        let request = request.map_err(wrong)?;
         let request = request
             .priority(self.loader.options.geometry)
             .group(&self.group)
-            .name(&shown[..]);
-        let added = self.batch.add(request);
-        let ticket = added.map_err(|error| Error::of_request("", &shown, &error))?;
+            .name(self.shown());
+        self.stage = Stage::Head(self.batch.add(request).map_err(wrong)?);
         self.progress.requests += 1;
-        self.stage = Stage::Head(ticket);
         Ok(())
+    }
+
+    /// Takes memory for the JSON, which counts unless the application has set the limit.
+    fn charge_json(&self, bytes: u64) -> Result<()> {
+        match !self.budget.grows() || self.budget.take(bytes) {
+            true => Ok(()),
+            false => Err(self.budget.no_room("", "", bytes)),
+        }
     }
 
     /// Polls the head; ready once the stage has changed.
@@ -102,9 +100,8 @@ impl Load {
     }
 
     fn head_landed(&mut self, outcome: Outcome<Buffer>) -> Result<()> {
-        let shown = self.shown();
         let head = outcome.into_result();
-        let head = head.map_err(|error| Error::of_request("", &shown, &error))?;
+        let head = head.map_err(|error| Error::of_request("", "", &error))?;
         let head = Arc::new(head);
         let mut binary = None;
         let mut json = 0..head.len();
@@ -122,15 +119,12 @@ impl Load {
             json = index(layout.json.start)..index(layout.json.end);
             binary = layout.binary;
         }
-        let model_bytes = limits::model_memory(&head[json.clone()]);
-        if self.budget.grows() && !self.budget.take(model_bytes) {
-            return Err(self.budget.no_room("", &shown, model_bytes));
-        }
+        self.charge_json(limits::model_memory(&head[json.clone()]))?;
         self.progress.raw_bytes += head.len() as u64;
         self.events.push(Event {
             place: String::new(),
             what: EventKind::Json,
-            file: shown,
+            file: self.shown(),
             bytes: head.len() as u64,
             at: self.started.elapsed(),
             failed: false,
@@ -159,8 +153,8 @@ impl Load {
         &mut self,
         model: Model,
         head: Arc<Buffer>,
-        json: std::ops::Range<usize>,
-        binary: Option<std::ops::Range<u64>>,
+        json: Range<usize>,
+        binary: Option<Range<u64>>,
     ) {
         let file = SceneFile {
             name: &self.name,
@@ -189,11 +183,11 @@ impl Load {
     /// Finds the predicted item of each fetch of the plan, or adds one.
     fn take_up(&mut self, plan: Plan, head: &Arc<Buffer>) {
         for (purpose, error) in plan.failed {
-            self.fail_purpose(&purpose, error);
+            self.mark(&purpose, Some(error));
         }
-        let promised: HashMap<Origin, usize> = (0..self.items.len())
-            .filter(|&index| !self.items[index].is_second_half(index))
-            .map(|index| (self.items[index].origin.clone(), index))
+        let promised: HashMap<Key, usize> = (0..self.items.len())
+            .filter(|&index| !self.items[index].is_large())
+            .map(|index| (self.items[index].origin.key(), index))
             .collect();
         let before = self.items.len();
         let mut reads = false;
@@ -208,7 +202,7 @@ impl Load {
             reads |= !matches!(fetch.origin, Origin::Memory { .. });
             let purpose = fetch.purpose.clone();
             if let Err(error) = self.add(fetch, false) {
-                self.fail_purpose(&purpose, error);
+                self.mark(&purpose, Some(error));
             }
         }
         if reads {
@@ -224,32 +218,27 @@ impl Load {
 
 /// The promised item that has the bytes of an origin: the same ones, or the whole entry for its
 /// beginning.
-fn find_promised(wanted: &Origin, promised: &HashMap<Origin, usize>) -> Option<usize> {
-    let whole = || match wanted {
-        Origin::Entry {
-            name,
-            range: Some(range),
-        } if range.start == 0 => promised.get(&Origin::whole(Arc::clone(name))),
+fn find_promised(wanted: &Origin, promised: &HashMap<Key, usize>) -> Option<usize> {
+    let whole = || match wanted.key() {
+        (name, Some(Range { start: 0, .. })) => promised.get(&(name, None)),
         _ => None,
     };
-    promised.get(wanted).or_else(whole).copied()
+    promised.get(&wanted.key()).or_else(whole).copied()
 }
 
 /// Takes bytes that are in the head, which is in memory, from there.
 fn serve_from_head(origin: &mut Origin, scene: &[u8], head: &Arc<Buffer>) {
-    let Origin::Entry {
+    if let Origin::Entry {
         name,
         range: Some(range),
-    } = &origin
-    else {
-        return;
-    };
-    if **name != *scene || range.end > head.len() as u64 {
-        return;
+    } = &*origin
+        && **name == *scene
+        && range.end <= head.len() as u64
+    {
+        let index = |at: u64| usize::try_from(at).expect("inside the head");
+        *origin = Origin::Memory {
+            range: index(range.start)..index(range.end),
+            bytes: SameBytes::Head(Arc::clone(head)),
+        };
     }
-    let index = |at: u64| usize::try_from(at).expect("inside the head");
-    *origin = Origin::Memory {
-        range: index(range.start)..index(range.end),
-        bytes: SameBytes::Head(Arc::clone(head)),
-    };
 }

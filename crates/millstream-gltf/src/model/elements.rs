@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::{Shared, read, read_element, read_owned};
+use super::{Object, Shared, read, read_element};
 use crate::error::{Error, Result, invalid};
 use crate::limits;
 use crate::uri::{self, Uri};
@@ -45,13 +45,13 @@ struct BufferFields<'a> {
     #[serde(borrow)]
     uri: Option<Cow<'a, str>>,
     #[serde(default)]
-    extensions: BufferExtensions,
+    extensions: Object<BufferExtensions>,
 }
 
 #[derive(Default, Deserialize)]
 struct BufferExtensions {
     #[serde(rename = "EXT_meshopt_compression")]
-    meshopt: Option<Meshopt>,
+    meshopt: Option<Object<Meshopt>>,
 }
 
 #[derive(Deserialize)]
@@ -61,30 +61,30 @@ struct Meshopt {
 }
 
 impl Buffer {
-    pub(super) fn read(text: &str, place: &str) -> Result<Buffer> {
-        let fields: BufferFields<'_> = read(text, place)?;
+    pub(super) fn read(text: &str) -> Result<Buffer> {
+        let fields: BufferFields<'_> = read(text)?;
         let len = fields.byte_length;
-        let meshopt = fields.extensions.meshopt;
+        let meshopt = fields.extensions.0.meshopt;
         let place = match fields.uri {
-            Some(uri) => match read_uri(place, &uri)? {
+            Some(uri) => match read_uri(&uri)? {
                 Uri::Name(name) => BufferPlace::Name(name),
                 Uri::Data(bytes) if (bytes.len() as u64) < len => {
                     let cause = format!("holds {} bytes, not {len}", bytes.len());
-                    return Err(invalid(format!("{place}.uri"), cause));
+                    return Err(invalid("uri", cause));
                 }
                 Uri::Data(bytes) => BufferPlace::Data(bytes.into()),
             },
-            None if meshopt.is_some_and(|it| it.fallback) => BufferPlace::Nowhere,
+            None if meshopt.is_some_and(|it| it.0.fallback) => BufferPlace::Nowhere,
             None => BufferPlace::Binary,
         };
         Ok(Buffer { place, len })
     }
 }
 
-fn read_uri(place: &str, uri: &str) -> Result<Uri> {
+fn read_uri(uri: &str) -> Result<Uri> {
     uri::parse(uri).map_err(|(kind, cause)| {
         let shown: String = uri.chars().take(80).collect();
-        Error::new(kind, format!("{place}.uri"), format!("{cause} ({shown:?})"))
+        Error::new(kind, "uri", format!("{cause} ({shown:?})"))
     })
 }
 
@@ -150,6 +150,11 @@ impl Component {
             Component::U32 | Component::F32 => 4,
         }
     }
+
+    /// Whether indices may be of it.
+    pub(crate) fn is_index(self) -> bool {
+        matches!(self, Component::U8 | Component::U16 | Component::U32)
+    }
 }
 
 /// How numbers make an element.
@@ -210,8 +215,10 @@ pub struct Sparse {
     /// How many.
     pub count: u64,
     /// Their indices.
+    #[serde(deserialize_with = "object")]
     pub indices: SparseIndices,
     /// Their values.
+    #[serde(deserialize_with = "object")]
     pub values: SparseValues,
 }
 
@@ -264,7 +271,16 @@ pub struct Accessor {
     #[serde(rename = "type")]
     pub shape: Shape,
     /// Elements that replace others.
+    #[serde(default, deserialize_with = "sparse")]
     pub sparse: Option<Sparse>,
+}
+
+fn object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    Object::deserialize(from).map(|object| object.0)
+}
+
+fn sparse<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Sparse>, D::Error> {
+    Option::deserialize(from).map(|object| object.map(|Object(sparse)| sparse))
 }
 
 impl Accessor {
@@ -310,15 +326,15 @@ struct ImageFields<'a> {
 }
 
 impl Image {
-    pub(super) fn read(text: &str, place: &str) -> Result<Image> {
-        let fields: ImageFields<'_> = read(text, place)?;
+    pub(super) fn read(text: &str) -> Result<Image> {
+        let fields: ImageFields<'_> = read(text)?;
         let place = match (fields.uri, fields.buffer_view) {
-            (Some(uri), None) => match read_uri(place, &uri)? {
+            (Some(uri), None) => match read_uri(&uri)? {
                 Uri::Name(name) => ImagePlace::Name(name),
                 Uri::Data(bytes) => ImagePlace::Data(bytes.into()),
             },
             (None, Some(view)) => ImagePlace::View(view),
-            _ => return Err(invalid(place, "must have either uri or bufferView")),
+            _ => return Err(invalid("", "must have either uri or bufferView")),
         };
         Ok(Image { place })
     }
@@ -363,17 +379,17 @@ struct TextureFields {
     source: Option<usize>,
     sampler: Option<usize>,
     #[serde(default)]
-    extensions: TextureExtensions,
+    extensions: Object<TextureExtensions>,
 }
 
 #[derive(Default, Deserialize)]
 struct TextureExtensions {
     #[serde(rename = "MSFT_texture_dds")]
-    dds: Option<Source>,
+    dds: Option<Object<Source>>,
     #[serde(rename = "EXT_texture_webp")]
-    webp: Option<Source>,
+    webp: Option<Object<Source>>,
     #[serde(rename = "KHR_texture_basisu")]
-    basisu: Option<Source>,
+    basisu: Option<Object<Source>>,
 }
 
 #[derive(Deserialize)]
@@ -382,10 +398,10 @@ struct Source {
 }
 
 impl Texture {
-    pub(super) fn read(text: &str, place: &str) -> Result<Texture> {
-        let fields: TextureFields = read(text, place)?;
-        let TextureExtensions { dds, webp, basisu } = fields.extensions;
-        let of = |extension: Option<Source>| extension.and_then(|it| it.source);
+    pub(super) fn read(text: &str) -> Result<Texture> {
+        let fields: TextureFields = read(text)?;
+        let TextureExtensions { dds, webp, basisu } = fields.extensions.0;
+        let of = |extension: Option<Object<Source>>| extension.and_then(|it| it.0.source);
         // Basis Universal is not supported, so it comes last: it is loaded only where there is
         // nothing else, as the file may have another format.
         let images = [of(dds), of(webp), fields.source, of(basisu)];
@@ -420,9 +436,9 @@ pub struct Material {
 }
 
 impl Material {
-    pub(super) fn read(text: &str, place: &str) -> Result<Material> {
+    pub(super) fn read(text: &str) -> Result<Material> {
         let mut textures = Vec::new();
-        find_textures(&read(text, place)?, place, "", &mut textures)?;
+        find_textures(&read(text)?, "", &mut textures)?;
         Ok(Material { textures })
     }
 }
@@ -431,7 +447,6 @@ impl Material {
 /// its parser.)
 fn find_textures(
     object: &Map<String, Value>,
-    place: &str,
     slot: &str,
     textures: &mut Vec<TextureUse>,
 ) -> Result<()> {
@@ -446,7 +461,7 @@ fn find_textures(
             "" => name.clone(),
             slot => format!("{slot}.{name}"),
         };
-        let wrong = |name, cause| Err(invalid(format!("{place}.{slot}{name}"), cause));
+        let wrong = |name, cause| Err(invalid(format!("{slot}{name}"), cause));
         let Some(inner) = value.as_object() else {
             return wrong("", "is not an object");
         };
@@ -466,7 +481,7 @@ fn find_textures(
                 coordinates,
             });
         } else {
-            find_textures(inner, place, &slot, textures)?;
+            find_textures(inner, &slot, textures)?;
         }
     }
     Ok(())
@@ -487,7 +502,7 @@ pub struct Primitive {
     #[serde(default = "triangles")]
     pub mode: u64,
     #[serde(default)]
-    pub(super) extensions: PrimitiveExtensions,
+    pub(super) extensions: Object<PrimitiveExtensions>,
 }
 
 fn triangles() -> u64 {
@@ -515,14 +530,15 @@ struct MeshFields<'a> {
 }
 
 impl Mesh {
-    pub(super) fn read(text: &str, place: &str) -> Result<Mesh> {
-        let fields: MeshFields<'_> = read(text, place)?;
-        let primitives = fields.primitives.iter().enumerate();
+    pub(super) fn read(text: &str, mesh: usize) -> Result<Mesh> {
+        let fields: MeshFields<'_> = read(text)?;
         let one = |(at, text): (usize, &&RawValue)| {
-            read_element(text.get(), &format!("{place}.primitives[{at}]"), read_owned)
+            let primitive = read_element(text.get(), |text| read(text));
+            let place = format_args!("meshes[{mesh}].primitives[{at}]");
+            primitive.map_err(|error| error.within(place))
         };
         Ok(Mesh {
-            primitives: primitives.map(one).collect(),
+            primitives: fields.primitives.iter().enumerate().map(one).collect(),
         })
     }
 }
