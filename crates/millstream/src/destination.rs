@@ -124,10 +124,11 @@ impl Memory {
 
     pub(crate) fn kind(&self) -> MemoryKind {
         match self {
-            Memory::None | Memory::Info(_) => MemoryKind::None,
+            Memory::None => MemoryKind::None,
             Memory::Pool => MemoryKind::Pool,
             Memory::Buffer(_) => MemoryKind::Buffer,
-            Memory::Owned(..) => MemoryKind::Owned,
+            // An answer is in the slot, and dropped with it, as memory of the application is.
+            Memory::Owned(..) | Memory::Info(_) => MemoryKind::Owned,
             Memory::Supply(_) => MemoryKind::Supply,
             Memory::Device(_) => MemoryKind::Device,
         }

@@ -24,24 +24,14 @@ use crate::limits;
 mod file;
 mod streak;
 
-use file::{Direct, Phase};
-pub(crate) use file::{File, Lane};
+use file::Phase;
+pub(crate) use file::{Direct, File, Lane};
 
 /// Operations on a mount that can hang, and the requests that wait for them.
 #[derive(Default)]
 struct SlowMount {
     operations: u32,
     waiting: Vec<Id>,
-}
-
-/// Whether a request has the direct descriptor that it needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DirectState {
-    Open,
-    /// It waits for it.
-    Opening,
-    /// There is none: through the page cache.
-    None,
 }
 
 fn peek(files: &[Option<Box<File>>], id: FileId) -> Option<&File> {
@@ -96,38 +86,31 @@ impl Files {
         self.rotating
     }
 
-    /// Adds a file that is to be opened ahead of its use.
-    pub(crate) fn add(&mut self, id: FileId, path: Arc<Path>, options: FileOptions) {
-        self.insert(id, path, options);
-        self.want(id.0.index(), Lane::Ahead);
-    }
-
-    fn insert(&mut self, id: FileId, path: Arc<Path>, options: FileOptions) {
+    /// Adds a file: one that is open, which may exceed the limit on descriptors until idle ones are
+    /// closed, or one that is to be opened ahead of its use.
+    pub(crate) fn add(
+        &mut self,
+        id: FileId,
+        path: Arc<Path>,
+        options: FileOptions,
+        opened: Option<Opened>,
+    ) {
         let index = id.0.index();
         if index as usize >= self.files.len() {
             self.files.resize_with(index as usize + 1, || None);
         }
         let before = self.files[index as usize].replace(Box::new(File::new(id, path, options)));
         assert!(before.is_none(), "an index has one file at a time");
-    }
-
-    /// Adds a file that is open. It may exceed the limit on descriptors until idle ones are closed.
-    pub(crate) fn adopt(
-        &mut self,
-        id: FileId,
-        path: Arc<Path>,
-        options: FileOptions,
-        opened: Opened,
-    ) {
-        self.insert(id, path, options);
-        let access = self.access;
-        let file = self.at(id.0.index());
-        file.opened_once = true;
-        let rotating = opened.rotating;
-        file.note_opened(opened, access);
-        self.rotating |= rotating;
+        let Some(opened) = opened else {
+            return self.want(index, Lane::Ahead);
+        };
+        self.rotating |= opened.rotating;
         self.descriptors += 1;
-        self.note_idle(id.0.index());
+        let access = self.access;
+        let file = self.at(index);
+        file.opened_once = true;
+        file.note_opened(opened, access);
+        self.note_idle(index);
     }
 
     /// A file that a caller named.
@@ -179,26 +162,19 @@ impl Files {
         self.entered += 1;
     }
 
-    /// The direct descriptor for a request, or what becomes of it.
-    pub(crate) fn direct_state(&mut self, index: u32, demanded: bool) -> DirectState {
+    /// The state of the direct descriptor that a request needs, which is opened if there is room.
+    pub(crate) fn want_direct(&mut self, index: u32, demanded: bool) -> Direct {
         let room = self.descriptors < self.descriptors_max || demanded;
         let file = self.at(index);
-        match file.direct {
-            Direct::Open(_) => DirectState::Open,
-            Direct::Opening => DirectState::Opening,
-            Direct::Unavailable | Direct::Refused(_) => DirectState::None,
-            Direct::Closed if !room => {
-                file.direct = Direct::Unavailable;
-                file.without_direct();
-                DirectState::None
-            }
-            Direct::Closed => {
-                file.direct = Direct::Opening;
-                self.descriptors += 1;
-                self.enter(index, Lane::Direct);
-                DirectState::Opening
-            }
+        if file.direct == Direct::Closed && room {
+            file.direct = Direct::Opening;
+            self.descriptors += 1;
+            self.enter(index, Lane::Direct);
+        } else if file.direct == Direct::Closed {
+            file.direct = Direct::Unavailable;
+            file.without_direct();
         }
+        self.at(index).direct
     }
 
     /// The next file to open, if one may be opened now. `hung_ns`: opens that have run longer are
@@ -364,11 +340,11 @@ impl Files {
         }
     }
 
-    /// Descriptors were closed: there is room for others.
-    pub(crate) fn closed(&mut self, count: usize) {
-        assert!(self.descriptors >= count, "closed descriptors were open");
-        self.descriptors -= count;
-        self.closing = self.closing.saturating_sub(count);
+    /// A descriptor was closed: there is room for another.
+    pub(crate) fn closed(&mut self) {
+        assert!(self.descriptors > 0, "a closed descriptor was open");
+        self.descriptors -= 1;
+        self.closing = self.closing.saturating_sub(1);
     }
 
     #[cold]

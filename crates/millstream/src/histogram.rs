@@ -8,7 +8,6 @@ pub(crate) const BUCKETS: usize = 256;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Buckets {
     counts: Vec<u64>,
-    count: u64,
     max_ns: u64,
 }
 
@@ -35,12 +34,8 @@ fn upper(index: usize) -> u64 {
 
 impl Buckets {
     pub(crate) fn new(counts: impl Iterator<Item = u64>, max_ns: u64) -> Buckets {
-        let counts: Vec<u64> = counts.collect();
-        Buckets {
-            count: counts.iter().sum(),
-            counts,
-            max_ns,
-        }
+        let counts = counts.collect();
+        Buckets { counts, max_ns }
     }
 
     /// Takes away what an earlier snapshot of the same counts had; the longest stays.
@@ -48,11 +43,10 @@ impl Buckets {
         for (own, from) in self.counts.iter_mut().zip(&before.counts) {
             *own = own.saturating_sub(*from);
         }
-        self.count = self.counts.iter().sum();
     }
 
     pub(crate) fn count(&self) -> u64 {
-        self.count
+        self.counts.iter().sum()
     }
 
     #[expect(
@@ -62,7 +56,7 @@ impl Buckets {
         reason = "a rank among counts that stay far below 2^53"
     )]
     pub(crate) fn quantile_ns(&self, quantile: f64) -> u64 {
-        let rank = ((self.count as f64 * quantile).ceil() as u64).max(1);
+        let rank = ((self.count() as f64 * quantile).ceil() as u64).max(1);
         let mut seen = 0;
         for (index, count) in self.counts.iter().enumerate() {
             seen += count;

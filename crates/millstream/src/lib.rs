@@ -98,7 +98,7 @@ mod trace;
 mod transfers;
 mod waiters;
 
-pub use batch::{Batch, Completion, Queue, Refused};
+pub use batch::{Batch, Queue, Refused};
 pub use decode::jobs::{Codec, Job};
 pub use decode::spec::{BlockSource, BlockTable, Decode};
 pub use destination::{FileInfo, FileOptions};
@@ -111,11 +111,11 @@ pub use options::{JobSystem, QueueOptions, StorageOptions, ThreadOptions};
 pub use priority::Priority;
 pub use request::{FileOp, Read, Request, Write};
 pub use sink::{DevicePart, DeviceSink, PartForm};
-pub use slots::Delivery;
+pub use slots::{Completion, Delivery};
 pub use stats::Stats;
 pub use status::StatusArray;
 pub use storage::Storage;
-pub use ticket::{Outcome, Ticket, TicketFuture};
+pub use ticket::{Outcome, Ticket};
 pub use trace::Trace;
 pub use waiters::Reached;
 

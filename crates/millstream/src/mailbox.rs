@@ -31,16 +31,12 @@ use crate::waiters::{Key, Waiters};
 
 /// Mail for the engine beside submissions.
 pub(crate) enum Letter<Q> {
-    Open {
+    File {
         file: FileId,
         path: Arc<Path>,
         options: FileOptions,
-    },
-    Adopt {
-        file: FileId,
-        path: Arc<Path>,
-        options: FileOptions,
-        opened: Opened,
+        /// It is open already.
+        opened: Option<Opened>,
     },
     Queue(Arc<Q>),
     Cancel(Id),

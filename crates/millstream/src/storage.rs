@@ -35,7 +35,7 @@ use crate::error::{Error, ErrorKind};
 use crate::ids::{FileId, Id, StorageNumber};
 use crate::limits;
 use crate::mailbox::{CloseReport, Letter, Shared, closed_error};
-use crate::names::{NameOpened, Names};
+use crate::names::Names;
 use crate::options::{QueueOptions, StorageOptions};
 use crate::park;
 use crate::priority::Priority;
@@ -132,18 +132,19 @@ impl Storage {
         }
         let mut names = lock(&self.mailbox().names);
         match names.open(path.as_ref(), options) {
-            NameOpened::Known(file) => file,
-            NameOpened::New(file, path) => {
+            Some((file, None)) => file,
+            Some((file, Some(path))) => {
                 // Under the lock: when another thread finds the name known, its letter has been
                 // put.
-                self.mailbox().send(Letter::Open {
+                self.mailbox().send(Letter::File {
                     file,
                     path,
                     options,
+                    opened: None,
                 });
                 file
             }
-            NameOpened::Full => {
+            None => {
                 drop(names);
                 self.mailbox()
                     .warn(format!("{} files are open: no more fit", limits::FILES_MAX));
@@ -208,11 +209,11 @@ impl Storage {
         let id = lock(&self.mailbox().names).adopt(Arc::clone(&path), options);
         let descriptor = opened.descriptor;
         let sent = id.is_some_and(|file| {
-            self.mailbox().send(Letter::Adopt {
+            self.mailbox().send(Letter::File {
                 file,
                 path,
                 options,
-                opened,
+                opened: Some(opened),
             })
         });
         match id {

@@ -13,7 +13,7 @@
 //! # }
 //! ```
 
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::error::{Error, ErrorKind};
 use crate::park;
 use crate::priority::Priority;
 use crate::queue::Mailbox;
-use crate::slots::{SlotOutcome, SlotTicket};
+use crate::slots::{Completion, SlotTicket};
 
 /// How a request completed, with its memory also on failure.
 #[derive(Debug)]
@@ -41,11 +41,11 @@ pub struct Outcome<T> {
 }
 
 impl<T: 'static> Outcome<T> {
-    fn new(outcome: SlotOutcome) -> Outcome<T> {
+    fn new(completion: Completion) -> Outcome<T> {
         Outcome {
-            memory: outcome.memory.into_type(outcome.result.is_ok()).ok(),
-            result: outcome.result,
-            user_data: outcome.user_data,
+            memory: completion.memory.into_type(completion.result.is_ok()).ok(),
+            result: completion.result,
+            user_data: completion.user_data,
         }
     }
 
@@ -262,25 +262,13 @@ impl<T> Drop for Ticket<T> {
     }
 }
 
-/// The future of a ticket.
-pub struct TicketFuture<T>(Ticket<T>);
-
-impl<T: 'static> Future for TicketFuture<T> {
+impl<T: 'static> Future for Ticket<T> {
     type Output = Result<T, Error>;
 
     /// # Panics
-    /// It is polled again after it was ready.
+    /// The outcome was taken before.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll_outcome(context).map(Outcome::into_result)
-    }
-}
-
-impl<T: 'static> IntoFuture for Ticket<T> {
-    type Output = Result<T, Error>;
-    type IntoFuture = TicketFuture<T>;
-
-    fn into_future(self) -> TicketFuture<T> {
-        TicketFuture(self)
+        self.poll_outcome(context).map(Outcome::into_result)
     }
 }
 

@@ -15,15 +15,11 @@ use crate::request::Verb;
 use crate::staging::{Context, RawMemory, Staged, Step, give_to};
 use crate::state::{Event, State};
 use crate::trace::Lane as TraceLane;
-use crate::transfers::{Block, Finished, Lane, Meaning, Members, NO_WINDOW, Quarantine};
+use crate::transfers::{Block, Lane, Meaning, Members, NO_WINDOW, Quarantine, Transfer};
 
 impl Engine {
-    pub(super) fn complete_all(&mut self) {
-        let mut completions = std::mem::take(&mut self.completions);
-        for completion in completions.drain(..) {
-            self.complete(completion);
-        }
-        self.completions = completions;
+    pub(super) fn complete_all(&mut self) -> bool {
+        self.each(|engine| &mut engine.completions, Engine::complete)
     }
 
     /// An operation has completed.
@@ -78,10 +74,11 @@ impl Engine {
     /// An operation is over. `Err(None)`: its bytes did not come, and its members try again.
     #[inline(always)]
     fn finish_operation(&mut self, id: u64, result: Result<(), Option<Error>>) {
-        let Finished {
+        let Transfer {
             block,
             members,
             started_ns,
+            ..
         } = self.transfers.finish(id);
         match members {
             Members::One(member) => {
@@ -193,38 +190,28 @@ impl Engine {
     /// Looks at a staged request's windows: gives out jobs, asks for more windows, or ends it.
     pub(super) fn advance(&mut self, index: u32) -> Flow {
         loop {
-            let before = self.new_jobs.len();
-            let step = match self.step(index) {
-                Ok(step) => step,
-                Err(error) => {
-                    self.count_jobs(index, before);
-                    return self.end_wanted(index, error);
-                }
+            let landed = match self.step(index) {
+                Ok(Step::Wait) => return Flow::Wait,
+                Ok(Step::More) => return self.resume(index),
+                Ok(Step::Done) => return self.staged_done(index),
+                Ok(Step::Land(len)) => self.land_staged(index, len),
+                Err(error) => Err(error),
             };
-            self.count_jobs(index, before);
-            match step {
-                Step::Wait => return Flow::Wait,
-                Step::More => {
-                    let state = self.cols[index as usize].state;
-                    return match state {
-                        State::InFlight | State::Working => self.resume(index),
-                        _ => Flow::Wait,
-                    };
-                }
-                Step::Land(len) => match self.land_staged(index, len) {
-                    Ok(true) => {}
-                    Ok(false) => return Flow::Wait,
-                    Err(error) => return self.end_wanted(index, error),
-                },
-                Step::Done => return self.staged_done(index),
+            match landed {
+                Ok(true) => {}
+                Ok(false) => return Flow::Wait,
+                Err(error) => return self.end_wanted(index, error),
             }
         }
     }
 
-    /// A staged request is to be served again.
+    /// A staged request is to be served again, unless it waits to be.
     fn resume(&mut self, index: u32) -> Flow {
-        let is_read = self.cols[index as usize].verb == Verb::Read;
-        if is_read && !self.cols[index as usize].has(flag::ATTACHED) {
+        let col = &self.cols[index as usize];
+        if !matches!(col.state, State::InFlight | State::Working) {
+            return Flow::Wait;
+        }
+        if col.verb == Verb::Read && !col.has(flag::ATTACHED) {
             // It let its file go while a fence held it.
             if let Some(flow) = self.need_file(index) {
                 return flow;
@@ -233,8 +220,10 @@ impl Engine {
         Flow::Runnable
     }
 
+    /// Looks at a staged request's windows, and counts the jobs that this gives out.
     fn step(&mut self, index: u32) -> Result<Step, Error> {
         let (request, body) = (self.id(index), *self.side.peek(index));
+        let before = self.new_jobs.len();
         let col = &self.cols[index as usize];
         let mut context = Context {
             request,
@@ -247,12 +236,12 @@ impl Engine {
             codecs: &self.shared.options.codecs,
             jobs: &mut self.new_jobs,
         };
-        staged_of(&mut self.extras, index).advance(&mut context)
+        let step = staged_of(&mut self.extras, index).advance(&mut context);
+        self.count_jobs(index, self.new_jobs.len() - before);
+        step
     }
 
-    /// Counts jobs that a step gave out.
-    fn count_jobs(&mut self, index: u32, before: usize) {
-        let given = self.new_jobs.len() - before;
+    fn count_jobs(&mut self, index: u32, given: usize) {
         if given == 0 {
             return;
         }
@@ -287,10 +276,7 @@ impl Engine {
         let (raw_len, skip) = staged.raw_and_skip();
         if kind == MemoryKind::Supply {
             staged_of(&mut self.extras, index).supplying = true;
-            return match self.ask_memory(index, landed) {
-                Flow::End(Some(error)) => Err(error),
-                _ => Ok(false),
-            };
+            return self.ask_memory(index, landed).map(|()| false);
         }
         let room = match kind {
             MemoryKind::Borrowed => self.side.peek(index).room,
@@ -476,24 +462,24 @@ impl Engine {
     }
 
     /// A request's time has run out.
-    pub(super) fn timed_out(&mut self, index: u32) -> Flow {
+    pub(super) fn timed_out(&mut self, index: u32) {
         self.withdraw_offer(index);
         let error = Error::new(ErrorKind::TimedOut, "it took longer than its timeout");
-        let col = &self.cols[index as usize];
-        if !col.is_out() {
-            return self.end_wanted(index, error);
+        if !self.cols[index as usize].is_out() {
+            let flow = self.end_wanted(index, error);
+            return self.follow(index, flow);
         }
         match self.try_quarantine(index, false) {
-            true => {
-                let ending = self.cols[index as usize].ending.take();
-                self.scheduler_of(index).remove(index);
-                Flow::End(Some(ending.unwrap_or(error)))
-            }
-            false => {
-                self.shared.counters.overdue.add(1);
-                Flow::Wait
-            }
+            true => self.end_now(index, error),
+            false => self.shared.counters.overdue.add(1),
         }
+    }
+
+    /// Ends a request of which nothing is out, or whose memory is in quarantine.
+    pub(super) fn end_now(&mut self, index: u32, error: Error) {
+        self.scheduler_of(index).remove(index);
+        let ending = self.cols[index as usize].ending.take();
+        self.finish(index, Some(ending.unwrap_or(error)));
     }
 
     /// Moves the memory of a request that others still have into quarantine, so that the request

@@ -20,27 +20,14 @@ use crate::request::{Verb, Work};
 use crate::state::{Event, State};
 use crate::trace::Lane as TraceLane;
 
-/// What a call is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CallKind {
-    /// Of a file, with an offer of a request's memory.
+/// What a call under way is for.
+#[derive(Debug, Clone, Copy)]
+enum Entry {
+    /// The open of a file, with an offer of a request's memory.
     Open(u32, Option<Id>),
     Close,
-    /// For a request.
-    Len,
-    Content,
-    Sync,
-    Names,
-    Prefetch,
-}
-
-/// A call under way.
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    kind: CallKind,
-    request: Id,
-    /// The file whose descriptor it uses, which stays open meanwhile.
-    file: Option<u32>,
+    /// A request, and the file whose descriptor the call uses, which stays open meanwhile.
+    Request(Id, Option<u32>),
 }
 
 /// Calls under way.
@@ -51,12 +38,7 @@ pub(super) struct CallTable {
 }
 
 impl CallTable {
-    fn add(&mut self, kind: CallKind, request: Id, file: Option<u32>) -> u64 {
-        let entry = Entry {
-            kind,
-            request,
-            file,
-        };
+    fn add(&mut self, entry: Entry) -> u64 {
         self.next += 1;
         self.calls.insert(self.next, entry);
         self.next
@@ -73,17 +55,17 @@ const PREFETCH_BYTES: u64 = 4 << 20;
 
 impl Engine {
     /// Makes a call for a request, which is out until the answer.
-    pub(super) fn call_for(&mut self, index: u32, kind: CallKind, urgent: bool, call: Call) {
+    pub(super) fn call_for(&mut self, index: u32, urgent: bool, call: Call) {
         self.cols[index as usize].jobs += 1;
-        let file = match kind {
-            CallKind::Len | CallKind::Content | CallKind::Sync => {
+        let file = match call {
+            Call::Len(_) | Call::Content(_) | Call::Sync { .. } => {
                 let file = self.side.peek(index).file.0.index();
                 self.files.call_began(file);
                 Some(file)
             }
             _ => None,
         };
-        let id = self.calls.add(kind, self.id(index), file);
+        let id = self.calls.add(Entry::Request(self.id(index), file));
         self.lanes.call(id, urgent, call);
     }
 
@@ -96,16 +78,15 @@ impl Engine {
                 self.files.evict(&mut self.closes);
             }
         }
-        let closes = std::mem::take(&mut self.closes);
-        for descriptor in &closes {
-            self.close_descriptor(*descriptor);
-        }
-        self.closes = closes;
-        self.closes.clear();
+        self.close_descriptors();
     }
 
-    pub(super) fn close_descriptor(&mut self, descriptor: Descriptor) {
-        let id = self.calls.add(CallKind::Close, Id::NONE, None);
+    pub(super) fn close_descriptors(&mut self) {
+        self.each(|engine| &mut engine.closes, Engine::close_descriptor);
+    }
+
+    fn close_descriptor(&mut self, descriptor: Descriptor) {
+        let id = self.calls.add(Entry::Close);
         self.lanes.call(id, false, Call::Close(descriptor));
     }
 
@@ -116,8 +97,7 @@ impl Engine {
         };
         let request = offer.as_ref().map(|(id, _)| *id);
         let call = self.files.open_call(open, offer.map(|(_, offer)| offer));
-        let kind = CallKind::Open(open.index, request);
-        let id = self.calls.add(kind, Id::NONE, None);
+        let id = self.calls.add(Entry::Open(open.index, request));
         self.lanes.call(id, open.urgent, Call::Open(Box::new(call)));
     }
 
@@ -217,45 +197,36 @@ impl Engine {
         self.cols[index as usize].has(flag::EXTRA) && extra.is_some_and(|it| it.offer.is_some())
     }
 
-    pub(super) fn answer_all(&mut self) {
-        let mut answers = std::mem::take(&mut self.answers);
-        for answer in answers.drain(..) {
-            self.answer(answer);
-        }
-        self.answers = answers;
+    pub(super) fn answer_all(&mut self) -> bool {
+        self.each(|engine| &mut engine.answers, Engine::answer)
     }
 
-    pub(super) fn answer(&mut self, done: CallDone) {
-        let Entry {
-            kind,
-            request,
-            file,
-        } = self.calls.remove(done.id);
-        self.answer_of(kind, request, done.answer);
-        if let Some(file) = file
-            && self.files.operation_done(file)
-        {
-            self.finish_file(file);
-        }
-    }
-
-    fn answer_of(&mut self, kind: CallKind, request: Id, answer: CallAnswer) {
-        match (kind, answer) {
-            (CallKind::Open(file, offered), CallAnswer::Opened(answer)) => {
+    fn answer(&mut self, done: CallDone) {
+        match (self.calls.remove(done.id), done.answer) {
+            (Entry::Open(file, offered), CallAnswer::Opened(answer)) => {
                 self.opened(file, offered, *answer);
             }
-            (CallKind::Close, _) => self.files.closed(1),
-            (kind, answer) => {
-                if !self.is_known(request) {
-                    self.quarantine_back(request, 0, 1);
-                    return;
+            (Entry::Open(..), _) => unreachable!("a call has an answer of its kind"),
+            (Entry::Close, _) => self.files.closed(),
+            (Entry::Request(request, file), answer) => {
+                self.request_answered(request, answer);
+                if let Some(file) = file
+                    && self.files.operation_done(file)
+                {
+                    self.finish_file(file);
                 }
-                let index = request.index();
-                self.cols[index as usize].jobs -= 1;
-                let flow = self.answered(index, kind, answer);
-                self.follow(index, flow);
             }
         }
+    }
+
+    fn request_answered(&mut self, request: Id, answer: CallAnswer) {
+        if !self.is_known(request) {
+            return self.quarantine_back(request, 0, 1);
+        }
+        let index = request.index();
+        self.cols[index as usize].jobs -= 1;
+        let flow = self.answered(index, answer);
+        self.follow(index, flow);
     }
 
     /// An open is back.
@@ -329,22 +300,22 @@ impl Engine {
     }
 
     /// A call of a request is answered.
-    fn answered(&mut self, index: u32, kind: CallKind, answer: CallAnswer) -> Flow {
-        let ending = self.cols[index as usize].ending.is_some();
+    fn answered(&mut self, index: u32, answer: CallAnswer) -> Flow {
+        let col = &self.cols[index as usize];
         // What a call on names did is what happened, even if its cancellation came meanwhile.
-        if ending && kind != CallKind::Names {
+        if col.ending.is_some() && col.verb != Verb::Names {
             return self.after_out(index);
         }
-        match (kind, answer) {
-            (CallKind::Len, CallAnswer::Len(Ok(len))) => {
+        match (col.verb, answer) {
+            (_, CallAnswer::Len(Ok(len))) => {
                 let file = self.side.peek(index).file.0.index();
                 self.files.at(file).set_len(len);
                 self.file_ready(index)
             }
-            (CallKind::Content, CallAnswer::Content(Ok(bytes))) => self.content(index, &bytes),
-            (CallKind::Sync, CallAnswer::Done(result)) => self.synced(index, result),
-            (CallKind::Prefetch, CallAnswer::Done(Ok(()))) => self.prefetch(index),
-            (CallKind::Names, CallAnswer::Done(Ok(()))) => {
+            (_, CallAnswer::Content(Ok(bytes))) => self.content(index, &bytes),
+            (Verb::Sync, CallAnswer::Done(result)) => self.synced(index, result),
+            (Verb::Prefetch, CallAnswer::Done(Ok(()))) => self.prefetch(index),
+            (Verb::Names, CallAnswer::Done(Ok(()))) => {
                 self.cols[index as usize].ending = None;
                 Flow::End(None)
             }
@@ -402,7 +373,6 @@ impl Engine {
 
     /// Everything before an ordered request has completed.
     pub(super) fn start_ordered(&mut self, index: u32) -> Flow {
-        let body = *self.side.peek(index);
         let col = &mut self.cols[index as usize];
         if col.state != State::Gated || col.ending.is_some() {
             return Flow::Wait;
@@ -410,18 +380,11 @@ impl Engine {
         let extra = self.extras[index as usize].as_mut();
         let extra = extra.expect("work on names is in the extra part");
         extra.path = extra.rare.work.path().map(Arc::from);
-        let call = match std::mem::take(&mut extra.rare.work) {
-            Work::Rename { from, to } => Call::Rename { from, to },
-            Work::Remove { path } => Call::Remove { path },
-            Work::Replace { path } => {
-                let len = usize::try_from(body.len).expect("it is in memory");
-                let content = Segment::new(body.pointer, len);
-                Call::Replace { path, content }
-            }
-            _ => unreachable!("only work on names is ordered"),
+        let Work::Names(call) = std::mem::take(&mut extra.rare.work) else {
+            unreachable!("only work on names is ordered")
         };
         col.state.on(Event::Work);
-        self.call_for(index, CallKind::Names, false, call);
+        self.call_for(index, false, call);
         Flow::Wait
     }
 
@@ -448,7 +411,7 @@ impl Engine {
         col.issued += len;
         col.state.on(Event::Work);
         let call = Call::Prefetch { view, offset, len };
-        self.call_for(index, CallKind::Prefetch, false, call);
+        self.call_for(index, false, call);
         Flow::Wait
     }
 }

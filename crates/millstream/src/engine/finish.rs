@@ -116,15 +116,8 @@ impl Engine {
             .map(|file| Arc::clone(&file.path));
         let path = path.or_else(|| self.extras.get(index as usize)?.as_ref()?.path.clone());
         let name = self.rare(index).and_then(|rare| rare.name.clone());
-        let error = match error.has_range() {
-            // A block of a table names its own place, maybe in another file.
-            true => {
-                let (own, offset, len) = (error.shared_path(), error.offset(), error.len());
-                error.at(own.or(path), offset, len)
-            }
-            false => error.at(path, range, len),
-        };
-        error.named(name)
+        // A block of a table names its own place, maybe in another file.
+        error.or_at(path, range, len).named(name)
     }
 
     pub(super) fn rare(&self, index: u32) -> Option<&Rare> {

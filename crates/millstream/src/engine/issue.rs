@@ -1,20 +1,21 @@
 //! Issuing: the scheduler's picks become operations.
 
+use millstream_codec::CodecId;
 use millstream_io::error::guard;
 use millstream_io::fs::mostly;
 use millstream_io::{Access, Descriptor, Segment, Verb as IoVerb};
 
-use super::columns::{Extra, flag, held_key, push_waiting, staged_of};
-use super::{Engine, Flow, What};
+use super::columns::{flag, held_key, push_waiting, staged_of};
+use super::{Engine, What};
+use crate::decode::jobs::Task;
 use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
-use crate::files::DirectState;
+use crate::files::Direct;
 use crate::ids::Id;
 use crate::limits;
 use crate::priority::{Priorities, Priority};
-use crate::request::{Verb, Work};
+use crate::request::{Body, Verb, Work};
 use crate::route::{self, Cache, FileFacts, Hits, Layout, ReadFacts, Route, Via};
-use crate::slots::Body;
 use crate::staging::{Serve, moved};
 use crate::state::Event;
 use crate::transfers::{Block, Lane, NO_WINDOW};
@@ -162,8 +163,9 @@ impl Engine {
                 self.push_plain(index, block, covers);
                 Issue::Issued
             }
-            Ok(Plan::Staged) => match self.stage_late(index) {
-                Ok(()) => self.issue_staged(index, &body, priority, staging_short),
+            // Memory that is not aligned for direct reads: the whole request goes through staging.
+            Ok(Plan::Staged) => match self.add_staged(index, CodecId::STORED, false) {
+                Ok(_) => self.issue_staged(index, &body, priority, staging_short),
                 Err(error) => self.fail(index, error),
             },
             Err(issue) => issue,
@@ -181,24 +183,6 @@ impl Engine {
         self.leave(index, Event::Hold);
         self.detach_file(index);
         true
-    }
-
-    /// Memory that is not aligned for direct reads: the whole request goes through staging.
-    fn stage_late(&mut self, index: u32) -> Result<(), Error> {
-        let len = self.cols[index as usize].len;
-        let options = &self.shared.options;
-        let sizes = (self.arena.capacity() as u64, options.block_bytes as u64);
-        let staged = crate::staging::Staged::new(
-            millstream_codec::CodecId::STORED,
-            None,
-            (len, None),
-            false,
-            sizes,
-            &options.codecs,
-        )?;
-        let extra: &mut Extra = self.extra(index);
-        extra.staged = Some(Box::new(staged));
-        Ok(())
     }
 
     fn plan_write(&mut self, index: u32, body: &Body, priority: Priority) -> Plan {
@@ -372,19 +356,19 @@ impl Engine {
             .facts
             .expect("a file with users is open");
         let access = facts.access;
-        match self.files.direct_state(file, access == Access::Direct) {
-            DirectState::Open => Ok(Via::Direct),
-            DirectState::Opening => {
+        match self.files.want_direct(file, access == Access::Direct) {
+            Direct::Open(_) => Ok(Via::Direct),
+            Direct::Opening => {
                 let id = self.id(index);
                 push_waiting(&mut self.files.at(file).waiters, id, &self.cols);
                 self.leave(index, Event::NeedsFile);
                 Err(Issue::Left)
             }
-            DirectState::None if access == Access::Direct => {
+            _ if access == Access::Direct => {
                 let cause = "the file cannot be opened for direct I/O";
                 Err(self.fail(index, Error::new(ErrorKind::NoDirectIo, cause)))
             }
-            DirectState::None => Ok(Via::Buffered),
+            _ => Ok(Via::Buffered),
         }
     }
 
@@ -466,10 +450,7 @@ impl Engine {
     /// Begins the operation of a block, with requests that follow on disk, and next in line.
     #[inline(always)]
     fn push_plain(&mut self, index: u32, mut block: Block, covers: u64) {
-        block.mount = self.files.operation_began(block.file);
-        if block.mount != 0 && block.lane != Lane::Cached {
-            block.lane = self.slow_lane(block.mount);
-        }
+        self.find_lane(&mut block);
         let col = &mut self.cols[index as usize];
         col.issued += covers;
         col.operations += 1;
@@ -484,6 +465,15 @@ impl Engine {
         match complete {
             true => self.leave(index, Event::Issued),
             false => self.moved_on(index, file),
+        }
+    }
+
+    /// Counts an operation of the block's file, and of its mount if that can hang.
+    #[inline(always)]
+    fn find_lane(&mut self, block: &mut Block) {
+        block.mount = self.files.operation_began(block.file);
+        if block.mount != 0 && block.lane != Lane::Cached {
+            block.lane = self.slow_lane(block.mount);
         }
     }
 
@@ -727,36 +717,17 @@ impl Engine {
         let (direct, buffered) = (file.direct_descriptor(), file.descriptor());
         let block_bytes = self.scheduler.block_bytes(priority, self.now_ns);
         let fill = staged_of(&mut self.extras, index).fill(block_bytes);
-        let goes_direct = fill.via == Via::Direct;
-        let align = facts.align(goes_direct);
-        let want = match fill.last {
-            true => fill.need.next_multiple_of(align),
-            false => fill.need,
-        };
-        let mount = self.files.operation_began(file_index);
-        let lane = match (fill.via, mount) {
-            (Via::CachedCopy, _) => Lane::Cached,
-            (_, 0) => Lane::Main,
-            (_, mount) => self.slow_lane(mount),
-        };
-        let direct = direct.filter(|_| goes_direct);
-        let block = Block {
-            verb: IoVerb::Read,
-            file: file_index,
-            descriptor: direct.or(buffered).expect("a file with users is open"),
-            offset: body.offset.wrapping_add_signed(fill.at),
-            want,
-            need: fill.need,
-            direct: direct.is_some(),
-            lane,
-            priority,
-            window: fill.serial,
-            mount,
-            memory: Segment::new(
-                fill.pointer,
-                usize::try_from(want).expect("no longer than staging"),
-            ),
-        };
+        let direct = direct.filter(|_| fill.via == Via::Direct);
+        let descriptor = direct.or(buffered).expect("a file with users is open");
+        let mut layout = Layout::plain(body.offset.wrapping_add_signed(fill.at), fill.need);
+        if fill.last {
+            let align = facts.align(fill.via == Via::Direct);
+            layout.want = fill.need.next_multiple_of(align);
+        }
+        let (via, pointer) = (fill.via, fill.pointer);
+        let mut block = block_of(body, via, &layout, descriptor, priority, pointer);
+        (block.direct, block.window) = (direct.is_some(), fill.serial);
+        self.find_lane(&mut block);
         self.cols[index as usize].operations += 1;
         self.count_issued(index, &block);
         let id = self.id(index);
@@ -764,18 +735,17 @@ impl Engine {
     }
 
     /// Asks the application for memory of so many bytes.
-    pub(super) fn ask_memory(&mut self, index: u32, len: u64) -> Flow {
+    pub(super) fn ask_memory(&mut self, index: u32, len: u64) -> Result<(), Error> {
         let Ok(len) = usize::try_from(len) else {
             let cause = "the raw size exceeds the address space";
-            return Flow::End(Some(Error::new(ErrorKind::Overflow, cause)));
+            return Err(Error::new(ErrorKind::Overflow, cause));
         };
         let Memory::Supply(supply) = std::mem::take(self.side.memory(index)) else {
             unreachable!("its kind says that it is supplied")
         };
         self.cols[index as usize].state.on(Event::Work);
-        let task = crate::decode::jobs::Task::Supply(supply, len);
-        self.give_job(index, task);
-        Flow::Wait
+        self.give_job(index, Task::Supply(supply, len));
+        Ok(())
     }
 }
 

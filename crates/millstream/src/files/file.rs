@@ -29,7 +29,7 @@ pub(super) enum Phase {
 
 /// State of its descriptor that bypasses the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direct {
+pub(crate) enum Direct {
     Closed,
     Opening,
     Open(Descriptor),

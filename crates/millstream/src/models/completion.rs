@@ -7,13 +7,14 @@ use millstream_io::Device;
 use millstream_io::device::null::NullDevice;
 
 use super::{check, mailbox, request, spawn};
-use crate::batch::{Completion, Queue};
+use crate::batch::Queue;
 use crate::complete::Queues;
 use crate::error::{Error, ErrorKind};
 use crate::ids::StorageNumber;
 use crate::limits::SLOTS_MAX;
 use crate::options::QueueOptions;
 use crate::queue::{EngineSide, FIFO, Mailbox, QueueShared, Table};
+use crate::slots::Completion;
 use crate::waiters::wake_all;
 
 pub(super) struct Engine {
