@@ -98,19 +98,16 @@ impl Queue {
     /// `QueueFull`, `TooManyTickets`, `Closed`.
     #[inline]
     pub fn submit<R: Request>(&self, mut request: R) -> Result<Ticket<R::Output>, Error> {
-        let id = self.put(request.parts_mut(), Delivery::Ticket, true)?;
-        Ok(Ticket::new(self.shared().pool.ticket(id)))
+        self.put(&mut request, true)
     }
 
     /// As [`Queue::submit`], but never blocks.
     ///
     /// # Errors
     /// As [`Queue::submit`], with the request.
-    pub fn try_submit<R: Request>(&self, request: R) -> Result<Ticket<R::Output>, Refused<R>> {
-        let mut batch = self.batch();
-        let ticket = batch.try_add(request)?;
-        batch.submit();
-        Ok(ticket)
+    pub fn try_submit<R: Request>(&self, mut request: R) -> Result<Ticket<R::Output>, Refused<R>> {
+        let submitted = self.put(&mut request, false);
+        submitted.map_err(|error| Refused { error, request })
     }
 
     /// Submits one request whose completion arrives in the completion queue
@@ -119,8 +116,8 @@ impl Queue {
     /// # Errors
     /// As [`Queue::submit`].
     pub fn post<R: Request>(&self, mut request: R) -> Result<(), Error> {
-        self.put(request.parts_mut(), Delivery::Posted, true)
-            .map(drop)
+        self.put_parts(request.parts_mut(), Delivery::Posted, true)?;
+        Ok(())
     }
 
     /// Submits one request whose completion shows in its group, a status or a signal, and whose
@@ -129,17 +126,16 @@ impl Queue {
     /// # Errors
     /// As [`Queue::submit`].
     pub fn detach<R: Request>(&self, mut request: R) -> Result<(), Error> {
-        self.put(request.parts_mut(), Delivery::Detached, true)
-            .map(drop)
+        self.put_parts(request.parts_mut(), Delivery::Detached, true)?;
+        Ok(())
     }
 
-    /// Submits a request of the storage's own.
-    pub(crate) fn submit_parts<T: 'static>(&self, mut parts: Parts) -> Result<Ticket<T>, Error> {
-        let id = self.put(&mut parts, Delivery::Ticket, false)?;
+    fn put<R: Request>(&self, request: &mut R, block: bool) -> Result<Ticket<R::Output>, Error> {
+        let id = self.put_parts(request.parts_mut(), Delivery::Ticket, block)?;
         Ok(Ticket::new(self.shared().pool.ticket(id)))
     }
 
-    fn put(&self, parts: &mut Parts, mode: Delivery, block: bool) -> Result<Id, Error> {
+    fn put_parts(&self, parts: &mut Parts, mode: Delivery, block: bool) -> Result<Id, Error> {
         let shared = self.shared();
         let charge = charge_of(shared, parts);
         take_room(shared, charge, 1, block)?;
@@ -393,7 +389,7 @@ impl Batch {
         mode: Delivery,
         block: bool,
     ) -> Result<Id, Refused<R>> {
-        let charge = charge_of(&self.queue.0.shared, request.parts());
+        let charge = charge_of(&self.queue.0.shared, request.parts_mut());
         if let Err(error) = self.secure(charge, block) {
             return Err(Refused { error, request });
         }

@@ -218,10 +218,7 @@ impl Engine {
     pub(crate) fn run(&mut self) {
         while !self.closed {
             let worked = self.round();
-            if self.closing.is_some() && self.try_close() {
-                return;
-            }
-            if !worked {
+            if !self.try_close() && !worked {
                 self.sleep(None);
             }
         }
@@ -502,11 +499,6 @@ impl Engine {
         ))
     }
 
-    fn trace_request(&mut self, index: u32, bytes: u64) {
-        let start_ns = self.cols[index as usize].submitted_ns;
-        self.trace(TraceLane::Queue, start_ns, self.now_ns, bytes, index);
-    }
-
     #[cold]
     fn trace(&mut self, lane: TraceLane, start_ns: u64, end_ns: u64, bytes: u64, index: u32) {
         let name = self.rare(index).and_then(|rare| rare.name.clone());
@@ -555,10 +547,7 @@ impl Pump for Engine {
                 worked = true;
                 run_job(job, &mut self.scratch);
             }
-            if self.closing.is_some() {
-                worked |= self.try_close();
-            }
-            worked
+            worked | self.try_close()
         })
     }
 

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream_io::device::calls::{Offer, OpenAnswer, OpenCall};
+use millstream_io::device::calls::{OpenAnswer, OpenCall};
 use millstream_io::{Access, Descriptor, OpenMode, Opened};
 
 use crate::destination::FileOptions;
@@ -179,7 +179,8 @@ impl Files {
 
     /// The next file to open, if one may be opened now. `hung_ns`: opens that have run longer are
     /// not counted.
-    pub(crate) fn next_open(&mut self, now_ns: u64) -> Option<NextOpen> {
+    /// Its index, whether it is urgent, and the call.
+    pub(crate) fn next_open(&mut self, now_ns: u64) -> Option<(u32, bool, OpenCall)> {
         let (&(Reverse(lane), _), &index) = self.queued.first_key_value()?;
         let recent = |started: &&u64| now_ns.saturating_sub(**started) < limits::OPEN_HUNG_NS;
         let busy = self.opening.values().filter(recent).count();
@@ -198,11 +199,8 @@ impl Files {
             file.phase = Phase::Opening;
             file.alone = alone;
         }
-        Some(NextOpen {
-            index,
-            direct_only: lane == Lane::Direct,
-            urgent: lane >= Lane::Urgent,
-        })
+        let call = self.open_call(index, lane != Lane::Direct);
+        Some((index, lane >= Lane::Urgent, call))
     }
 
     /// When the next hung open stops counting, if opens wait for that.
@@ -227,10 +225,10 @@ impl Files {
         true
     }
 
-    /// The call for an open that began.
-    pub(crate) fn open_call(&mut self, open: &NextOpen, offer: Option<Offer>) -> OpenCall {
+    /// The call for an open that began, without an offer.
+    fn open_call(&mut self, index: u32, buffered: bool) -> OpenCall {
         let storage_access = self.access;
-        let file = self.at(open.index);
+        let file = self.at(index);
         let options = file.options;
         let first = !std::mem::replace(&mut file.opened_once, true);
         let expected = file.about.as_ref().map(|about| &about.identity);
@@ -245,7 +243,7 @@ impl Files {
                 truncate: options.truncate && first,
                 direct: false,
             },
-            buffered: !open.direct_only,
+            buffered,
             access: options.access.unwrap_or(storage_access),
             direct_from: match options.package {
                 _ if options.write => u64::MAX,
@@ -253,7 +251,7 @@ impl Files {
                 false => limits::DIRECT_BYTES_MIN,
             },
             expected: expected.map(|identity| (identity.device, identity.inode)),
-            offer,
+            offer: None,
         }
     }
 
@@ -452,17 +450,6 @@ impl Files {
         (slow.operations >= limits::SLOW_OPERATIONS_MAX).then_some(&mut slow.waiting)
     }
 
-    /// The close entry of a file takes effect.
-    pub(crate) fn fire_close(&mut self, id: FileId) -> bool {
-        match self.get(id) {
-            Some(file) => {
-                file.close_fired = true;
-                true
-            }
-            None => false,
-        }
-    }
-
     /// Lets go of a closed file that nothing needs any more; whether it is gone. Its descriptors
     /// are to be closed.
     pub(crate) fn finish_close(&mut self, index: u32, into: &mut Vec<Descriptor>) -> bool {
@@ -496,11 +483,4 @@ impl Files {
     pub(crate) fn access_of(&self, file: &File) -> Access {
         file.options.access.unwrap_or(self.access)
     }
-}
-
-/// An open that begins.
-pub(crate) struct NextOpen {
-    pub(crate) index: u32,
-    pub(crate) direct_only: bool,
-    pub(crate) urgent: bool,
 }

@@ -69,7 +69,6 @@ mod fence;
 mod files;
 mod group;
 mod heap;
-mod histogram;
 mod ids;
 mod lanes;
 pub mod limits;

@@ -56,17 +56,6 @@ pub(crate) struct Mail<Q> {
     pub(crate) changes: HashMap<Id, Change>,
 }
 
-impl<Q> Default for Mail<Q> {
-    fn default() -> Mail<Q> {
-        Mail {
-            letters: Vec::new(),
-            dirty: Vec::new(),
-            results: Vec::new(),
-            changes: HashMap::new(),
-        }
-    }
-}
-
 /// The engine of a storage without threads.
 pub(crate) trait Pump: Send {
     /// One round; whether anything was done.
@@ -133,7 +122,12 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
             counters: Counters::default(),
             recorder: Recorder::default(),
             epoch: Instant::now(),
-            mail: Mutex::default(),
+            mail: Mutex::new(Mail {
+                letters: Vec::new(),
+                dirty: Vec::new(),
+                results: Vec::new(),
+                changes: HashMap::new(),
+            }),
             has_mail: AtomicBool::new(false),
             fences: AtomicBool::new(false),
             ended: AtomicBool::new(false),

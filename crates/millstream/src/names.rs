@@ -19,9 +19,8 @@ struct Named {
 /// The names of a storage.
 pub(crate) struct Names {
     storage: StorageNumber,
-    /// Where generations begin, and the last that was given.
+    /// Where generations begin.
     first: u32,
-    last: u32,
     ids: HashMap<(Arc<Path>, FileOptions), u32>,
     entries: Vec<Named>,
     free: Vec<u32>,
@@ -32,7 +31,6 @@ impl Names {
         Names {
             storage,
             first,
-            last: first,
             ids: HashMap::new(),
             entries: Vec::new(),
             free: Vec::new(),
@@ -93,7 +91,8 @@ impl Names {
 
     /// A generation above all that were given.
     pub(crate) fn next_generation(&self) -> u32 {
-        self.last.wrapping_add(1)
+        let given = self.entries.iter().map(|entry| entry.generation).max();
+        given.map_or(self.first, |last| last.wrapping_add(1))
     }
 
     /// One `open` less; whether it was the last, so that the path means nothing any more. `None`:
@@ -119,7 +118,6 @@ impl Names {
         let entry = &mut self.entries[index as usize];
         assert_eq!(entry.opens, 0, "a retired file was closed");
         entry.generation = entry.generation.wrapping_add(1);
-        self.last = self.last.max(entry.generation);
         self.free.push(index);
     }
 }

@@ -417,11 +417,15 @@ impl QueueShared {
     }
 
     /// Engine: takes what was submitted; empty parcels go back to be filled again.
-    pub(crate) fn take(&self, parcels: &mut Vec<Parcel>, spare: &mut Vec<Parcel>) -> Wishes {
+    pub(crate) fn take(
+        &self,
+        backlog: &mut VecDeque<(Parcel, usize)>,
+        spare: &mut Vec<Parcel>,
+    ) -> Wishes {
         let mut submitted = lock(&self.submitted);
         submitted.dirty = false;
         submitted.spare.append(spare);
-        parcels.append(&mut submitted.parcels);
+        backlog.extend(submitted.parcels.drain(..).map(|parcel| (parcel, 0)));
         std::mem::take(&mut submitted.wishes)
     }
 

@@ -25,7 +25,7 @@ use millstream_io::device::calls::Call;
 use millstream_io::{Buffer, Destination, MappedView, Segment};
 
 use crate::decode::spec::{BlockTable, Decode};
-use crate::destination::{Memory, MemoryKind};
+use crate::destination::{FileInfo, Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
 use crate::group::Group;
@@ -243,16 +243,10 @@ impl Parts {
             false => self.memory.kind(),
         }
     }
-
-    /// The request of `Storage::opened`.
-    pub(crate) fn info(file: FileId) -> Parts {
-        Parts::new(Verb::Info, file, 0, 0, Memory::None, 0)
-    }
 }
 
 mod sealed {
     pub trait Sealed {
-        fn parts(&self) -> &super::Parts;
         fn parts_mut(&mut self) -> &mut super::Parts;
     }
 }
@@ -450,6 +444,14 @@ impl Write<()> {
     }
 }
 
+impl FileOp<FileInfo> {
+    /// The request of `Storage::opened`.
+    pub(crate) fn info(file: FileId) -> FileOp<FileInfo> {
+        let parts = Parts::new(Verb::Info, file, 0, 0, Memory::None, 0);
+        FileOp(parts, PhantomData)
+    }
+}
+
 impl FileOp<()> {
     /// Makes durable what earlier requests wrote to the file: waits for them, then syncs. Fails
     /// with the first write error since the last sync, so that write-behind never loses one.
@@ -527,11 +529,6 @@ impl<D: Destination> FileOp<D> {
 macro_rules! request {
     ($name:ident) => {
         impl<D: 'static> sealed::Sealed for $name<D> {
-            #[inline(always)]
-            fn parts(&self) -> &Parts {
-                &self.0
-            }
-
             #[inline(always)]
             fn parts_mut(&mut self) -> &mut Parts {
                 &mut self.0

@@ -185,24 +185,19 @@ impl Layout {
         }
         let end = at + bytes;
         let over = end.wrapping_neg() & offsets;
-        if over <= after {
-            let need = lead + bytes;
-            return Some(Layout {
-                offset: at - lead,
-                want: need + over,
-                need,
-                covers: bytes,
-                lead,
-            });
-        }
-        // Shortened to whole logical blocks, if it has any.
-        let covers = (end & !offsets)
-            .checked_sub(at)
-            .filter(|bytes| *bytes > 0)?;
+        let (covers, over) = match over <= after {
+            true => (bytes, over),
+            // Shortened to whole logical blocks, if it has any.
+            false => (
+                (end & !offsets).checked_sub(at).filter(|left| *left > 0)?,
+                0,
+            ),
+        };
+        let need = lead + covers;
         Some(Layout {
             offset: at - lead,
-            want: lead + covers,
-            need: lead + covers,
+            want: need + over,
+            need,
             covers,
             lead,
         })

@@ -251,19 +251,12 @@ impl Scheduler {
         elevator.insert(*at, key);
     }
 
-    /// Largest block of a priority to issue now.
-    pub(crate) fn block_bytes(&self, priority: Priority, now_ns: u64) -> u64 {
+    /// Largest operation of a priority to issue now: of `blocks` blocks, unless others may have to
+    /// wait for it.
+    pub(crate) fn block_bytes(&self, priority: Priority, now_ns: u64, blocks: u64) -> u64 {
         match self.keeps_short(priority, now_ns) {
             true => self.short_block_bytes(),
-            false => self.block_bytes,
-        }
-    }
-
-    /// The same for a read through the page cache that the disk must answer.
-    pub(crate) fn buffered_block_bytes(&self, priority: Priority, now_ns: u64) -> u64 {
-        match self.keeps_short(priority, now_ns) {
-            true => self.short_block_bytes(),
-            false => self.block_bytes * limits::BUFFERED_BLOCKS,
+            false => self.block_bytes * blocks,
         }
     }
 

@@ -24,7 +24,9 @@ use millstream_io::{Arena, Block, Buffer};
 use crate::decode::jobs::{
     BlockPlace, DecodeTask, JobOutcome, JobSource, JobTask, Lent, Method, Task,
 };
-use crate::decode::plan::{Codecs, Mode, NotCut, Part, Plan, View, check_known, check_table};
+use crate::decode::plan::{
+    Codecs, Mode, NotCut, Part, Plan, View, check_known, check_table, no_memory,
+};
 use crate::decode::spec::BlockTable;
 use crate::error::{Error, ErrorKind};
 use crate::ids::Id;
@@ -167,7 +169,7 @@ pub(crate) struct Staged {
     /// A fence holds the destination: no jobs yet.
     pub(crate) held: bool,
     /// Units failed to decode alone: starts again as a stream when all is back.
-    restart: bool,
+    pub(crate) restart: bool,
     /// The application supplies memory.
     pub(crate) supplying: bool,
     windows: VecDeque<Window>,
@@ -425,11 +427,6 @@ impl Staged {
         window.operations -= 1;
     }
 
-    /// Whether it is to start again as a stream.
-    pub(crate) fn restarts(&self) -> bool {
-        self.restart
-    }
-
     /// Its memory is there.
     pub(crate) fn set_memory(&mut self, memory: RawMemory) {
         assert!(self.memory.is_none(), "memory lands once");
@@ -587,8 +584,7 @@ impl Staged {
                 let room = self.carry.try_reserve(rest.len());
                 if room.and(context.jobs.try_reserve(parts.len())).is_err() {
                     self.discard(window, context.arena);
-                    let cause = "no memory for the blocks of a window";
-                    return Err(Error::new(ErrorKind::OutOfMemory, cause));
+                    return Err(no_memory());
                 }
                 // Empty: what the window before left is in front of this one's bytes.
                 self.carry.extend_from_slice(rest);

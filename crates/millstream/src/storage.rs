@@ -40,7 +40,7 @@ use crate::options::{QueueOptions, StorageOptions};
 use crate::park;
 use crate::priority::Priority;
 use crate::queue::{Mailbox, QueueShared, Table};
-use crate::request::Parts;
+use crate::request::FileOp;
 use crate::start::{self, Started};
 use crate::stats::Stats;
 use crate::sync::lock;
@@ -158,7 +158,7 @@ impl Storage {
     /// # Errors
     /// `Closed`, `QueueFull`.
     pub fn opened(&self, file: FileId) -> Result<Ticket<FileInfo>, Error> {
-        self.0.own.submit_parts(Parts::info(file))
+        Ok(self.0.own.try_submit(FileOp::info(file))?)
     }
 
     /// Opens a file on the calling thread, through the page cache: small files and the first bytes

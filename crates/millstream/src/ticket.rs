@@ -164,15 +164,11 @@ impl<T: 'static> Ticket<T> {
         if self.slot.shared().is_forked() {
             return Poll::Ready(Err(still_held(self.slot.shared())));
         }
-        if !self.slot.register(waker) {
-            if self.is_still_held() {
-                return Poll::Ready(Err(still_held(self.slot.shared())));
-            }
-            return Poll::Pending;
-        }
+        self.slot.register(waker);
         match self.slot.claim() {
             Some(outcome) => Poll::Ready(Ok(Outcome::new(outcome))),
-            None => unreachable!("it has ended"),
+            None if self.is_still_held() => Poll::Ready(Err(still_held(self.slot.shared()))),
+            None => Poll::Pending,
         }
     }
 
@@ -183,12 +179,6 @@ impl<T: 'static> Ticket<T> {
     pub fn poll_outcome(&mut self, context: &mut Context<'_>) -> Poll<Outcome<T>> {
         let polled = self.poll_with(context.waker());
         polled.map(|outcome| outcome.unwrap_or_else(Outcome::not_complete))
-    }
-
-    /// Asks for cancellation. The request completes as canceled, unless it completes otherwise
-    /// before; a read that the kernel has begun completes when the kernel lets go. Does not block.
-    pub fn cancel(&self) {
-        cancel(&self.slot);
     }
 
     /// Changes its priority and deadline, if it was not served yet.
@@ -234,9 +224,13 @@ impl<T: 'static> Ticket<T> {
     }
 }
 
-fn cancel(slot: &SlotTicket<Arc<Mailbox>>) {
-    if !slot.is_claimed() && slot.cancel() {
-        slot.shared().cancel(slot.id());
+impl<T> Ticket<T> {
+    /// Asks for cancellation. The request completes as canceled, unless it completes otherwise
+    /// before; a read that the kernel has begun completes when the kernel lets go. Does not block.
+    pub fn cancel(&self) {
+        if !self.slot.is_claimed() && self.slot.cancel() {
+            self.slot.shared().cancel(self.slot.id());
+        }
     }
 }
 
@@ -257,7 +251,7 @@ fn still_held(mailbox: &Mailbox) -> Error {
 impl<T> Drop for Ticket<T> {
     fn drop(&mut self) {
         if self.cancel_on_drop {
-            cancel(&self.slot);
+            self.cancel();
         }
     }
 }

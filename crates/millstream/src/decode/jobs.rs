@@ -270,14 +270,7 @@ impl Job {
     pub fn stored_and_raw(&mut self) -> (&[u8], &mut [u8]) {
         match self.task.as_mut().map(|task| &mut task.task) {
             Some(Task::Decode(task)) if task.is_of_application() => {
-                let DecodeTask {
-                    source,
-                    start,
-                    len,
-                    raw,
-                    ..
-                } = task;
-                (source.slice(*start, *len), raw.slice())
+                (task.source.slice(task.start, task.len), task.raw.slice())
             }
             _ => (&[], &mut []),
         }

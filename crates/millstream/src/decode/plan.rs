@@ -351,11 +351,9 @@ fn unknown_size() -> Error {
     Error::new(ErrorKind::RawSizeUnknown, cause)
 }
 
-fn no_memory() -> Error {
-    Error::new(
-        ErrorKind::OutOfMemory,
-        "no memory for the blocks of a window",
-    )
+pub(crate) fn no_memory() -> Error {
+    let cause = "no memory for the blocks of a window";
+    Error::new(ErrorKind::OutOfMemory, cause)
 }
 
 fn outside() -> Error {

@@ -260,8 +260,10 @@ impl Engine {
     /// Gives a job of a request to the workers.
     pub(super) fn give_job(&mut self, index: u32, task: Task) {
         self.jobs_out += 1;
-        self.cols[index as usize].jobs += 1;
-        let priority = self.cols[index as usize].priority;
+        let col = &mut self.cols[index as usize];
+        col.state.on(Event::Work);
+        col.jobs += 1;
+        let priority = col.priority;
         self.new_jobs
             .push(JobTask::new(self.id(index), priority, task));
     }
@@ -307,33 +309,26 @@ impl Engine {
             let buffer = self.shared.buffers.take(len)?;
             self.side.set_memory(index, Memory::Buffer(buffer));
         }
-        let device = match self.side.memory(index) {
-            Memory::Device(sink) => Some(Arc::clone(sink)),
-            _ => None,
-        };
-        let cut = landed < raw_len;
-        let direct = match self.memory_kind(index) {
-            MemoryKind::Borrowed => (!cut).then(|| self.side.peek(index).pointer),
-            MemoryKind::Buffer => match self.side.memory(index) {
-                // The view leaves out what is not wanted.
-                Memory::Buffer(buffer) if buffer.capacity() >= len => {
-                    buffer.set_view(start, shown);
-                    Some(buffer.base())
-                }
-                Memory::Buffer(buffer) => {
-                    buffer.set_view(0, shown);
-                    None
-                }
-                _ => None,
-            },
-            MemoryKind::Owned if !cut => self.side.memory(index).span().map(|span| span.pointer()),
-            MemoryKind::Device => {
+        let (cut, borrowed) = (landed < raw_len, self.side.peek(index).pointer);
+        let mut device = None;
+        let direct = match self.side.memory(index) {
+            // The view leaves out what is not wanted.
+            Memory::Buffer(buffer) if buffer.capacity() >= len => {
+                buffer.set_view(start, shown);
+                Some(buffer.base())
+            }
+            Memory::Buffer(buffer) => {
+                buffer.set_view(0, shown);
+                None
+            }
+            Memory::Owned(_, place) if !cut => Some(place.pointer()),
+            Memory::Device(sink) => {
                 let staged = staged_of(&mut self.extras, index);
-                let suits = device
-                    .as_ref()
-                    .is_some_and(|sink| guard(|| staged.suits(&**sink)).unwrap_or(false));
+                let suits = guard(|| staged.suits(&**sink)).unwrap_or(false);
+                device = Some(Arc::clone(sink));
                 suits.then_some(std::ptr::null_mut())
             }
+            _ if kind == MemoryKind::Borrowed && !cut => Some(borrowed),
             _ => None,
         };
         let gathered = match direct {
@@ -356,10 +351,6 @@ impl Engine {
         let user_data = self.side.peek(index).user_data;
         let memory = self.lent_memory(index);
         let task = staged_of(&mut self.extras, index).deliver(user_data, memory);
-        let col = &mut self.cols[index as usize];
-        if col.state != State::Working {
-            col.state.on(Event::Work);
-        }
         self.give_job(index, task);
         Flow::Wait
     }
@@ -423,7 +414,7 @@ impl Engine {
         }
         match done {
             Ok(()) => {
-                if staged_of(&mut self.extras, index).restarts() {
+                if staged_of(&mut self.extras, index).restart {
                     // A unit could not be decoded alone: nothing more is served before the restart.
                     self.leave_for_restart(index);
                 }
@@ -442,15 +433,16 @@ impl Engine {
 
     /// The application has supplied memory, or refused.
     fn supplied(&mut self, index: u32, supplied: Result<Memory, Error>) -> Flow {
-        let memory = match supplied {
-            Ok(memory) => memory,
-            Err(_) if self.cols[index as usize].ending.is_some() => return self.after_out(index),
-            Err(error) => return self.end_wanted(index, error),
-        };
-        self.side.set_memory(index, memory);
-        let room = self.side.memory(index).room();
-        self.side.body(index).room = room;
-        if self.cols[index as usize].ending.is_some() {
+        let ends = self.cols[index as usize].ending.is_some();
+        match supplied {
+            Ok(mut memory) => {
+                self.side.body(index).room = memory.room();
+                self.side.set_memory(index, memory);
+            }
+            Err(error) if !ends => return self.end_wanted(index, error),
+            Err(_) => {}
+        }
+        if ends {
             return self.after_out(index);
         }
         if self.staged(index).is_some() {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millstream_io::device::calls::{
-    Call, CallAnswer, CallDone, Offer, OfferMemory, OfferRead, OpenAnswer,
+    Call, CallAnswer, CallDone, Offer, OfferMemory, OfferRead, OpenAnswer, OpenCall,
 };
 use millstream_io::limits::OFFER_BYTES_MAX;
 use millstream_io::{Descriptor, IoError, Segment};
@@ -14,7 +14,6 @@ use super::columns::flag;
 use super::{Engine, Flow, What};
 use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
-use crate::files::NextOpen;
 use crate::ids::Id;
 use crate::request::{Verb, Work};
 use crate::state::{Event, State};
@@ -55,26 +54,30 @@ const PREFETCH_BYTES: u64 = 4 << 20;
 
 impl Engine {
     /// Makes a call for a request, which is out until the answer.
-    pub(super) fn call_for(&mut self, index: u32, urgent: bool, call: Call) {
-        self.cols[index as usize].jobs += 1;
-        let file = match call {
-            Call::Len(_) | Call::Content(_) | Call::Sync { .. } => {
-                let file = self.side.peek(index).file.0.index();
-                self.files.call_began(file);
-                Some(file)
-            }
-            _ => None,
+    pub(super) fn call_for(&mut self, index: u32, call: Call) -> Flow {
+        let file = self.side.peek(index).file.0.index();
+        let (event, file) = match call {
+            Call::Len(_) | Call::Content(_) => (Event::NeedsFile, Some(file)),
+            Call::Sync { .. } => (Event::Work, Some(file)),
+            _ => (Event::Work, None),
         };
+        if let Some(file) = file {
+            self.files.call_began(file);
+        }
+        let col = &mut self.cols[index as usize];
+        col.state.on(event);
+        col.jobs += 1;
         let id = self.calls.add(Entry::Request(self.id(index), file));
-        self.lanes.call(id, urgent, call);
+        self.lanes.call(id, event == Event::NeedsFile, call);
+        Flow::Wait
     }
 
     /// Hands opens and closes to the threads, as far as the limit on descriptors allows.
     pub(super) fn start_opens(&mut self) {
         if self.files.opening() > 0 {
             self.files.evict(&mut self.closes);
-            while let Some(open) = self.files.next_open(self.now_ns) {
-                self.start_open(&open);
+            while let Some((file, urgent, call)) = self.files.next_open(self.now_ns) {
+                self.start_open(file, urgent, call);
                 self.files.evict(&mut self.closes);
             }
         }
@@ -90,15 +93,15 @@ impl Engine {
         self.lanes.call(id, false, Call::Close(descriptor));
     }
 
-    fn start_open(&mut self, open: &NextOpen) {
-        let offer = match open.direct_only {
-            true => None,
-            false => self.offer(open.index),
+    fn start_open(&mut self, file: u32, urgent: bool, mut call: OpenCall) {
+        let offered = match call.buffered {
+            true => self.offer(file),
+            false => None,
         };
-        let request = offer.as_ref().map(|(id, _)| *id);
-        let call = self.files.open_call(open, offer.map(|(_, offer)| offer));
-        let id = self.calls.add(Entry::Open(open.index, request));
-        self.lanes.call(id, open.urgent, Call::Open(Box::new(call)));
+        let (request, offer) = offered.unzip();
+        call.offer = offer;
+        let id = self.calls.add(Entry::Open(file, request));
+        self.lanes.call(id, urgent, Call::Open(Box::new(call)));
     }
 
     /// Memory of the first request that waits for a file, if its bytes may be read with the open.
@@ -118,14 +121,11 @@ impl Engine {
                 let len = usize::try_from(body.room).ok()?;
                 OfferMemory::Lent(Segment::new(body.pointer, len))
             }
-            MemoryKind::Buffer => match self.side.memory(index) {
-                Memory::Buffer(buffer) => {
-                    OfferMemory::Lent(Segment::new(buffer.base(), buffer.capacity()))
-                }
+            _ => OfferMemory::Lent(match self.side.memory(index) {
+                Memory::Buffer(buffer) => Segment::new(buffer.base(), buffer.capacity()),
+                Memory::Owned(_, place) => *place,
                 _ => return None,
-            },
-            MemoryKind::Owned => OfferMemory::Lent(self.side.memory(index).span()?),
-            MemoryKind::Supply | MemoryKind::Device | MemoryKind::None => return None,
+            }),
         };
         let token = Arc::default();
         let extra = self.extra(index);
@@ -193,8 +193,8 @@ impl Engine {
     }
 
     pub(super) fn offer_is_out(&self, index: u32) -> bool {
-        let extra = self.extras[index as usize].as_ref();
-        self.cols[index as usize].has(flag::EXTRA) && extra.is_some_and(|it| it.offer.is_some())
+        let extra = self.extra_of(index);
+        extra.is_some_and(|extra| extra.offer.is_some())
     }
 
     pub(super) fn answer_all(&mut self) -> bool {
@@ -280,15 +280,9 @@ impl Engine {
         };
         col.len = read.len;
         col.state.on(Event::Work);
-        match (read.buffer, self.memory_kind(index)) {
-            (Some(buffer), _) => self.side.set_memory(index, Memory::Buffer(buffer)),
-            (None, MemoryKind::Buffer) => {
-                let len = usize::try_from(read.len).expect("it is in memory");
-                if let Memory::Buffer(buffer) = self.side.memory(index) {
-                    buffer.set_view(0, len);
-                }
-            }
-            _ => {}
+        match read.buffer {
+            Some(buffer) => self.side.set_memory(index, Memory::Buffer(buffer)),
+            None => self.show(index, usize::try_from(read.len).expect("it is in memory")),
         }
         self.shared.counters.stored_bytes.add(read.len);
         self.shared.counters.read_with_open.add(1);
@@ -354,11 +348,7 @@ impl Engine {
 
     /// Copies bytes into a request's memory; false: it has no room for them.
     fn copy_into(&mut self, index: u32, bytes: &[u8]) -> bool {
-        if self.memory_kind(index) == MemoryKind::Buffer
-            && let Memory::Buffer(buffer) = self.side.memory(index)
-        {
-            buffer.set_view(0, bytes.len().min(buffer.capacity()));
-        }
+        self.show(index, bytes.len());
         let mut memory = self.lent_memory(index);
         let place = memory.slice().get_mut(..bytes.len());
         place.map(|place| place.copy_from_slice(bytes)).is_some()
@@ -373,7 +363,7 @@ impl Engine {
 
     /// Everything before an ordered request has completed.
     pub(super) fn start_ordered(&mut self, index: u32) -> Flow {
-        let col = &mut self.cols[index as usize];
+        let col = &self.cols[index as usize];
         if col.state != State::Gated || col.ending.is_some() {
             return Flow::Wait;
         }
@@ -383,9 +373,7 @@ impl Engine {
         let Work::Names(call) = std::mem::take(&mut extra.rare.work) else {
             unreachable!("only work on names is ordered")
         };
-        col.state.on(Event::Work);
-        self.call_for(index, false, call);
-        Flow::Wait
+        self.call_for(index, call)
     }
 
     /// Brings the next part of a range into memory.
@@ -409,9 +397,6 @@ impl Engine {
         }
         let len = left.min(PREFETCH_BYTES);
         col.issued += len;
-        col.state.on(Event::Work);
-        let call = Call::Prefetch { view, offset, len };
-        self.call_for(index, false, call);
-        Flow::Wait
+        self.call_for(index, Call::Prefetch { view, offset, len })
     }
 }

@@ -2,8 +2,8 @@
 //! checks, also again when its file was closed to make room meanwhile; what is rare is a flag test.
 
 use millstream_codec::CodecId;
-use millstream_io::Access;
 use millstream_io::device::calls::Call;
+use millstream_io::{Access, Descriptor};
 
 use super::columns::{Col, Extra, flag, push_waiting, staged_of};
 use super::finish::canceled_by_close;
@@ -368,10 +368,11 @@ impl Engine {
         col.len = len;
         if whole {
             if len == 0 && !col.has(flag::ASKED) {
-                // The content comes with the answer: nothing may hold it back then.
+                // A file that reports no length may have content all the same (procfs), which comes
+                // with the answer: nothing may hold it back then.
                 return match self.waits_for_fence(index) {
                     true => self.hold_at_gate(index),
-                    false => self.ask_content(index),
+                    false => self.ask_file(index, Call::Content),
                 };
             }
             self.charge_late(index, len);
@@ -407,19 +408,19 @@ impl Engine {
         self.cols[index as usize].flags |= flag::PREPARED;
         match len {
             0 => {
-                self.show_nothing(index);
+                self.show(index, 0);
                 Flow::End(None)
             }
             _ => Flow::Runnable,
         }
     }
 
-    /// A buffer of the caller shows what landed in it: nothing.
-    fn show_nothing(&mut self, index: u32) {
+    /// A buffer of the caller shows what lands in it: so many bytes, as far as it has room.
+    pub(super) fn show(&mut self, index: u32, len: usize) {
         if self.memory_kind(index) == MemoryKind::Buffer
             && let Memory::Buffer(buffer) = self.side.memory(index)
         {
-            buffer.set_view(0, 0);
+            buffer.set_view(0, len.min(buffer.capacity()));
         }
     }
 
@@ -450,33 +451,21 @@ impl Engine {
 
     /// The range ends beyond the length that the open reported: the file may have grown.
     fn past_end(&mut self, index: u32, end: u64) -> Flow {
-        let file = self.side.peek(index).file.0.index();
-        let file = self.files.at(file);
-        let (descriptor, len) = (file.descriptor(), file.len());
-        let col = &mut self.cols[index as usize];
-        match descriptor {
-            Some(descriptor) if !col.has(flag::ASKED) => {
-                col.flags |= flag::ASKED;
-                col.state.on(Event::NeedsFile);
-                self.call_for(index, true, Call::Len(descriptor));
-                Flow::Wait
-            }
-            _ => {
-                let cause = format!("the range ends at {end}, and the file has {len} bytes");
-                Flow::End(Some(Error::new(ErrorKind::PastEnd, cause)))
-            }
+        if !self.cols[index as usize].has(flag::ASKED) {
+            return self.ask_file(index, Call::Len);
         }
+        let file = self.side.peek(index).file.0.index();
+        let len = self.files.at(file).len();
+        let cause = format!("the range ends at {end}, and the file has {len} bytes");
+        Flow::End(Some(Error::new(ErrorKind::PastEnd, cause)))
     }
 
-    /// A file that reports no length may have content all the same (procfs): it is read to its end.
-    fn ask_content(&mut self, index: u32) -> Flow {
+    /// Asks once for what the open of a file did not report.
+    fn ask_file(&mut self, index: u32, call: impl FnOnce(Descriptor) -> Call) -> Flow {
         let file = self.side.peek(index).file.0.index();
         let descriptor = self.files.at(file).descriptor().expect("an open file");
-        let col = &mut self.cols[index as usize];
-        col.flags |= flag::ASKED;
-        col.state.on(Event::NeedsFile);
-        self.call_for(index, true, Call::Content(descriptor));
-        Flow::Wait
+        self.cols[index as usize].flags |= flag::ASKED;
+        self.call_for(index, call(descriptor))
     }
 
     fn check_write(&mut self, index: u32) -> Flow {
@@ -523,9 +512,7 @@ impl Engine {
             return Flow::Wait;
         }
         let file = file.descriptor().expect("an open file");
-        self.cols[index as usize].state.on(Event::Work);
-        self.call_for(index, false, Call::Sync { file, data_only });
-        Flow::Wait
+        self.call_for(index, Call::Sync { file, data_only })
     }
 
     fn check_info(&mut self, index: u32) -> Flow {

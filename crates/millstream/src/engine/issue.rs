@@ -188,7 +188,7 @@ impl Engine {
     fn plan_write(&mut self, index: u32, body: &Body, priority: Priority) -> Plan {
         let col = &self.cols[index as usize];
         let left = col.len - col.issued;
-        let bytes = left.min(self.scheduler.block_bytes(priority, self.now_ns));
+        let bytes = left.min(self.scheduler.block_bytes(priority, self.now_ns, 1));
         let layout = Layout::plain(body.offset + col.issued, bytes);
         let file = self.files.at(body.file.0.index());
         let descriptor = file.descriptor().expect("a file with users is open");
@@ -207,7 +207,7 @@ impl Engine {
         let kind = self.memory_kind(index);
         let pointer = self.pointer_at(index, body, kind, issued);
         let left = len - issued;
-        let bytes = left.min(self.scheduler.block_bytes(priority, self.now_ns));
+        let bytes = left.min(self.scheduler.block_bytes(priority, self.now_ns, 1));
         let file = self.files.at(body.file.0.index());
         let facts = file.facts.as_ref().expect("a file with users is open");
         let read = ReadFacts {
@@ -301,16 +301,13 @@ impl Engine {
     }
 
     fn route_by_cache(&mut self, body: &Body, read: &ReadFacts) -> Route {
-        let file = self.files.at(body.file.0.index());
-        let facts = file.facts.expect("a file with users is open");
         let cache = match self.lanes.is_modeled() {
             true => Cache::Absent,
             false => self.ask_cache(body, read),
         };
-        match route::route(&facts, read, cache) {
-            Ok(route) => route,
-            Err(_) => unreachable!("the cache was asked"),
-        }
+        let file = self.files.at(body.file.0.index());
+        let facts = file.facts.as_ref().expect("a file with users is open");
+        route::route(facts, read, cache).expect("the cache was asked")
     }
 
     /// What the page cache holds of a block.
@@ -438,7 +435,8 @@ impl Engine {
             Via::CachedCopy => (via, bytes.min(limits::COPY_BLOCK_BYTES)),
             _ if facts.can_hang => (Via::Buffered, bytes),
             _ => {
-                let most = self.scheduler.buffered_block_bytes(priority, self.now_ns);
+                let blocks = limits::BUFFERED_BLOCKS;
+                let most = self.scheduler.block_bytes(priority, self.now_ns, blocks);
                 (Via::Buffered, left.min(most))
             }
         };
@@ -460,11 +458,10 @@ impl Engine {
             return;
         }
         self.count_issued(index, &block);
-        let file = block.file;
         self.transfers.begin(id, block, self.now_ns);
         match complete {
             true => self.leave(index, Event::Issued),
-            false => self.moved_on(index, file),
+            false => self.moved_on(index),
         }
     }
 
@@ -487,13 +484,10 @@ impl Engine {
     }
 
     /// The next block of a request on a rotating disk is elsewhere.
-    fn moved_on(&mut self, index: u32, file: u32) {
-        if !self.files.have_positions() {
-            return;
-        }
-        let issued = self.cols[index as usize].issued;
-        let at = self.side.peek(index).offset + issued;
-        if let Some(position) = self.files.at(file).position(at) {
+    fn moved_on(&mut self, index: u32) {
+        if self.files.have_positions()
+            && let Some(position) = self.position(index)
+        {
             self.scheduler.moved(index, position);
         }
     }
@@ -715,7 +709,7 @@ impl Engine {
         let file = self.files.at(file_index);
         let facts = file.facts.expect("a file with users is open");
         let (direct, buffered) = (file.direct_descriptor(), file.descriptor());
-        let block_bytes = self.scheduler.block_bytes(priority, self.now_ns);
+        let block_bytes = self.scheduler.block_bytes(priority, self.now_ns, 1);
         let fill = staged_of(&mut self.extras, index).fill(block_bytes);
         let direct = direct.filter(|_| fill.via == Via::Direct);
         let descriptor = direct.or(buffered).expect("a file with users is open");
@@ -743,7 +737,6 @@ impl Engine {
         let Memory::Supply(supply) = std::mem::take(self.side.memory(index)) else {
             unreachable!("its kind says that it is supplied")
         };
-        self.cols[index as usize].state.on(Event::Work);
         self.give_job(index, Task::Supply(supply, len));
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::ids::Id;
 use crate::limits;
 use crate::mailbox::{Change, Letter};
-use crate::queue::{Cancellation, NO_INDEX, Parcel, QueueShared, Wishes};
+use crate::queue::{Cancellation, NO_INDEX, QueueShared, Wishes};
 use crate::state::State;
 
 impl Engine {
@@ -42,16 +42,11 @@ impl Engine {
 
     pub(super) fn take_queue(&mut self, queue: &Arc<QueueShared>) {
         let index = queue.index.load(Ordering::Relaxed);
-        if self.queues.get(index).is_none() {
-            // It was dropped and let go of; something may still have been asked of it.
-            return;
+        // Something may still have been asked of a queue that was dropped and let go of.
+        if let Some(state) = self.queues.get(index) {
+            let wishes = queue.take(&mut state.backlog, &mut state.spare);
+            self.wishes.push((index, wishes));
         }
-        let mut parcels = Vec::new();
-        let state = self.queues.state(index);
-        let wishes = queue.take(&mut parcels, &mut state.spare);
-        let taken = parcels.into_iter().map(|parcel: Parcel| (parcel, 0));
-        state.backlog.extend(taken);
-        self.wishes.push((index, wishes));
     }
 
     pub(super) fn take_letters(&mut self) {

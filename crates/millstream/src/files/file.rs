@@ -67,7 +67,7 @@ pub(crate) struct File {
     pub(crate) options: FileOptions,
     pub(super) phase: Phase,
     pub(super) direct: Direct,
-    /// What the first open reported; lengths are updated.
+    /// What the last open reported.
     pub(crate) about: Option<Opened>,
     pub(crate) facts: Option<FileFacts>,
     pub(super) operations: u32,
@@ -81,7 +81,7 @@ pub(crate) struct File {
     /// A close entry was taken in: later requests are stale.
     pub(crate) closing: bool,
     /// The close entry has taken effect: the file goes when nothing needs it.
-    pub(super) close_fired: bool,
+    pub(crate) close_fired: bool,
     /// Whether the first open, which may create and truncate, has been made.
     pub(super) opened_once: bool,
     /// Its open was made while the storage had no other descriptor.
@@ -156,13 +156,10 @@ impl File {
     }
 
     pub(crate) fn len(&self) -> u64 {
-        self.about.as_ref().map_or(0, |about| about.len)
+        self.facts.as_ref().map_or(0, |facts| facts.len)
     }
 
     pub(crate) fn set_len(&mut self, len: u64) {
-        if let Some(about) = &mut self.about {
-            about.len = len;
-        }
         if let Some(facts) = &mut self.facts {
             facts.len = len;
         }
@@ -192,11 +189,11 @@ impl File {
     }
 
     pub(crate) fn info(&self) -> Option<FileInfo> {
-        let about = self.about.as_ref()?;
+        let facts = self.facts.as_ref()?;
         Some(FileInfo {
-            len: about.len,
-            identity: about.identity,
-            direct: self.facts.as_ref()?.masks.is_some(),
+            len: facts.len,
+            identity: self.about.as_ref()?.identity,
+            direct: facts.masks.is_some(),
         })
     }
 

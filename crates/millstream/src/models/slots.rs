@@ -5,10 +5,11 @@ use std::iter::once;
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::{check, parts, spawn, step};
+use super::{check, request, spawn, step};
 use crate::ids::{Id, StorageNumber};
 use crate::mailbox::closed_error;
 use crate::priority::Priority;
+use crate::request::{Parts, Request};
 use crate::slots::{Cache, Completion, Delivery, EngineSide, Pool, PoolOwner, SlotTicket, Table};
 use crate::sync::{AtomicU64, block_on, thread::yield_now};
 use crate::waiters::wake_all;
@@ -26,7 +27,12 @@ fn pool(slots: u32) -> (Arc<PoolOwner<()>>, EngineSide<()>) {
 }
 
 fn fill(pool: &PoolOwner<()>, cache: &mut Cache, mode: Delivery, token: &Arc<()>) -> Id {
-    pool.fill(cache, &mut parts(token), mode, Priority::Normal)
+    fn filled(mut request: impl Request, fill: impl FnOnce(&mut Parts) -> Id) -> Id {
+        fill(request.parts_mut())
+    }
+    filled(request(token), |parts| {
+        pool.fill(cache, parts, mode, Priority::Normal)
+    })
 }
 
 fn submit(pool: &PoolOwner<()>, token: &Arc<()>) -> SlotTicket<()> {

@@ -113,7 +113,7 @@ fn a_changed_request_keeps_its_arrival() {
 fn issue_all(scheduler: &mut Scheduler, now_ns: u64) -> [u64; PRIORITIES] {
     let mut issued = [0; PRIORITIES];
     while let Some((request, priority)) = pick(scheduler, now_ns) {
-        let block = scheduler.block_bytes(priority, now_ns);
+        let block = scheduler.block_bytes(priority, now_ns, 1);
         scheduler.issued(request, priority, block, now_ns);
         issued[priority as usize] += block;
         if priority == Priority::High {
@@ -155,7 +155,7 @@ fn beside_a_higher_priority_a_lower_one_only_fills_what_it_leaves_free() {
     scheduler.returned(high, SHORT);
     let all = issue_all(&mut scheduler, 0)[0];
     assert!(all + 3 * SHORT >= limits::IN_FLIGHT_BYTES_MAX);
-    assert_eq!(scheduler.block_bytes(Priority::Low, 0), BLOCK);
+    assert_eq!(scheduler.block_bytes(Priority::Low, 0, 1), BLOCK);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn what_waits_for_staging_leaves_the_device_to_lower_priorities() {
     let mut bytes = 0;
     while let Some((request, priority)) = scheduler.pick(0, 2_000_000_000, skip) {
         assert_eq!(priority, Priority::Normal);
-        let block = scheduler.block_bytes(priority, 0);
+        let block = scheduler.block_bytes(priority, 0, 1);
         scheduler.issued(request, priority, block, 0);
         bytes += block;
     }
@@ -181,7 +181,7 @@ fn a_flood_that_keeps_the_device_full_leaves_a_block_in_sixteen() {
     for flood in 1..1601 {
         add(&mut scheduler, flood, Priority::High);
         let (request, priority) = pick(&mut scheduler, 0).expect("room");
-        let block = scheduler.block_bytes(priority, 0);
+        let block = scheduler.block_bytes(priority, 0, 1);
         scheduler.issued(request, priority, block, 0);
         in_flight.push_back((priority, block));
         bytes += block;
