@@ -54,7 +54,6 @@ pub(crate) enum Memory {
     None,
     /// A buffer of the library, taken when the size is known.
     Pool,
-    /// A buffer.
     Buffer(Buffer),
     /// Memory of the application, and where it is.
     Owned(Box<dyn Destination>, Segment),
@@ -152,7 +151,6 @@ impl Memory {
         let _ = guard(|| drop(self));
     }
 
-    /// Drops it.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         match self {

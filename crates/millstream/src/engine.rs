@@ -61,7 +61,6 @@ enum What {
     Released,
     /// Its file is open, or failed to open.
     FileReady,
-    /// It is to end.
     End(Error),
 }
 
@@ -84,7 +83,6 @@ struct Rate {
     waited: bool,
 }
 
-/// See the header.
 pub(crate) struct Engine {
     shared: Arc<Mailbox>,
     side: EngineSide,
@@ -518,7 +516,6 @@ impl Engine {
         self.shared.recorder.add(span);
     }
 
-    /// The kind of a request's memory.
     #[inline]
     fn memory_kind(&self, index: u32) -> MemoryKind {
         self.side.head(index).memory

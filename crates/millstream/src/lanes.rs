@@ -25,7 +25,6 @@ use crate::limits::{SLOW_MOUNT_THREADS, SLOW_MOUNTS_MAX};
 use crate::options::StorageOptions;
 use crate::transfers::Lane;
 
-/// See the header.
 pub(crate) struct Lanes {
     main: Box<dyn Device>,
     cached: Cached,

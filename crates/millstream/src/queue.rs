@@ -134,7 +134,6 @@ struct Record {
     first: Option<(u64, Error)>,
 }
 
-/// See the header.
 pub(crate) struct QueueShared {
     /// The engine's index of the queue.
     pub(crate) index: AtomicU32,

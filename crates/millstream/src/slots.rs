@@ -529,7 +529,6 @@ impl<S> EngineSide<S> {
         (head, unsafe { &mut *self.table.hot(index).body.get() })
     }
 
-    /// What a live request's word says.
     #[inline]
     pub(crate) fn head(&self, index: u32) -> Head {
         Head::of(self.owned(index))
@@ -549,7 +548,6 @@ impl<S> EngineSide<S> {
         unsafe { &*self.table.hot(index).body.get() }
     }
 
-    /// The memory of a live request.
     #[inline]
     pub(crate) fn memory(&mut self, index: u32) -> &mut Memory {
         self.owned(index);
@@ -594,7 +592,6 @@ impl<S> EngineSide<S> {
         word & GENERATION == life(id) && matches!(word & STATE, HELD | ENGINE)
     }
 
-    /// The id of a live slot.
     #[inline]
     pub(crate) fn id(&self, index: u32, generation: u32) -> Id {
         self.table.id(index, generation)
@@ -733,6 +730,5 @@ pub(crate) enum Ended {
     Ticket(Id),
     /// To be published in the completion queue.
     Posted(Posted),
-    /// To be freed.
     Freed(Freed),
 }

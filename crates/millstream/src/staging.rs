@@ -160,7 +160,6 @@ pub(crate) struct Context<'a> {
     pub(crate) jobs: &'a mut Vec<JobTask>,
 }
 
-/// See the header.
 pub(crate) struct Staged {
     plan: Plan,
     stage: Stage,
@@ -321,14 +320,18 @@ impl Staged {
         if self.windows.back().is_some_and(Window::is_open) {
             return Serve::Fill;
         }
-        let full = self.windows.len() + self.windows_out >= limits::WINDOWS_AHEAD
-            || self.restart
-            || (!self.plan.is_decided() && !self.windows.is_empty());
-        if full || self.windowed == self.stored_len {
+        if self.restart || !self.wants_window() {
             return Serve::Leave;
         }
         let len = self.window_bytes.min(self.stored_len - self.windowed);
         Serve::Window(self.windowed, len)
+    }
+
+    /// Whether stored bytes are left for another window, and there may be one.
+    fn wants_window(&self) -> bool {
+        self.windowed < self.stored_len
+            && self.windows.len() + self.windows_out < limits::WINDOWS_AHEAD
+            && (self.plan.is_decided() || self.windows.is_empty())
     }
 
     /// Makes the next window, which [`Serve::Window`] asked for; false: staging has no room now.
@@ -418,7 +421,6 @@ impl Staged {
         fill
     }
 
-    /// An operation of a window is back.
     pub(crate) fn operation_back(&mut self, serial: u64) {
         // A restart waits for all operations, so the window is still here.
         let place = usize::try_from(serial - self.front_serial).expect("a window's place");
@@ -427,7 +429,6 @@ impl Staged {
         window.operations -= 1;
     }
 
-    /// Its memory is there.
     pub(crate) fn set_memory(&mut self, memory: RawMemory) {
         assert!(self.memory.is_none(), "memory lands once");
         self.memory = Some(memory);
@@ -466,12 +467,10 @@ impl Staged {
             self.take_window(context)?;
             given += (context.jobs.len() - before) as u32;
         }
-        let more = self.windowed < self.stored_len;
-        let room = self.windows.len() + self.windows_out < limits::WINDOWS_AHEAD;
-        if more && room && (self.plan.is_decided() || self.windows.is_empty()) {
+        if self.wants_window() {
             return Ok(Step::More);
         }
-        if more || !self.windows.is_empty() || outside + given > 0 {
+        if self.windowed < self.stored_len || !self.windows.is_empty() || outside + given > 0 {
             return Ok(Step::Wait);
         }
         if self.memory.is_none() && self.stage == Stage::Decoding {
@@ -569,7 +568,6 @@ impl Staged {
         true
     }
 
-    /// Cuts a window into independent parts.
     fn cut_window(
         &mut self,
         window: Window,
@@ -603,7 +601,6 @@ impl Staged {
         }
     }
 
-    /// Makes jobs of the parts of a window.
     fn give_parts(&mut self, window: Window, parts: Vec<Part>, context: &mut Context<'_>) {
         let start = window.start;
         let source = self.ready(window);

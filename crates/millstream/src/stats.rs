@@ -39,7 +39,6 @@ macro_rules! stats {
         counts { $($(#[$doc:meta])* $name:ident,)* }
         values { $($(#[$value_doc:meta])* $value:ident,)* }
     ) => {
-        /// What the engine counts.
         #[derive(Default)]
         pub(crate) struct Counters {
             $(pub(crate) $name: Counter,)*

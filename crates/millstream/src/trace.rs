@@ -85,12 +85,6 @@ impl Recorder {
 }
 
 impl Trace {
-    /// Spans recorded: requests, operations and jobs.
-    #[must_use]
-    pub fn spans(&self) -> usize {
-        self.spans.len()
-    }
-
     /// Writes the trace as Chrome trace-event JSON.
     ///
     /// # Errors

@@ -96,7 +96,6 @@ pub(crate) struct Transfer {
 
 /// What a completion means.
 pub(crate) enum Meaning {
-    /// It continues.
     Continued,
     /// The file system refuses direct reads: continued through the page cache.
     DirectRefused,
@@ -116,7 +115,6 @@ pub(crate) struct Quarantine {
     pub(crate) staged: Option<Box<Staged>>,
 }
 
-/// See the header.
 #[derive(Default)]
 pub(crate) struct Transfers {
     transfers: Vec<Option<Transfer>>,
@@ -131,7 +129,6 @@ pub(crate) struct Transfers {
 }
 
 impl Transfers {
-    /// Operations under way.
     pub(crate) fn out(&self) -> usize {
         self.out.iter().sum()
     }
@@ -315,7 +312,6 @@ impl Transfers {
         self.push_to_main(number_of(id), 0);
     }
 
-    /// An operation is over.
     #[inline(always)]
     pub(crate) fn finish(&mut self, id: u64) -> Transfer {
         let number = number_of(id);
@@ -341,7 +337,6 @@ impl Transfers {
         (block, members)
     }
 
-    /// Operations that never come back.
     pub(crate) fn lost(&self) -> usize {
         self.lost
     }

@@ -127,7 +127,6 @@ pub(crate) enum Method {
     Dictionary(Arc<[Dictionary]>, usize),
     /// A unit that a scanner found.
     Unit(Unit),
-    /// The application's codec.
     Application(Arc<dyn Codec>),
     /// Not here: a device takes the bytes.
     Device(DevicePlace),
@@ -140,7 +139,6 @@ pub(crate) struct BlockPlace {
     pub(crate) checksum: Option<u64>,
 }
 
-/// Decodes one independent part.
 pub(crate) struct DecodeTask {
     pub(crate) codec: CodecId,
     pub(crate) method: Method,
@@ -152,7 +150,6 @@ pub(crate) struct DecodeTask {
     pub(crate) block: Option<BlockPlace>,
 }
 
-/// What a job does.
 pub(crate) enum Task {
     Decode(DecodeTask),
     /// Feeds one window to a stream decoder; `raw` is what is left of the destination.
@@ -172,7 +169,6 @@ pub(crate) enum Task {
     Verify(Box<dyn UnitScanner>, Lent),
 }
 
-/// A task of a request.
 pub(crate) struct JobTask {
     pub(crate) request: Id,
     pub(crate) priority: Priority,
@@ -207,11 +203,9 @@ pub(crate) enum JobOutcome {
     NotAlone,
     /// Raw bytes written, and whether the stream may end here.
     Streamed(Box<dyn StreamDecoder>, Result<(usize, bool), Error>),
-    /// The application's memory.
     Supplied(Result<Memory, Error>),
 }
 
-/// The result of a job.
 pub(crate) struct JobResult {
     pub(crate) request: Id,
     pub(crate) outcome: JobOutcome,
@@ -407,7 +401,6 @@ fn prepare_job(job: &mut Job) -> Result<(), Error> {
     prepared.map_err(|error| task.at_block(error))
 }
 
-/// Runs a task on the calling thread.
 pub(crate) fn run_task(task: JobTask, scratch: &mut Scratch) -> JobResult {
     let _on = StorageThread::enter();
     let started = Instant::now();

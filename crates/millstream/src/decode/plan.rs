@@ -22,10 +22,8 @@ use crate::decode::spec::{Block, BlockTable};
 use crate::error::{Error, ErrorKind};
 use crate::limits;
 
-/// The application's codecs by id.
 pub(crate) type Codecs = BTreeMap<u8, Registered>;
 
-/// A codec of the application.
 #[derive(Clone)]
 pub(crate) struct Registered {
     pub(crate) codec: Arc<dyn Codec>,
@@ -80,7 +78,6 @@ pub(crate) struct View<'a> {
     pub(crate) last: bool,
 }
 
-/// See the header.
 pub(crate) struct Plan {
     pub(crate) codec: CodecId,
     pub(crate) table: Option<Arc<BlockTable>>,
@@ -307,7 +304,6 @@ impl Plan {
         Ok(usize::try_from(until - view.stored_at).expect("inside the window"))
     }
 
-    /// A stream job is back.
     pub(crate) fn streamed(
         &mut self,
         decoder: Box<dyn StreamDecoder>,

@@ -145,7 +145,6 @@ impl Jobs {
     }
 }
 
-/// Starts the workers of a storage.
 pub(crate) fn start(
     jobs: &Arc<Jobs>,
     count: usize,

@@ -22,7 +22,6 @@ impl Engine {
         self.each(|engine| &mut engine.completions, Engine::complete)
     }
 
-    /// An operation has completed.
     #[inline]
     fn complete(&mut self, completion: Completion) {
         let (block, whole) = self.transfers.look(&completion);
@@ -129,7 +128,6 @@ impl Engine {
         }
     }
 
-    /// An operation of a request is back.
     #[inline(always)]
     fn operation_back(
         &mut self,
@@ -366,7 +364,6 @@ impl Engine {
         span.map_or_else(Lent::nothing, |span| Lent::new(span.pointer(), span.len()))
     }
 
-    /// A job is back.
     pub(super) fn job_back(&mut self, result: JobResult) {
         self.jobs_out -= 1;
         self.count_ran(result.ran);
@@ -453,7 +450,6 @@ impl Engine {
         self.check_again(index)
     }
 
-    /// A request's time has run out.
     pub(super) fn timed_out(&mut self, index: u32) {
         self.withdraw_offer(index);
         let error = Error::new(ErrorKind::TimedOut, "it took longer than its timeout");

@@ -29,7 +29,6 @@ enum Entry {
     Request(Id, Option<u32>),
 }
 
-/// Calls under way.
 #[derive(Debug, Default)]
 pub(super) struct CallTable {
     calls: HashMap<u64, Entry>,
@@ -229,7 +228,6 @@ impl Engine {
         self.follow(index, flow);
     }
 
-    /// An open is back.
     fn opened(&mut self, file: u32, offered: Option<Id>, mut answer: OpenAnswer) {
         let counters = &self.shared.counters;
         counters.opens.add(1);
@@ -293,7 +291,6 @@ impl Engine {
         self.follow(index, Flow::End(None));
     }
 
-    /// A call of a request is answered.
     fn answered(&mut self, index: u32, answer: CallAnswer) -> Flow {
         let col = &self.cols[index as usize];
         // What a call on names did is what happened, even if its cancellation came meanwhile.

@@ -163,7 +163,6 @@ impl Engine {
         charged
     }
 
-    /// A request lets go of its file.
     #[inline]
     pub(super) fn release_file(&mut self, index: u32, flags: u8, error: Option<&Error>) {
         let body = self.side.peek(index);
