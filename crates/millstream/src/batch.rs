@@ -374,14 +374,6 @@ impl Batch {
         Ok(())
     }
 
-    /// Makes sure that one more entry is accepted, be the queue full or not.
-    fn reserve_always(&mut self) {
-        let shared = self.shared();
-        shared.reserve_always();
-        shared.hold(1);
-        self.room += 1;
-    }
-
     #[inline(always)]
     fn put<R: Request>(
         &mut self,
@@ -504,7 +496,9 @@ impl Batch {
     pub fn close(&mut self, file: FileId) -> Result<(), Error> {
         self.refuse_forked()?;
         if self.room == 0 {
-            self.reserve_always();
+            // Be the queue full or not.
+            self.shared().reserve_always();
+            self.room += 1;
         }
         let Some(last) = lock(&self.shared().mailbox.names).close(file) else {
             let cause = "the file was closed before, or the id is of another storage";

@@ -213,9 +213,10 @@ impl QueueShared {
         assert!(before >= entries, "a batch hands over what it holds");
     }
 
-    /// Reserves room for one entry, be the queue full or not: for entries that close and drain.
+    /// Has a batch hold room for one entry, be the queue full or not: for entries that close.
     pub(crate) fn reserve_always(&self) {
         self.live.fetch_add(1, Ordering::SeqCst);
+        self.hold(1);
     }
 
     /// Reserves room for at least one and at most `most` entries, and for `charge` bytes.

@@ -164,7 +164,6 @@ pub(crate) struct Staged {
     plan: Plan,
     stage: Stage,
     stored_len: u64,
-    raw_len: Option<u64>,
     /// A fence holds the destination: no jobs yet.
     pub(crate) held: bool,
     /// Units failed to decode alone: starts again as a stream when all is back.
@@ -221,10 +220,13 @@ impl Staged {
         }
         let mut staged = Staged {
             trim: table.as_ref().and_then(|table| table.trim),
-            plan: Plan::new(codec, table),
+            plan: Plan::new(
+                codec,
+                table,
+                if stored { Some(stored_len) } else { raw_len },
+            ),
             stage: Stage::Decoding,
             stored_len,
-            raw_len: if stored { Some(stored_len) } else { raw_len },
             held: false,
             restart: false,
             supplying: false,
@@ -306,13 +308,13 @@ impl Staged {
 
     /// Raw bytes that land: all, unless they are trimmed. `None` before the first window.
     pub(crate) fn landed_len(&self) -> Option<u64> {
-        self.trim.map(|(_, take)| take).or(self.raw_len)
+        self.trim.map(|(_, take)| take).or(self.plan.raw_len)
     }
 
     /// Raw bytes in all, and those to skip in front.
     pub(crate) fn raw_and_skip(&self) -> (u64, u64) {
         let skip = self.trim.map_or(0, |(skip, _)| skip);
-        (self.raw_len.unwrap_or(0), skip)
+        (self.plan.raw_len(), skip)
     }
 
     /// What to do with the scheduler's pick.
@@ -475,7 +477,7 @@ impl Staged {
         }
         if self.memory.is_none() && self.stage == Stage::Decoding {
             // Stored bytes of length 0.
-            return Ok(Step::Land(self.raw_len.unwrap_or(0)));
+            return Ok(Step::Land(self.plan.raw_len()));
         }
         self.next_stage(context)
     }
@@ -485,11 +487,7 @@ impl Staged {
         if !self.plan.is_decided() {
             let window = self.windows.front().expect("looked at by the caller");
             let view = view(window, self.stored_len);
-            let declared = self.raw_len;
-            let raw_len = self
-                .plan
-                .decide(context.codecs, &view, self.stored_len, declared)?;
-            self.raw_len = Some(raw_len);
+            self.plan.decide(context.codecs, &view, self.stored_len)?;
         }
         let land = || Step::Land(self.landed_len().unwrap_or(0));
         Ok(self.memory.is_none().then(land))
@@ -504,7 +502,7 @@ impl Staged {
             self.restart = true;
             return Ok(());
         }
-        let raw_len = self.raw_len.unwrap_or(0);
+        let raw_len = self.plan.raw_len();
         let last = window.stored_at + window.len as u64 == self.stored_len;
         match &mut self.plan.mode {
             Mode::Undecided => unreachable!("decided before"),
@@ -534,7 +532,7 @@ impl Staged {
                     codec: self.plan.codec,
                     start: 0,
                     len: window.len,
-                    raw_start: self.plan.take_raw(bytes, raw_len)?,
+                    raw_start: self.plan.take_raw(bytes)?,
                     raw_len: bytes,
                     method: self.plan.method_of(context.codecs, self.plan.codec),
                     block: None,
@@ -542,7 +540,7 @@ impl Staged {
                 self.give_parts(window, vec![part], context);
                 Ok(())
             }
-            Mode::Table(_) | Mode::Units(_) => self.cut_window(window, raw_len, context),
+            Mode::Table(_) | Mode::Units(_) => self.cut_window(window, context),
         }
     }
 
@@ -568,15 +566,10 @@ impl Staged {
         true
     }
 
-    fn cut_window(
-        &mut self,
-        window: Window,
-        raw_len: u64,
-        context: &mut Context<'_>,
-    ) -> Result<(), Error> {
+    fn cut_window(&mut self, window: Window, context: &mut Context<'_>) -> Result<(), Error> {
         let mut parts = Vec::new();
         let view = view(&window, self.stored_len);
-        match self.plan.cut(context.codecs, &view, raw_len, &mut parts) {
+        match self.plan.cut(context.codecs, &view, &mut parts) {
             Ok(taken) => {
                 let rest = &view.bytes[taken..];
                 let room = self.carry.try_reserve(rest.len());
@@ -721,10 +714,7 @@ impl Staged {
                 self.restart = true;
                 Ok(())
             }
-            JobOutcome::Streamed(decoder, result) => {
-                let raw_len = self.raw_len.unwrap_or(0);
-                self.plan.streamed(decoder, result, raw_len)
-            }
+            JobOutcome::Streamed(decoder, result) => self.plan.streamed(decoder, result),
             JobOutcome::Done(result) => result,
             JobOutcome::Supplied(result) => result.map(drop),
         }
@@ -748,9 +738,8 @@ impl Staged {
 
     /// All raw bytes are given out and all jobs are back: what remains is checked and done.
     fn next_stage(&mut self, context: &mut Context<'_>) -> Result<Step, Error> {
-        let raw_len = self.raw_len.unwrap_or(0);
         if self.stage == Stage::Decoding {
-            self.plan.check_complete(raw_len)?;
+            self.plan.check_complete()?;
             self.stage = Stage::Verifying;
             let is_here = self.memory.as_ref().is_some_and(RawMemory::is_here);
             let mode = &mut self.plan.mode;
@@ -758,7 +747,7 @@ impl Staged {
                 && matches!(mode, Mode::Units(_))
                 && let Mode::Units(scanner) = std::mem::replace(mode, Mode::Copy)
             {
-                let raw = self.lent(0, raw_len);
+                let raw = self.lent(0, self.plan.raw_len());
                 context.give(Task::Verify(scanner, raw));
                 return Ok(Step::Wait);
             }
@@ -824,12 +813,7 @@ impl Staged {
     /// Gives its windows back to the arena; all operations and jobs are back.
     pub(crate) fn release(mut self: Box<Self>, arena: &mut Arena) {
         for window in std::mem::take(&mut self.windows) {
-            match window.memory {
-                WindowMemory::Filling(block) => arena.give(block),
-                WindowMemory::Ready(source) => {
-                    give_to(source, arena);
-                }
-            }
+            self.discard(window, arena);
         }
         // The decoder and the block source are the application's.
         let _ = guard(|| drop(self));

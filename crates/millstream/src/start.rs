@@ -150,7 +150,8 @@ impl Started {
 
     fn stop_workers(&self, deadline: Option<Instant>) {
         if lock(&self.workers).is_empty() {
-            self.jobs.clear();
+            // Nothing runs what waits: dropping it fails its requests.
+            while self.jobs.pop().is_some() {}
         }
         let all = self.jobs.stop(deadline);
         for thread in lock(&self.workers).drain(..) {

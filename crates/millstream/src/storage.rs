@@ -206,24 +206,24 @@ impl Storage {
             write: mode.write,
             ..FileOptions::default()
         };
-        let id = lock(&self.mailbox().names).adopt(Arc::clone(&path), options);
         let descriptor = opened.descriptor;
-        let sent = id.is_some_and(|file| {
-            self.mailbox().send(Letter::File {
+        let mut refused = Error::new(ErrorKind::Limit, "the storage has as many files as it may");
+        let id = lock(&self.mailbox().names).adopt(Arc::clone(&path), options);
+        if let Some(file) = id {
+            let opened = Some(opened);
+            if self.mailbox().send(Letter::File {
                 file,
                 path,
                 options,
-                opened: Some(opened),
-            })
-        });
-        match id {
-            Some(file) if sent => Ok(file),
-            other => {
-                // Nothing was written through the engine, and the caller learns of the failure.
-                let _ = self.mailbox().fs.close(descriptor);
-                Err(other.map_or_else(too_many_files, |_| closed_error()))
+                opened,
+            }) {
+                return Ok(file);
             }
+            refused = closed_error();
         }
+        // Nothing was written through the engine, and the caller learns of the failure.
+        let _ = self.mailbox().fs.close(descriptor);
+        Err(refused)
     }
 
     /// Makes a queue.
@@ -431,11 +431,6 @@ fn queue_of(
         return Err(closed_error());
     }
     Ok(Queue::new(queue))
-}
-
-fn too_many_files() -> Error {
-    let cause = "the storage has as many files as it may";
-    Error::new(ErrorKind::Limit, cause)
 }
 
 impl std::fmt::Debug for Storage {

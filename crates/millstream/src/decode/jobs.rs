@@ -292,13 +292,7 @@ impl Job {
 
     fn end(&mut self, result: Result<usize, Error>) {
         if let Some(task) = self.task.take() {
-            let now = Instant::now();
-            let ran = Ran {
-                queued: task.queued,
-                started: now,
-                ended: now,
-            };
-            self.sink.job_finished(ended_by_hand(task, result, ran));
+            self.sink.job_finished(ended_by_hand(task, result));
         }
     }
 }
@@ -323,7 +317,13 @@ impl Drop for Job {
 }
 
 /// The result of a task whose work was done, or refused, outside of `run_task`.
-pub(crate) fn ended_by_hand(task: JobTask, result: Result<usize, Error>, ran: Ran) -> JobResult {
+fn ended_by_hand(task: JobTask, result: Result<usize, Error>) -> JobResult {
+    let now = Instant::now();
+    let ran = Ran {
+        queued: task.queued,
+        started: now,
+        ended: now,
+    };
     let (outcome, source) = match task.task {
         Task::Decode(task) => {
             let result = result.and_then(|written| exactly(written, task.raw.len));

@@ -136,13 +136,6 @@ impl Jobs {
         }
         true
     }
-
-    /// Drops what waits, which fails its requests: there are no workers.
-    pub(crate) fn clear(&self) {
-        while let Some(job) = self.pop() {
-            drop(job);
-        }
-    }
 }
 
 pub(crate) fn start(
