@@ -99,17 +99,18 @@ impl Files {
         if index as usize >= self.files.len() {
             self.files.resize_with(index as usize + 1, || None);
         }
-        let before = self.files[index as usize].replace(Box::new(File::new(id, path, options)));
+        let access = options.access.unwrap_or(self.access);
+        let file = Box::new(File::new(id, path, options, access));
+        let before = self.files[index as usize].replace(file);
         assert!(before.is_none(), "an index has one file at a time");
         let Some(opened) = opened else {
             return self.want(index, Lane::Ahead);
         };
         self.rotating |= opened.rotating;
         self.descriptors += 1;
-        let access = self.access;
         let file = self.at(index);
         file.opened_once = true;
-        file.note_opened(opened, access);
+        file.note_opened(opened);
         self.note_idle(index);
     }
 
@@ -227,7 +228,6 @@ impl Files {
 
     /// The call for an open that began, without an offer.
     fn open_call(&mut self, index: u32, buffered: bool) -> OpenCall {
-        let storage_access = self.access;
         let file = self.at(index);
         let options = file.options;
         let first = !std::mem::replace(&mut file.opened_once, true);
@@ -244,7 +244,7 @@ impl Files {
                 direct: false,
             },
             buffered,
-            access: options.access.unwrap_or(storage_access),
+            access: file.access,
             direct_from: match options.package {
                 _ if options.write => u64::MAX,
                 true => 0,
@@ -255,25 +255,19 @@ impl Files {
         }
     }
 
-    /// The requests that wait for a file that is to be opened, the first of them first.
-    pub(crate) fn first_waiter(&self, index: u32) -> Option<Id> {
-        let file = self.files[index as usize].as_deref()?;
-        file.waiters.first().copied()
-    }
-
     /// An open is back; whether its waiters are to look again. A file for which the process has no
     /// descriptor left is queued again.
     pub(crate) fn open_done(&mut self, index: u32, answer: &OpenAnswer) -> bool {
         self.opening.remove(&index);
         let reserved = if answer.opened.is_some() { 2 } else { 1 };
         self.descriptors -= reserved;
-        let (held, access) = (self.descriptors, self.access);
+        let held = self.descriptors;
         if let Some(Ok(opened)) = &answer.opened {
             self.rotating |= opened.rotating;
         }
         let file = self.at(index);
         match &answer.opened {
-            Some(Ok(opened)) => file.note_opened(opened.clone(), access),
+            Some(Ok(opened)) => file.note_opened(opened.clone()),
             // The process has fewer descriptors than our limit: use what it has. Only an open that
             // fails although nothing else of ours was open has failed for good.
             Some(Err(error)) if millstream_io::fs::is_out_of_descriptors(error) && !file.alone => {
@@ -477,10 +471,5 @@ impl Files {
                 file.take_descriptors(into);
             }
         }
-    }
-
-    /// The access that reads of a file ask for.
-    pub(crate) fn access_of(&self, file: &File) -> Access {
-        file.options.access.unwrap_or(self.access)
     }
 }

@@ -8,7 +8,7 @@ use millstream_io::device::calls::{
     Call, CallAnswer, CallDone, Offer, OfferMemory, OfferRead, OpenAnswer, OpenCall,
 };
 use millstream_io::limits::OFFER_BYTES_MAX;
-use millstream_io::{Descriptor, IoError, Segment};
+use millstream_io::{Access, Descriptor, IoError, Segment};
 
 use super::columns::flag;
 use super::{Engine, Flow, What};
@@ -108,7 +108,7 @@ impl Engine {
         if self.lanes.is_modeled() {
             return None;
         }
-        let id = self.files.first_waiter(file)?;
+        let id = self.files.at(file).waiters.first().copied()?;
         let index = id.index();
         if !self.is_known(id) || !self.may_offer(index) {
             return None;
@@ -147,8 +147,7 @@ impl Engine {
         let Some(file) = self.files.peek(file) else {
             return false;
         };
-        let direct = self.files.access_of(file) == millstream_io::Access::Direct;
-        if direct || file.options.write || file.can_hang() {
+        if file.access == Access::Direct || file.options.write || file.can_hang() {
             return false;
         }
         let col = &self.cols[index as usize];

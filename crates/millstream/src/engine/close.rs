@@ -76,7 +76,7 @@ impl Engine {
         self.push_all(true);
     }
 
-    fn held(&mut self) -> CloseReport {
+    fn held(&self) -> CloseReport {
         let mut report = CloseReport {
             operations: self.transfers.out()
                 + self.transfers.lost()
@@ -84,8 +84,7 @@ impl Engine {
                 + self.jobs_out,
             ..CloseReport::default()
         };
-        let held: Vec<(u64, u32)> = self.transfers.held().collect();
-        for (bytes, file) in held {
+        for (bytes, file) in self.transfers.held() {
             report.bytes += bytes;
             // A lost operation does not keep its file.
             let path = self.files.path(file).map(std::path::Path::to_path_buf);

@@ -65,6 +65,8 @@ pub(crate) struct File {
     pub(crate) id: FileId,
     pub(crate) path: Arc<Path>,
     pub(crate) options: FileOptions,
+    /// Of the file's options, or else the storage's.
+    pub(crate) access: Access,
     pub(super) phase: Phase,
     pub(super) direct: Direct,
     /// What the last open reported.
@@ -101,11 +103,12 @@ pub(crate) struct File {
 }
 
 impl File {
-    pub(super) fn new(id: FileId, path: Arc<Path>, options: FileOptions) -> File {
+    pub(super) fn new(id: FileId, path: Arc<Path>, options: FileOptions, access: Access) -> File {
         File {
             id,
             path,
             options,
+            access,
             phase: Phase::Closed,
             direct: Direct::Closed,
             about: None,
@@ -335,7 +338,7 @@ impl File {
         epoch < self.epoch_base
     }
 
-    pub(super) fn note_opened(&mut self, opened: Opened, storage_access: Access) {
+    pub(super) fn note_opened(&mut self, opened: Opened) {
         let usable =
             |alignment: u32| alignment.is_power_of_two() && alignment as usize <= MEMORY_ALIGNMENT;
         let direct = opened
@@ -347,7 +350,7 @@ impl File {
         self.facts = Some(FileFacts {
             len: opened.len,
             masks: masks.filter(|_| !refused),
-            access: self.options.access.unwrap_or(storage_access),
+            access: self.access,
             local: opened.mount_kind == MountKind::Local,
             can_hang: opened.mount_kind == MountKind::Slow,
             package: self.options.package,
