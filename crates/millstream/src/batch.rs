@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use millstream_io::BorrowedEvent;
 
-use crate::destination::Memory;
 use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
 use crate::group::Group;
@@ -20,7 +19,7 @@ use crate::park;
 use crate::priority::Priority;
 use crate::queue::{FIFO, Fifo, Parcel, QueueShared, Which, queue_full, too_many_tickets};
 use crate::request::{Parts, Request};
-use crate::slots::{Cache, Delivery};
+use crate::slots::{Cache, Completion, Delivery};
 use crate::status::StatusArray;
 use crate::sync::lock;
 use crate::ticket::Ticket;
@@ -41,7 +40,7 @@ impl Drop for Handle {
             std::mem::forget(Arc::clone(&self.shared));
             return;
         }
-        self.shared.ask(|wishes| wishes.dropped = true);
+        self.shared.ask(|wishes, _| wishes.dropped = true);
     }
 }
 
@@ -63,36 +62,6 @@ pub struct Refused<R> {
 impl<R> From<Refused<R>> for Error {
     fn from(refused: Refused<R>) -> Error {
         refused.error
-    }
-}
-
-/// A completion of a posted request, taken by [`Queue::drain_completions`].
-#[derive(Debug)]
-pub struct Completion {
-    /// The request's user data.
-    pub user_data: u64,
-    /// Raw bytes that landed (or were written), or the error.
-    pub result: Result<u64, Error>,
-    memory: Memory,
-}
-
-impl Default for Completion {
-    fn default() -> Completion {
-        Completion {
-            user_data: 0,
-            result: Ok(0),
-            memory: Memory::None,
-        }
-    }
-}
-
-impl Completion {
-    /// The request's memory, as the type that the request was made with; `None` if it is of another
-    /// type (then it stays), was taken before, or is still held by the system.
-    pub fn take_memory<T: 'static>(&mut self) -> Option<T> {
-        let memory = std::mem::take(&mut self.memory);
-        let typed = memory.into_type(self.result.is_ok());
-        typed.map_err(|other| self.memory = other).ok()
     }
 }
 
@@ -129,19 +98,16 @@ impl Queue {
     /// `QueueFull`, `TooManyTickets`, `Closed`.
     #[inline]
     pub fn submit<R: Request>(&self, mut request: R) -> Result<Ticket<R::Output>, Error> {
-        let id = self.put(request.parts_mut(), Delivery::Ticket, true)?;
-        Ok(Ticket::new(self.shared().pool.ticket(id)))
+        self.put(&mut request, true)
     }
 
     /// As [`Queue::submit`], but never blocks.
     ///
     /// # Errors
     /// As [`Queue::submit`], with the request.
-    pub fn try_submit<R: Request>(&self, request: R) -> Result<Ticket<R::Output>, Refused<R>> {
-        let mut batch = self.batch();
-        let ticket = batch.try_add(request)?;
-        batch.submit();
-        Ok(ticket)
+    pub fn try_submit<R: Request>(&self, mut request: R) -> Result<Ticket<R::Output>, Refused<R>> {
+        let submitted = self.put(&mut request, false);
+        submitted.map_err(|error| Refused { error, request })
     }
 
     /// Submits one request whose completion arrives in the completion queue
@@ -150,8 +116,8 @@ impl Queue {
     /// # Errors
     /// As [`Queue::submit`].
     pub fn post<R: Request>(&self, mut request: R) -> Result<(), Error> {
-        self.put(request.parts_mut(), Delivery::Posted, true)
-            .map(drop)
+        self.put_parts(request.parts_mut(), Delivery::Posted, true)?;
+        Ok(())
     }
 
     /// Submits one request whose completion shows in its group, a status or a signal, and whose
@@ -160,30 +126,28 @@ impl Queue {
     /// # Errors
     /// As [`Queue::submit`].
     pub fn detach<R: Request>(&self, mut request: R) -> Result<(), Error> {
-        self.put(request.parts_mut(), Delivery::Detached, true)
-            .map(drop)
+        self.put_parts(request.parts_mut(), Delivery::Detached, true)?;
+        Ok(())
     }
 
-    /// Submits a request of the storage's own.
-    pub(crate) fn submit_parts<T: 'static>(&self, mut parts: Parts) -> Result<Ticket<T>, Error> {
-        let id = self.put(&mut parts, Delivery::Ticket, false)?;
+    fn put<R: Request>(&self, request: &mut R, block: bool) -> Result<Ticket<R::Output>, Error> {
+        let id = self.put_parts(request.parts_mut(), Delivery::Ticket, block)?;
         Ok(Ticket::new(self.shared().pool.ticket(id)))
     }
 
-    fn put(&self, parts: &mut Parts, mode: Delivery, block: bool) -> Result<Id, Error> {
+    fn put_parts(&self, parts: &mut Parts, mode: Delivery, block: bool) -> Result<Id, Error> {
         let shared = self.shared();
         let charge = charge_of(shared, parts);
         take_room(shared, charge, 1, block)?;
-        let default = shared.options.priority;
-        let priority = parts.priority.unwrap_or(default);
-        let submitted = shared.submit_one(|pool, cache| {
+        let priority = accept(shared, parts, charge);
+        let submitted = shared.submit_one(priority, |pool, cache| {
             if !pool.secure(cache, 1) {
                 return None;
             }
-            if let Some(group) = &parts.group {
+            if let Some(group) = &parts.usual.group {
                 group.add();
             }
-            Some((pool.fill(cache, parts, mode, default, charge), priority))
+            Some(pool.fill(cache, parts, mode, priority))
         });
         if submitted.is_err() {
             release_now(shared, 1, charge);
@@ -211,18 +175,18 @@ impl Queue {
 
     /// Stops serving the queue; what is in flight goes on.
     pub fn pause(&self) {
-        self.shared().ask(|wishes| wishes.paused = Some(true));
+        self.shared().ask(|wishes, _| wishes.paused = Some(true));
     }
 
     /// Resumes serving the queue.
     pub fn resume(&self) {
-        self.shared().ask(|wishes| wishes.paused = Some(false));
+        self.shared().ask(|wishes, _| wishes.paused = Some(false));
     }
 
     /// Sets the bytes per second that the queue's requests may move; `None` for no limit.
     pub fn set_bandwidth(&self, bytes_per_second: Option<u64>) {
         self.shared()
-            .ask(|wishes| wishes.bandwidth = Some(bytes_per_second));
+            .ask(|wishes, _| wishes.bandwidth = Some(bytes_per_second));
     }
 
     /// Failures since the last call: how many, and the first in the order of submission.
@@ -257,13 +221,9 @@ impl Queue {
     pub fn drain_completions(&self, into: &mut [Completion]) -> usize {
         let mut count = 0;
         while let Some(place) = into.get_mut(count)
-            && let Some(outcome) = self.shared().take_posted()
+            && let Some(completion) = self.shared().take_posted()
         {
-            *place = Completion {
-                user_data: outcome.user_data,
-                result: outcome.result,
-                memory: outcome.memory,
-            };
+            *place = completion;
             count += 1;
         }
         count
@@ -304,11 +264,18 @@ impl std::fmt::Debug for Queue {
 /// Destination bytes of a request, as far as they are known when it is accepted.
 #[inline(always)]
 fn charge_of(queue: &QueueShared, parts: &Parts) -> u64 {
-    match (parts.raw_len, parts.len) {
+    match (parts.usual.raw_len, parts.body.len) {
         (u64::MAX, u64::MAX) => 0,
         (u64::MAX, len) => queue.charge_of(len),
         (raw_len, _) => queue.charge_of(raw_len),
     }
+}
+
+/// Notes what a request was charged; its priority.
+#[inline(always)]
+fn accept(queue: &QueueShared, parts: &mut Parts, charge: u64) -> Priority {
+    parts.usual.charged = charge;
+    parts.priority.unwrap_or(queue.options.priority)
 }
 
 /// Reserves room for entries and bytes; how many entries.
@@ -316,24 +283,11 @@ fn take_room(queue: &QueueShared, charge: u64, most: u64, block: bool) -> Result
     if queue.mailbox.is_closing() {
         return Err(crate::mailbox::closed_error());
     }
-    match try_room(queue, charge, most) {
+    match queue.reserve(charge, most) {
         Some(count) => Ok(count),
         None if block && park::may_block().is_ok() => wait_for_room(queue, charge, most),
         None => Err(queue_full()),
     }
-}
-
-#[inline]
-fn try_room(queue: &QueueShared, charge: u64, most: u64) -> Option<u64> {
-    if charge > 0 && !queue.charge(charge) {
-        return None;
-    }
-    let count = queue.reserve(most);
-    if count.is_none() && charge > 0 {
-        // Without waking: there is no room for entries either, and their end wakes who waits.
-        queue.uncharge(charge);
-    }
-    count
 }
 
 /// Blocks while requests are with the engine; without any, waiting would never end.
@@ -346,7 +300,7 @@ fn wait_for_room(queue: &QueueShared, charge: u64, most: u64) -> Result<u64, Err
         // Before: what completes in between leaves room behind. After: another thread may have
         // taken the room in between, and have submitted.
         let served = queue.is_served();
-        match try_room(queue, charge, most) {
+        match queue.reserve(charge, most) {
             Some(count) => Poll::Ready(Ok(count)),
             None if !served && !queue.is_served() => Poll::Ready(Err(queue_full())),
             None => Poll::Pending,
@@ -408,7 +362,7 @@ impl Batch {
         if shared.mailbox.is_closing() {
             return Err(crate::mailbox::closed_error());
         }
-        let count = match try_room(&shared, charge, most) {
+        let count = match shared.reserve(charge, most) {
             Some(count) => count,
             None => {
                 self.submit();
@@ -420,14 +374,6 @@ impl Batch {
         Ok(())
     }
 
-    /// Makes sure that one more entry is accepted, be the queue full or not.
-    fn reserve_always(&mut self) {
-        let shared = self.shared();
-        shared.reserve_always();
-        shared.hold(1);
-        self.room += 1;
-    }
-
     #[inline(always)]
     fn put<R: Request>(
         &mut self,
@@ -435,20 +381,17 @@ impl Batch {
         mode: Delivery,
         block: bool,
     ) -> Result<Id, Refused<R>> {
-        let charge = charge_of(&self.queue.0.shared, request.parts());
+        let charge = charge_of(&self.queue.0.shared, request.parts_mut());
         if let Err(error) = self.secure(charge, block) {
             return Err(Refused { error, request });
         }
         let parts = request.parts_mut();
-        if let Some(group) = &parts.group {
+        if let Some(group) = &parts.usual.group {
             group.add();
         }
         let shared = &self.queue.0.shared;
-        let default = shared.options.priority;
-        let priority = parts.priority.unwrap_or(default);
-        let id = shared
-            .pool
-            .fill(&mut self.cache, parts, mode, default, charge);
+        let priority = accept(shared, parts, charge);
+        let id = shared.pool.fill(&mut self.cache, parts, mode, priority);
         self.push(id.index(), priority);
         Ok(id)
     }
@@ -553,7 +496,9 @@ impl Batch {
     pub fn close(&mut self, file: FileId) -> Result<(), Error> {
         self.refuse_forked()?;
         if self.room == 0 {
-            self.reserve_always();
+            // Be the queue full or not.
+            self.shared().reserve_always();
+            self.room += 1;
         }
         let Some(last) = lock(&self.shared().mailbox.names).close(file) else {
             let cause = "the file was closed before, or the id is of another storage";

@@ -182,7 +182,6 @@ impl QueueState {
         });
     }
 
-    /// A request has completed.
     #[inline]
     pub(crate) fn completed(&mut self, sequence: u64, charged: u64, ended: Ended) {
         match ended {
@@ -276,7 +275,6 @@ impl QueueState {
     }
 }
 
-/// The queues of a storage.
 #[derive(Default)]
 pub(crate) struct Queues {
     states: Vec<Option<Box<QueueState>>>,

@@ -54,7 +54,6 @@ pub(crate) enum Memory {
     None,
     /// A buffer of the library, taken when the size is known.
     Pool,
-    /// A buffer.
     Buffer(Buffer),
     /// Memory of the application, and where it is.
     Owned(Box<dyn Destination>, Segment),
@@ -124,10 +123,11 @@ impl Memory {
 
     pub(crate) fn kind(&self) -> MemoryKind {
         match self {
-            Memory::None | Memory::Info(_) => MemoryKind::None,
+            Memory::None => MemoryKind::None,
             Memory::Pool => MemoryKind::Pool,
             Memory::Buffer(_) => MemoryKind::Buffer,
-            Memory::Owned(..) => MemoryKind::Owned,
+            // An answer is in the slot, and dropped with it, as memory of the application is.
+            Memory::Owned(..) | Memory::Info(_) => MemoryKind::Owned,
             Memory::Supply(_) => MemoryKind::Supply,
             Memory::Device(_) => MemoryKind::Device,
         }
@@ -151,7 +151,6 @@ impl Memory {
         let _ = guard(|| drop(self));
     }
 
-    /// Drops it.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         match self {

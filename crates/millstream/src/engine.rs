@@ -61,7 +61,6 @@ enum What {
     Released,
     /// Its file is open, or failed to open.
     FileReady,
-    /// It is to end.
     End(Error),
 }
 
@@ -84,7 +83,6 @@ struct Rate {
     waited: bool,
 }
 
-/// See the header.
 pub(crate) struct Engine {
     shared: Arc<Mailbox>,
     side: EngineSide,
@@ -218,10 +216,7 @@ impl Engine {
     pub(crate) fn run(&mut self) {
         while !self.closed {
             let worked = self.round();
-            if self.closing.is_some() && self.try_close() {
-                return;
-            }
-            if !worked {
+            if !self.try_close() && !worked {
                 self.sleep(None);
             }
         }
@@ -234,11 +229,11 @@ impl Engine {
         worked |= self.intake();
         // On a rotating disk the order of all is worth more than what is in the cache.
         while self.scheduler.has_positions() && self.intake() {}
-        worked |= self.lanes.reap(&mut self.completions) > 0 || !self.completions.is_empty();
-        self.complete_all();
-        worked |= self.lanes.reap_calls(&mut self.answers) > 0;
-        self.answer_all();
-        worked |= self.take_results();
+        self.lanes.reap(&mut self.completions);
+        worked |= self.complete_all();
+        self.lanes.reap_calls(&mut self.answers);
+        worked |= self.answer_all();
+        worked |= self.each(|engine| &mut engine.results, Engine::job_back);
         worked |= self.fire_timers();
         worked |= self.handle_events();
         self.start_opens();
@@ -248,6 +243,22 @@ impl Engine {
         worked |= self.push_all(worked);
         self.settle();
         worked
+    }
+
+    /// Handles each of a list, which is used again; whether there was any.
+    #[inline(always)]
+    fn each<T>(
+        &mut self,
+        list: impl Fn(&mut Engine) -> &mut Vec<T>,
+        handle: impl Fn(&mut Engine, T),
+    ) -> bool {
+        let mut taken = std::mem::take(list(self));
+        let any = !taken.is_empty();
+        for one in taken.drain(..) {
+            handle(self, one);
+        }
+        *list(self) = taken;
+        any
     }
 
     /// Handles what concerns other requests than the one that caused it.
@@ -397,16 +408,6 @@ impl Engine {
         true
     }
 
-    fn take_results(&mut self) -> bool {
-        let mut results = std::mem::take(&mut self.results);
-        let any = !results.is_empty();
-        for result in results.drain(..) {
-            self.job_back(result);
-        }
-        self.results = results;
-        any
-    }
-
     fn fire_timers(&mut self) -> bool {
         let mut worked = false;
         while let Some((at, _, index)) = self.timers.first()
@@ -414,8 +415,7 @@ impl Engine {
         {
             worked = true;
             self.timers.remove(index);
-            let flow = self.timed_out(index);
-            self.follow(index, flow);
+            self.timed_out(index);
         }
         while let Some((at, _, queue)) = self.holds.first()
             && at <= self.now_ns
@@ -497,11 +497,6 @@ impl Engine {
         ))
     }
 
-    fn trace_request(&mut self, index: u32, bytes: u64) {
-        let start_ns = self.cols[index as usize].submitted_ns;
-        self.trace(TraceLane::Queue, start_ns, self.now_ns, bytes, index);
-    }
-
     #[cold]
     fn trace(&mut self, lane: TraceLane, start_ns: u64, end_ns: u64, bytes: u64, index: u32) {
         let name = self.rare(index).and_then(|rare| rare.name.clone());
@@ -521,7 +516,6 @@ impl Engine {
         self.shared.recorder.add(span);
     }
 
-    /// The kind of a request's memory.
     #[inline]
     fn memory_kind(&self, index: u32) -> MemoryKind {
         self.side.head(index).memory
@@ -550,10 +544,7 @@ impl Pump for Engine {
                 worked = true;
                 run_job(job, &mut self.scratch);
             }
-            if self.closing.is_some() {
-                worked |= self.try_close();
-            }
-            worked
+            worked | self.try_close()
         })
     }
 

@@ -165,6 +165,13 @@ impl Error {
         self
     }
 
+    /// The same error, about a file and a range of it where it names none yet.
+    pub(crate) fn or_at(mut self, path: Option<Arc<Path>>, offset: u64, len: u64) -> Error {
+        self.0.path = self.0.path.or(path);
+        self.0.range.get_or_insert((offset, len));
+        self
+    }
+
     /// The same error, about a request or an entry with a name.
     #[must_use]
     pub fn named(mut self, name: Option<Arc<str>>) -> Error {
@@ -182,15 +189,6 @@ impl Error {
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
-    }
-
-    pub(crate) fn shared_path(&self) -> Option<Arc<Path>> {
-        self.0.path.clone()
-    }
-
-    /// Whether the error already names a range.
-    pub(crate) fn has_range(&self) -> bool {
-        self.0.range.is_some()
     }
 
     /// First byte of the request in its file, or of the block at fault if it had a table of blocks.

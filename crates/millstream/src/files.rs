@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream_io::device::calls::{Offer, OpenAnswer, OpenCall};
+use millstream_io::device::calls::{OpenAnswer, OpenCall};
 use millstream_io::{Access, Descriptor, OpenMode, Opened};
 
 use crate::destination::FileOptions;
@@ -24,24 +24,14 @@ use crate::limits;
 mod file;
 mod streak;
 
-use file::{Direct, Phase};
-pub(crate) use file::{File, Lane};
+use file::Phase;
+pub(crate) use file::{Direct, File, Lane};
 
 /// Operations on a mount that can hang, and the requests that wait for them.
 #[derive(Default)]
 struct SlowMount {
     operations: u32,
     waiting: Vec<Id>,
-}
-
-/// Whether a request has the direct descriptor that it needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DirectState {
-    Open,
-    /// It waits for it.
-    Opening,
-    /// There is none: through the page cache.
-    None,
 }
 
 fn peek(files: &[Option<Box<File>>], id: FileId) -> Option<&File> {
@@ -96,38 +86,32 @@ impl Files {
         self.rotating
     }
 
-    /// Adds a file that is to be opened ahead of its use.
-    pub(crate) fn add(&mut self, id: FileId, path: Arc<Path>, options: FileOptions) {
-        self.insert(id, path, options);
-        self.want(id.0.index(), Lane::Ahead);
-    }
-
-    fn insert(&mut self, id: FileId, path: Arc<Path>, options: FileOptions) {
-        let index = id.0.index();
-        if index as usize >= self.files.len() {
-            self.files.resize_with(index as usize + 1, || None);
-        }
-        let before = self.files[index as usize].replace(Box::new(File::new(id, path, options)));
-        assert!(before.is_none(), "an index has one file at a time");
-    }
-
-    /// Adds a file that is open. It may exceed the limit on descriptors until idle ones are closed.
-    pub(crate) fn adopt(
+    /// Adds a file: one that is open, which may exceed the limit on descriptors until idle ones are
+    /// closed, or one that is to be opened ahead of its use.
+    pub(crate) fn add(
         &mut self,
         id: FileId,
         path: Arc<Path>,
         options: FileOptions,
-        opened: Opened,
+        opened: Option<Opened>,
     ) {
-        self.insert(id, path, options);
-        let access = self.access;
-        let file = self.at(id.0.index());
-        file.opened_once = true;
-        let rotating = opened.rotating;
-        file.note_opened(opened, access);
-        self.rotating |= rotating;
+        let index = id.0.index();
+        if index as usize >= self.files.len() {
+            self.files.resize_with(index as usize + 1, || None);
+        }
+        let access = options.access.unwrap_or(self.access);
+        let file = Box::new(File::new(id, path, options, access));
+        let before = self.files[index as usize].replace(file);
+        assert!(before.is_none(), "an index has one file at a time");
+        let Some(opened) = opened else {
+            return self.want(index, Lane::Ahead);
+        };
+        self.rotating |= opened.rotating;
         self.descriptors += 1;
-        self.note_idle(id.0.index());
+        let file = self.at(index);
+        file.opened_once = true;
+        file.note_opened(opened);
+        self.note_idle(index);
     }
 
     /// A file that a caller named.
@@ -179,31 +163,25 @@ impl Files {
         self.entered += 1;
     }
 
-    /// The direct descriptor for a request, or what becomes of it.
-    pub(crate) fn direct_state(&mut self, index: u32, demanded: bool) -> DirectState {
+    /// The state of the direct descriptor that a request needs, which is opened if there is room.
+    pub(crate) fn want_direct(&mut self, index: u32, demanded: bool) -> Direct {
         let room = self.descriptors < self.descriptors_max || demanded;
         let file = self.at(index);
-        match file.direct {
-            Direct::Open(_) => DirectState::Open,
-            Direct::Opening => DirectState::Opening,
-            Direct::Unavailable | Direct::Refused(_) => DirectState::None,
-            Direct::Closed if !room => {
-                file.direct = Direct::Unavailable;
-                file.without_direct();
-                DirectState::None
-            }
-            Direct::Closed => {
-                file.direct = Direct::Opening;
-                self.descriptors += 1;
-                self.enter(index, Lane::Direct);
-                DirectState::Opening
-            }
+        if file.direct == Direct::Closed && room {
+            file.direct = Direct::Opening;
+            self.descriptors += 1;
+            self.enter(index, Lane::Direct);
+        } else if file.direct == Direct::Closed {
+            file.direct = Direct::Unavailable;
+            file.without_direct();
         }
+        self.at(index).direct
     }
 
     /// The next file to open, if one may be opened now. `hung_ns`: opens that have run longer are
     /// not counted.
-    pub(crate) fn next_open(&mut self, now_ns: u64) -> Option<NextOpen> {
+    /// Its index, whether it is urgent, and the call.
+    pub(crate) fn next_open(&mut self, now_ns: u64) -> Option<(u32, bool, OpenCall)> {
         let (&(Reverse(lane), _), &index) = self.queued.first_key_value()?;
         let recent = |started: &&u64| now_ns.saturating_sub(**started) < limits::OPEN_HUNG_NS;
         let busy = self.opening.values().filter(recent).count();
@@ -222,11 +200,8 @@ impl Files {
             file.phase = Phase::Opening;
             file.alone = alone;
         }
-        Some(NextOpen {
-            index,
-            direct_only: lane == Lane::Direct,
-            urgent: lane >= Lane::Urgent,
-        })
+        let call = self.open_call(index, lane != Lane::Direct);
+        Some((index, lane >= Lane::Urgent, call))
     }
 
     /// When the next hung open stops counting, if opens wait for that.
@@ -251,10 +226,9 @@ impl Files {
         true
     }
 
-    /// The call for an open that began.
-    pub(crate) fn open_call(&mut self, open: &NextOpen, offer: Option<Offer>) -> OpenCall {
-        let storage_access = self.access;
-        let file = self.at(open.index);
+    /// The call for an open that began, without an offer.
+    fn open_call(&mut self, index: u32, buffered: bool) -> OpenCall {
+        let file = self.at(index);
         let options = file.options;
         let first = !std::mem::replace(&mut file.opened_once, true);
         let expected = file.about.as_ref().map(|about| &about.identity);
@@ -269,22 +243,16 @@ impl Files {
                 truncate: options.truncate && first,
                 direct: false,
             },
-            buffered: !open.direct_only,
-            access: options.access.unwrap_or(storage_access),
+            buffered,
+            access: file.access,
             direct_from: match options.package {
                 _ if options.write => u64::MAX,
                 true => 0,
                 false => limits::DIRECT_BYTES_MIN,
             },
             expected: expected.map(|identity| (identity.device, identity.inode)),
-            offer,
+            offer: None,
         }
-    }
-
-    /// The requests that wait for a file that is to be opened, the first of them first.
-    pub(crate) fn first_waiter(&self, index: u32) -> Option<Id> {
-        let file = self.files[index as usize].as_deref()?;
-        file.waiters.first().copied()
     }
 
     /// An open is back; whether its waiters are to look again. A file for which the process has no
@@ -293,13 +261,13 @@ impl Files {
         self.opening.remove(&index);
         let reserved = if answer.opened.is_some() { 2 } else { 1 };
         self.descriptors -= reserved;
-        let (held, access) = (self.descriptors, self.access);
+        let held = self.descriptors;
         if let Some(Ok(opened)) = &answer.opened {
             self.rotating |= opened.rotating;
         }
         let file = self.at(index);
         match &answer.opened {
-            Some(Ok(opened)) => file.note_opened(opened.clone(), access),
+            Some(Ok(opened)) => file.note_opened(opened.clone()),
             // The process has fewer descriptors than our limit: use what it has. Only an open that
             // fails although nothing else of ours was open has failed for good.
             Some(Err(error)) if millstream_io::fs::is_out_of_descriptors(error) && !file.alone => {
@@ -364,11 +332,11 @@ impl Files {
         }
     }
 
-    /// Descriptors were closed: there is room for others.
-    pub(crate) fn closed(&mut self, count: usize) {
-        assert!(self.descriptors >= count, "closed descriptors were open");
-        self.descriptors -= count;
-        self.closing = self.closing.saturating_sub(count);
+    /// A descriptor was closed: there is room for another.
+    pub(crate) fn closed(&mut self) {
+        assert!(self.descriptors > 0, "a closed descriptor was open");
+        self.descriptors -= 1;
+        self.closing = self.closing.saturating_sub(1);
     }
 
     #[cold]
@@ -476,17 +444,6 @@ impl Files {
         (slow.operations >= limits::SLOW_OPERATIONS_MAX).then_some(&mut slow.waiting)
     }
 
-    /// The close entry of a file takes effect.
-    pub(crate) fn fire_close(&mut self, id: FileId) -> bool {
-        match self.get(id) {
-            Some(file) => {
-                file.close_fired = true;
-                true
-            }
-            None => false,
-        }
-    }
-
     /// Lets go of a closed file that nothing needs any more; whether it is gone. Its descriptors
     /// are to be closed.
     pub(crate) fn finish_close(&mut self, index: u32, into: &mut Vec<Descriptor>) -> bool {
@@ -515,16 +472,4 @@ impl Files {
             }
         }
     }
-
-    /// The access that reads of a file ask for.
-    pub(crate) fn access_of(&self, file: &File) -> Access {
-        file.options.access.unwrap_or(self.access)
-    }
-}
-
-/// An open that begins.
-pub(crate) struct NextOpen {
-    pub(crate) index: u32,
-    pub(crate) direct_only: bool,
-    pub(crate) urgent: bool,
 }

@@ -97,12 +97,9 @@ mod tests {
     fn it_agrees_with_a_sorted_map_whatever_is_removed() {
         let mut heap = Heap::default();
         let mut model = std::collections::BTreeMap::new();
-        let mut seed = 1u64;
+        let mut random = fastrand::Rng::with_seed(1);
         for step in 0..20_000u64 {
-            seed = seed
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
-            let key = (seed >> 33) as u32 % 200;
+            let key = random.u32(0..200);
             let known = model.iter().find(|(_, k)| **k == key).map(|(at, _)| *at);
             match known {
                 Some(at) => {
@@ -111,7 +108,7 @@ mod tests {
                 }
                 None => {
                     assert!(!heap.remove(key));
-                    let at = (seed >> 20) % 1000;
+                    let at = random.u64(0..1000);
                     heap.insert(at, step, key);
                     model.insert((at, step), key);
                 }

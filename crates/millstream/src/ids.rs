@@ -115,21 +115,3 @@ impl StorageNumber {
         numbers.generations[usize::from(self.0)] = if next < 1 << 31 { next } else { 1 };
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_parts_of_an_id_come_back() {
-        let (storage, own) = StorageNumber::take().expect("a number");
-        let id = Id::new(storage, 0xf_fffe, 0xdead_beef);
-        assert_eq!(id.index(), 0xf_fffe);
-        assert_eq!(id.generation(), 0xdead_beef);
-        assert_eq!(id.storage(), storage);
-        let (other, first) = StorageNumber::take().expect("another number");
-        assert_ne!(storage, other, "two storages that live");
-        other.give_back(first);
-        storage.give_back(own);
-    }
-}

@@ -25,7 +25,6 @@ use crate::limits::{SLOW_MOUNT_THREADS, SLOW_MOUNTS_MAX};
 use crate::options::StorageOptions;
 use crate::transfers::Lane;
 
-/// See the header.
 pub(crate) struct Lanes {
     main: Box<dyn Device>,
     cached: Cached,
@@ -211,22 +210,20 @@ impl Lanes {
         self.unsubmitted > 0
     }
 
-    /// Appends what has completed; how many.
-    pub(crate) fn reap(&mut self, into: &mut Vec<Completion>) -> usize {
-        let mut count = self.main.reap(into);
+    /// Appends what has completed.
+    pub(crate) fn reap(&mut self, into: &mut Vec<Completion>) {
+        self.main.reap(into);
         if self.cached.in_flight() > 0 {
-            count += self.cached.reap(into);
+            self.cached.reap(into);
         }
         for (_, slow) in &mut self.slow {
-            count += slow.reap(into);
+            slow.reap(into);
         }
-        count
     }
 
-    pub(crate) fn reap_calls(&mut self, into: &mut Vec<CallDone>) -> usize {
-        match self.calls.in_flight() {
-            0 => 0,
-            _ => self.calls.reap(into),
+    pub(crate) fn reap_calls(&mut self, into: &mut Vec<CallDone>) {
+        if self.calls.in_flight() > 0 {
+            self.calls.reap(into);
         }
     }
 

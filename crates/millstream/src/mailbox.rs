@@ -31,16 +31,12 @@ use crate::waiters::{Key, Waiters};
 
 /// Mail for the engine beside submissions.
 pub(crate) enum Letter<Q> {
-    Open {
+    File {
         file: FileId,
         path: Arc<Path>,
         options: FileOptions,
-    },
-    Adopt {
-        file: FileId,
-        path: Arc<Path>,
-        options: FileOptions,
-        opened: Opened,
+        /// It is open already.
+        opened: Option<Opened>,
     },
     Queue(Arc<Q>),
     Cancel(Id),
@@ -58,17 +54,6 @@ pub(crate) struct Mail<Q> {
     pub(crate) results: Vec<JobResult>,
     /// The last of each request.
     pub(crate) changes: HashMap<Id, Change>,
-}
-
-impl<Q> Default for Mail<Q> {
-    fn default() -> Mail<Q> {
-        Mail {
-            letters: Vec::new(),
-            dirty: Vec::new(),
-            results: Vec::new(),
-            changes: HashMap::new(),
-        }
-    }
 }
 
 /// The engine of a storage without threads.
@@ -137,7 +122,12 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
             counters: Counters::default(),
             recorder: Recorder::default(),
             epoch: Instant::now(),
-            mail: Mutex::default(),
+            mail: Mutex::new(Mail {
+                letters: Vec::new(),
+                dirty: Vec::new(),
+                results: Vec::new(),
+                changes: HashMap::new(),
+            }),
             has_mail: AtomicBool::new(false),
             fences: AtomicBool::new(false),
             ended: AtomicBool::new(false),

@@ -17,8 +17,9 @@ use std::sync::Arc;
 use crate::ids::StorageNumber;
 use crate::names::Names;
 use crate::options::StorageOptions;
-use crate::request::{Parts, Read, Request};
-use crate::sync::{AtomicU64, Ordering, thread};
+use crate::request::Read;
+use crate::sync::thread::spawn;
+use crate::sync::{AtomicU64, Ordering};
 use crate::{Buffer, FileId, mailbox::Shared};
 
 /// Checks a model over random interleavings.
@@ -47,14 +48,6 @@ fn request(token: &Arc<()>) -> Read<Buffer> {
         .user_data(7)
 }
 
-fn parts(token: &Arc<()>) -> Parts {
-    fn taken_apart(mut request: impl Request) -> Parts {
-        let none = Parts::info(FileId::from_bits(0));
-        std::mem::replace(request.parts_mut(), none)
-    }
-    taken_apart(request(token))
-}
-
 /// The shared half of a storage that has no files and no threads.
 fn mailbox<Q: Send + Sync + 'static>() -> Arc<Shared<Q>> {
     let (storage, first) = StorageNumber::take().expect("a number");
@@ -67,8 +60,4 @@ fn mailbox<Q: Send + Sync + 'static>() -> Arc<Shared<Q>> {
 /// load whose value a load and compare-exchange of another thread changes, which loom overlooks.
 fn step(steps: &AtomicU64) {
     steps.fetch_add(1, Ordering::Relaxed);
-}
-
-fn spawn<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> thread::JoinHandle<T> {
-    thread::spawn(run)
 }

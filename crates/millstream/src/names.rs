@@ -19,22 +19,11 @@ struct Named {
 /// The names of a storage.
 pub(crate) struct Names {
     storage: StorageNumber,
-    /// Where generations begin, and the last that was given.
+    /// Where generations begin.
     first: u32,
-    last: u32,
     ids: HashMap<(Arc<Path>, FileOptions), u32>,
     entries: Vec<Named>,
     free: Vec<u32>,
-}
-
-/// What an open found.
-pub(crate) enum NameOpened {
-    /// Known, and the engine has it.
-    Known(FileId),
-    /// To be handed to the engine.
-    New(FileId, Arc<Path>),
-    /// The storage has as many files as it may.
-    Full,
 }
 
 impl Names {
@@ -42,33 +31,32 @@ impl Names {
         Names {
             storage,
             first,
-            last: first,
             ids: HashMap::new(),
             entries: Vec::new(),
             free: Vec::new(),
         }
     }
 
-    pub(crate) fn open(&mut self, path: &Path, options: FileOptions) -> NameOpened {
+    /// The id of a file; with its path, if it is new and to be handed to the engine. `None`: the
+    /// storage has as many files as it may.
+    pub(crate) fn open(
+        &mut self,
+        path: &Path,
+        options: FileOptions,
+    ) -> Option<(FileId, Option<Arc<Path>>)> {
         let path: Arc<Path> = match cleaned(path) {
             Some(clean) => Arc::from(clean),
             None => Arc::from(path),
         };
         let key = (path, options);
         if let Some(&index) = self.ids.get(&key) {
-            let entry = &mut self.entries[index as usize];
-            entry.opens += 1;
-            let generation = entry.generation;
-            return NameOpened::Known(self.id(index, generation));
+            self.entries[index as usize].opens += 1;
+            return Some((self.id(index), None));
         }
         let path = Arc::clone(&key.0);
-        match self.entry(key.clone()) {
-            Some(file) => {
-                self.ids.insert(key, file.0.index());
-                NameOpened::New(file, path)
-            }
-            None => NameOpened::Full,
-        }
+        let file = self.entry(key.clone())?;
+        self.ids.insert(key, file.0.index());
+        Some((file, Some(path)))
     }
 
     /// An id for a file that is open already. Its path does not lead to it: others that open the
@@ -77,33 +65,34 @@ impl Names {
         self.entry((path, options))
     }
 
-    fn id(&self, index: u32, generation: u32) -> FileId {
+    fn id(&self, index: u32) -> FileId {
+        let generation = self.entries[index as usize].generation;
         FileId(Id::new(self.storage, index, generation))
     }
 
     fn entry(&mut self, key: (Arc<Path>, FileOptions)) -> Option<FileId> {
+        let mut entry = Named {
+            key,
+            generation: self.first,
+            opens: 1,
+        };
         if let Some(index) = self.free.pop() {
-            let entry = &mut self.entries[index as usize];
-            entry.key = key;
-            entry.opens = 1;
-            let generation = entry.generation;
-            return Some(self.id(index, generation));
+            let place = &mut self.entries[index as usize];
+            entry.generation = place.generation;
+            *place = entry;
+            return Some(self.id(index));
         }
         if self.entries.len() == FILES_MAX {
             return None;
         }
-        let index = self.entries.len() as u32;
-        self.entries.push(Named {
-            key,
-            generation: self.first,
-            opens: 1,
-        });
-        Some(self.id(index, self.first))
+        self.entries.push(entry);
+        Some(self.id(self.entries.len() as u32 - 1))
     }
 
     /// A generation above all that were given.
     pub(crate) fn next_generation(&self) -> u32 {
-        self.last.wrapping_add(1)
+        let given = self.entries.iter().map(|entry| entry.generation).max();
+        given.map_or(self.first, |last| last.wrapping_add(1))
     }
 
     /// One `open` less; whether it was the last, so that the path means nothing any more. `None`:
@@ -129,7 +118,6 @@ impl Names {
         let entry = &mut self.entries[index as usize];
         assert_eq!(entry.opens, 0, "a retired file was closed");
         entry.generation = entry.generation.wrapping_add(1);
-        self.last = self.last.max(entry.generation);
         self.free.push(index);
     }
 }
@@ -162,10 +150,8 @@ mod tests {
     }
 
     fn open(names: &mut Names, path: &str) -> FileId {
-        match names.open(Path::new(path), FileOptions::default()) {
-            NameOpened::Known(id) | NameOpened::New(id, _) => id,
-            NameOpened::Full => panic!("a few names fit"),
-        }
+        let opened = names.open(Path::new(path), FileOptions::default());
+        opened.expect("a few names fit").0
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::mailbox::{Shared, closed_error};
 use crate::options::QueueOptions;
 use crate::park;
 use crate::priority::Priority;
-use crate::slots::{self, Cache, Pool, PoolOwner, Posted, SlotOutcome};
+use crate::slots::{self, Cache, Completion, Pool, PoolOwner, Posted};
 use crate::status::StatusArray;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, fence, lock};
 use crate::waiters::{Key, Waiters, ready_if, wake_all};
@@ -134,7 +134,6 @@ struct Record {
     first: Option<(u64, Error)>,
 }
 
-/// See the header.
 pub(crate) struct QueueShared {
     /// The engine's index of the queue.
     pub(crate) index: AtomicU32,
@@ -214,13 +213,33 @@ impl QueueShared {
         assert!(before >= entries, "a batch hands over what it holds");
     }
 
-    /// Reserves room for one entry, be the queue full or not: for entries that close and drain.
+    /// Has a batch hold room for one entry, be the queue full or not: for entries that close.
     pub(crate) fn reserve_always(&self) {
         self.live.fetch_add(1, Ordering::SeqCst);
+        self.hold(1);
     }
 
-    /// Reserves room for at least one and at most `most` entries.
-    pub(crate) fn reserve(&self, most: u64) -> Option<u64> {
+    /// Reserves room for at least one and at most `most` entries, and for `charge` bytes.
+    #[inline]
+    pub(crate) fn reserve(&self, charge: u64, most: u64) -> Option<u64> {
+        if charge > 0 {
+            let limit = self.options.bytes.unwrap_or(u64::MAX);
+            let order = Ordering::SeqCst;
+            let charged = self.bytes.fetch_update(order, order, |used| {
+                let sum = used.saturating_add(charge);
+                (used == 0 || sum <= limit).then_some(sum)
+            });
+            charged.ok()?;
+        }
+        let count = self.reserve_entries(most);
+        if count.is_none() && charge > 0 {
+            // Without waking: there is no room for entries either, and their end wakes who waits.
+            self.bytes.fetch_sub(charge, Ordering::SeqCst);
+        }
+        count
+    }
+
+    fn reserve_entries(&self, most: u64) -> Option<u64> {
         let capacity = u64::from(self.options.capacity);
         let given = self.sequence.load(Ordering::Relaxed);
         if given - self.watermark.load(Ordering::Relaxed).min(given) > SEQUENCE_WINDOW_MAX {
@@ -233,19 +252,6 @@ impl QueueShared {
         Some(most.min(capacity - before.ok()?))
     }
 
-    /// Counts bytes in the byte budget; false if they do not fit now.
-    pub(crate) fn charge(&self, bytes: u64) -> bool {
-        let Some(limit) = self.options.bytes else {
-            return true;
-        };
-        let order = Ordering::SeqCst;
-        let before = self.bytes.fetch_update(order, order, |used| {
-            let sum = used.saturating_add(bytes);
-            (used == 0 || sum <= limit).then_some(sum)
-        });
-        before.is_ok()
-    }
-
     /// Engine: everything below has completed.
     pub(crate) fn set_watermark(&self, sequence: u64, wakers: &mut Vec<Waker>) {
         self.watermark.store(sequence, Ordering::SeqCst);
@@ -255,11 +261,6 @@ impl QueueShared {
             self.drain_at.store(u64::MAX, Ordering::SeqCst);
             self.drains.take(wakers);
         }
-    }
-
-    /// Gives back what was charged a moment ago.
-    pub(crate) fn uncharge(&self, bytes: u64) {
-        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
     }
 
     /// What a request of so many bytes is charged: one that exceeds the budget takes all of it. So
@@ -328,7 +329,8 @@ impl QueueShared {
     /// drops nothing of the application's: that may call this queue.
     pub(crate) fn submit_one(
         self: &Arc<Self>,
-        mut fill: impl FnMut(&PoolOwner<Arc<Mailbox>>, &mut Cache) -> Option<(Id, Priority)>,
+        priority: Priority,
+        fill: impl FnOnce(&PoolOwner<Arc<Mailbox>>, &mut Cache) -> Option<Id>,
     ) -> Result<Id, Error> {
         if self.mailbox.is_forked() {
             return Err(closed_error());
@@ -337,7 +339,7 @@ impl QueueShared {
         if submitted.closed {
             return Err(closed_error());
         }
-        let Some((id, priority)) = fill(&self.pool, &mut submitted.cache) else {
+        let Some(id) = fill(&self.pool, &mut submitted.cache) else {
             return Err(too_many_tickets());
         };
         self.pool.publish(std::iter::once(id.index()));
@@ -388,14 +390,15 @@ impl QueueShared {
         wake_all(&mut wakers);
     }
 
-    /// Asks for something beside entries.
-    pub(crate) fn ask(self: &Arc<Self>, wish: impl FnOnce(&mut Wishes)) {
+    /// Asks for something beside entries; `wish` is given the number of the next entry.
+    pub(crate) fn ask(self: &Arc<Self>, wish: impl FnOnce(&mut Wishes, u64)) {
         if self.mailbox.is_forked() {
             return;
         }
         let mut submitted = lock(&self.submitted);
         if !submitted.closed {
-            wish(&mut submitted.wishes);
+            let next = submitted.next_sequence;
+            wish(&mut submitted.wishes, next);
             self.wake_engine(submitted);
         }
     }
@@ -403,30 +406,26 @@ impl QueueShared {
     /// Cancels entries handed over before. One that repeats another, which the engine has not taken
     /// yet, replaces it.
     pub(crate) fn cancel(self: &Arc<Self>, which: Which) {
-        if self.mailbox.is_forked() {
-            return;
-        }
-        let mut submitted = lock(&self.submitted);
-        if submitted.closed {
-            return;
-        }
-        let before = submitted.next_sequence;
-        let cancellations = &mut submitted.wishes.cancellations;
-        let last = cancellations.iter_mut().rev();
-        let mut last = last.take(CANCELLATIONS_COMPARED);
-        match last.find(|other| other.which.is_same(&which)) {
-            Some(same) => same.before = before,
-            None => cancellations.push(Cancellation { before, which }),
-        }
-        self.wake_engine(submitted);
+        self.ask(|Wishes { cancellations, .. }, before| {
+            let last = cancellations.iter_mut().rev();
+            let mut last = last.take(CANCELLATIONS_COMPARED);
+            match last.find(|other| other.which.is_same(&which)) {
+                Some(same) => same.before = before,
+                None => cancellations.push(Cancellation { before, which }),
+            }
+        });
     }
 
     /// Engine: takes what was submitted; empty parcels go back to be filled again.
-    pub(crate) fn take(&self, parcels: &mut Vec<Parcel>, spare: &mut Vec<Parcel>) -> Wishes {
+    pub(crate) fn take(
+        &self,
+        backlog: &mut VecDeque<(Parcel, usize)>,
+        spare: &mut Vec<Parcel>,
+    ) -> Wishes {
         let mut submitted = lock(&self.submitted);
         submitted.dirty = false;
         submitted.spare.append(spare);
-        parcels.append(&mut submitted.parcels);
+        backlog.extend(submitted.parcels.drain(..).map(|parcel| (parcel, 0)));
         std::mem::take(&mut submitted.wishes)
     }
 
@@ -489,7 +488,7 @@ impl QueueShared {
     }
 
     /// Takes the oldest completion.
-    pub(crate) fn take_posted(&self) -> Option<SlotOutcome> {
+    pub(crate) fn take_posted(&self) -> Option<Completion> {
         if self.mailbox.is_forked() {
             return None;
         }

@@ -21,10 +21,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_codec::CodecId;
-use millstream_io::{Buffer, Destination, MappedView};
+use millstream_io::device::calls::Call;
+use millstream_io::{Buffer, Destination, MappedView, Segment};
 
 use crate::decode::spec::{BlockTable, Decode};
-use crate::destination::{Memory, MemoryKind};
+use crate::destination::{FileInfo, Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
 use crate::group::Group;
@@ -92,16 +93,8 @@ pub(crate) enum Work {
     Sync {
         data_only: bool,
     },
-    Rename {
-        from: PathBuf,
-        to: PathBuf,
-    },
-    Remove {
-        path: PathBuf,
-    },
-    Replace {
-        path: PathBuf,
-    },
+    /// On names: what the system is asked for in its turn.
+    Names(Call),
     Prefetch(Arc<MappedView>),
 }
 
@@ -109,8 +102,11 @@ impl Work {
     /// The path that work on names is about.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
-            Work::Rename { from, .. } => Some(from),
-            Work::Remove { path } | Work::Replace { path } => Some(path),
+            Work::Names(
+                Call::Rename { from: path, .. }
+                | Call::Remove { path }
+                | Call::Replace { path, .. },
+            ) => Some(path),
             _ => None,
         }
     }
@@ -132,27 +128,64 @@ impl Stored {
     }
 }
 
-/// A request taken apart for its slot.
-pub struct Parts {
-    pub(crate) verb: Verb,
+/// What every request has, and its outcome afterwards.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Body {
     pub(crate) file: FileId,
     pub(crate) offset: u64,
-    /// Stored bytes; `u64::MAX`: the whole file.
+    /// Stored bytes asked for, `u64::MAX` for the whole file; then raw bytes that landed. Of a free
+    /// slot: the next in its chain.
     pub(crate) len: u64,
-    pub(crate) memory: Memory,
-    /// Of borrowed memory.
+    /// Where raw bytes land, or come from; null before there is memory.
     pub(crate) pointer: *mut u8,
     /// Bytes that can land in the memory.
     pub(crate) room: u64,
-    pub(crate) borrowed: bool,
-    pub(crate) tag: u64,
     pub(crate) user_data: u64,
-    pub(crate) priority: Option<Priority>,
-    pub(crate) codec: CodecId,
+}
+
+/// What some requests have: flagged, without a box.
+pub(crate) struct Usual {
+    pub(crate) group: Option<Group>,
+    pub(crate) deadline: Option<Instant>,
     /// `u64::MAX`: not given.
     pub(crate) raw_len: u64,
-    pub(crate) deadline: Option<Instant>,
-    pub(crate) group: Option<Group>,
+    /// Bytes counted in the byte budget of its queue.
+    pub(crate) charged: u64,
+}
+
+impl Default for Usual {
+    #[inline(always)]
+    fn default() -> Usual {
+        Usual {
+            group: None,
+            deadline: None,
+            raw_len: u64::MAX,
+            charged: 0,
+        }
+    }
+}
+
+impl Usual {
+    /// Whether it says anything.
+    #[inline(always)]
+    pub(crate) fn is_given(&self) -> bool {
+        let is_numbered = self.raw_len != u64::MAX || self.charged > 0;
+        self.group.is_some() || self.deadline.is_some() || is_numbered
+    }
+}
+
+/// A request taken apart for its slot.
+pub struct Parts {
+    pub(crate) verb: Verb,
+    pub(crate) body: Body,
+    pub(crate) memory: Memory,
+    /// The memory is borrowed: only the body says where it is.
+    pub(crate) borrowed: bool,
+    pub(crate) tag: u64,
+    pub(crate) priority: Option<Priority>,
+    pub(crate) codec: CodecId,
+    pub(crate) usual: Usual,
     pub(crate) rare: Option<Box<Rare>>,
 }
 
@@ -169,27 +202,33 @@ impl Parts {
     fn new(verb: Verb, file: FileId, offset: u64, len: u64, memory: Memory, room: u64) -> Parts {
         Parts {
             verb,
-            file,
-            offset,
-            len,
+            body: Body {
+                file,
+                offset,
+                len,
+                pointer: std::ptr::null_mut(),
+                room,
+                user_data: 0,
+            },
             memory,
-            pointer: std::ptr::null_mut(),
-            room,
             borrowed: false,
             tag: 0,
-            user_data: 0,
             priority: None,
             codec: CodecId::STORED,
-            raw_len: u64::MAX,
-            deadline: None,
-            group: None,
+            usual: Usual::default(),
             rare: None,
         }
     }
 
-    fn names(work: Work) -> Parts {
+    fn names(call: Call) -> Parts {
         let mut parts = Parts::new(Verb::Names, FileId::NONE, 0, 0, Memory::None, 0);
-        parts.rare().work = work;
+        parts.rare().work = Work::Names(call);
+        parts
+    }
+
+    fn replacing(path: PathBuf, content: Segment) -> Parts {
+        let mut parts = Parts::names(Call::Replace { path, content });
+        parts.body.len = content.len() as u64;
         parts
     }
 
@@ -204,16 +243,10 @@ impl Parts {
             false => self.memory.kind(),
         }
     }
-
-    /// The request of `Storage::opened`.
-    pub(crate) fn info(file: FileId) -> Parts {
-        Parts::new(Verb::Info, file, 0, 0, Memory::None, 0)
-    }
 }
 
 mod sealed {
     pub trait Sealed {
-        fn parts(&self) -> &super::Parts;
         fn parts_mut(&mut self) -> &mut super::Parts;
     }
 }
@@ -278,7 +311,7 @@ impl<D> Read<D> {
     #[inline]
     pub fn decode(mut self, decode: Decode) -> Read<D> {
         self.0.codec = decode.codec;
-        self.0.raw_len = decode.raw_len;
+        self.0.usual.raw_len = decode.raw_len;
         if let Some(table) = decode.table {
             self.0.rare().table = Some(table);
         }
@@ -295,9 +328,9 @@ impl<D> Read<D> {
     /// In place of what it was to land in before.
     #[inline]
     fn into_memory<T>(mut self, mut memory: Memory) -> Read<T> {
-        self.0.room = memory.room();
+        self.0.body.room = memory.room();
         self.0.memory = memory;
-        (self.0.borrowed, self.0.pointer) = (false, std::ptr::null_mut());
+        (self.0.borrowed, self.0.body.pointer) = (false, std::ptr::null_mut());
         Read(self.0, PhantomData)
     }
 
@@ -350,8 +383,7 @@ impl<D> Read<D> {
     )]
     pub unsafe fn borrowed(mut self, pointer: *mut u8, len: usize) -> Read<()> {
         self.0.memory.clear();
-        self.0.pointer = pointer;
-        self.0.room = len as u64;
+        (self.0.body.pointer, self.0.body.room) = (pointer, len as u64);
         self.0.borrowed = true;
         Read(self.0, PhantomData)
     }
@@ -377,12 +409,10 @@ impl<D: Destination> Write<D> {
 
     fn new(verb: Verb, file: FileId, offset: u64, bytes: D) -> Write<D> {
         let mut memory = Memory::of(bytes);
-        let span = memory.span();
-        let len = span.map_or(0, |span| span.len() as u64);
+        let span = memory.span().expect("a destination is one piece");
+        let len = span.len() as u64;
         let mut parts = Parts::new(verb, file, offset, len, memory, len);
-        if let Some(span) = span {
-            parts.pointer = span.pointer();
-        }
+        parts.body.pointer = span.pointer();
         Write(parts, PhantomData)
     }
 }
@@ -409,8 +439,16 @@ impl Write<()> {
         };
         let len = len as u64;
         let mut parts = Parts::new(verb, file, offset, len, Memory::None, len);
-        (parts.pointer, parts.borrowed) = (pointer.cast_mut(), true);
+        (parts.body.pointer, parts.borrowed) = (pointer.cast_mut(), true);
         Write(parts, PhantomData)
+    }
+}
+
+impl FileOp<FileInfo> {
+    /// The request of `Storage::opened`.
+    pub(crate) fn info(file: FileId) -> FileOp<FileInfo> {
+        let parts = Parts::new(Verb::Info, file, 0, 0, Memory::None, 0);
+        FileOp(parts, PhantomData)
     }
 }
 
@@ -435,13 +473,13 @@ impl FileOp<()> {
     /// Renames a file, durably. Starts after everything before it in its queue has completed.
     pub fn rename(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> FileOp {
         let (from, to) = (from.into(), to.into());
-        FileOp(Parts::names(Work::Rename { from, to }), PhantomData)
+        FileOp(Parts::names(Call::Rename { from, to }), PhantomData)
     }
 
     /// Removes a file's name. Starts after everything before it in its queue has completed.
     pub fn remove(path: impl Into<PathBuf>) -> FileOp {
         let path = path.into();
-        FileOp(Parts::names(Work::Remove { path }), PhantomData)
+        FileOp(Parts::names(Call::Remove { path }), PhantomData)
     }
 
     /// Brings a range of a mapped view into memory ahead of its use (at low priority unless said
@@ -453,9 +491,7 @@ impl FileOp<()> {
         parts.priority = Some(Priority::Low);
         FileOp(parts, PhantomData)
     }
-}
 
-impl FileOp<()> {
     /// As [`FileOp::replace`], with borrowed bytes.
     ///
     /// # Safety
@@ -469,10 +505,9 @@ impl FileOp<()> {
         pointer: *const u8,
         len: usize,
     ) -> FileOp {
-        let path = path.into();
-        let mut parts = Parts::names(Work::Replace { path });
-        (parts.pointer, parts.borrowed) = (pointer.cast_mut(), true);
-        (parts.len, parts.room) = (len as u64, len as u64);
+        let content = Segment::new(pointer.cast_mut(), len);
+        let mut parts = Parts::replacing(path.into(), content);
+        parts.borrowed = true;
         FileOp(parts, PhantomData)
     }
 }
@@ -482,13 +517,10 @@ impl<D: Destination> FileOp<D> {
     /// one. Starts after everything before it in its queue has completed. Once begun it is not
     /// canceled: its outcome tells what happened.
     pub fn replace(path: impl Into<PathBuf>, bytes: D) -> FileOp<D> {
-        let path = path.into();
-        let mut parts = Parts::names(Work::Replace { path });
-        parts.memory = Memory::of(bytes);
-        if let Some(span) = parts.memory.span() {
-            let len = span.len() as u64;
-            (parts.pointer, parts.len, parts.room) = (span.pointer(), len, len);
-        }
+        let mut memory = Memory::of(bytes);
+        let content = memory.span().expect("a destination is one piece");
+        let mut parts = Parts::replacing(path.into(), content);
+        parts.memory = memory;
         FileOp(parts, PhantomData)
     }
 }
@@ -497,11 +529,6 @@ impl<D: Destination> FileOp<D> {
 macro_rules! request {
     ($name:ident) => {
         impl<D: 'static> sealed::Sealed for $name<D> {
-            #[inline(always)]
-            fn parts(&self) -> &Parts {
-                &self.0
-            }
-
             #[inline(always)]
             fn parts_mut(&mut self) -> &mut Parts {
                 &mut self.0
@@ -523,7 +550,7 @@ macro_rules! request {
             /// A number of the caller's that comes back with the completion.
             #[inline(always)]
             pub fn user_data(mut self, value: u64) -> Self {
-                self.0.user_data = value;
+                self.0.body.user_data = value;
                 self
             }
 
@@ -545,7 +572,7 @@ macro_rules! request {
             /// one is counted, never an error.
             #[inline]
             pub fn deadline(mut self, deadline: Instant) -> Self {
-                self.0.deadline = Some(deadline);
+                self.0.usual.deadline = Some(deadline);
                 self
             }
 
@@ -560,7 +587,7 @@ macro_rules! request {
             /// Counts it in a group.
             #[inline]
             pub fn group(mut self, group: &Group) -> Self {
-                self.0.group = Some(group.clone());
+                self.0.usual.group = Some(group.clone());
                 self
             }
 
@@ -575,8 +602,8 @@ macro_rules! request {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.debug_struct(stringify!($name))
                     .field("verb", &self.0.verb)
-                    .field("offset", &self.0.offset)
-                    .field("len", &self.0.len)
+                    .field("offset", &self.0.body.offset)
+                    .field("len", &self.0.body.len)
                     .field("tag", &self.0.tag)
                     .finish_non_exhaustive()
             }

@@ -185,24 +185,19 @@ impl Layout {
         }
         let end = at + bytes;
         let over = end.wrapping_neg() & offsets;
-        if over <= after {
-            let need = lead + bytes;
-            return Some(Layout {
-                offset: at - lead,
-                want: need + over,
-                need,
-                covers: bytes,
-                lead,
-            });
-        }
-        // Shortened to whole logical blocks, if it has any.
-        let covers = (end & !offsets)
-            .checked_sub(at)
-            .filter(|bytes| *bytes > 0)?;
+        let (covers, over) = match over <= after {
+            true => (bytes, over),
+            // Shortened to whole logical blocks, if it has any.
+            false => (
+                (end & !offsets).checked_sub(at).filter(|left| *left > 0)?,
+                0,
+            ),
+        };
+        let need = lead + covers;
         Some(Layout {
             offset: at - lead,
-            want: lead + covers,
-            need: lead + covers,
+            want: need + over,
+            need,
             covers,
             lead,
         })
@@ -213,14 +208,10 @@ impl Layout {
 mod tests {
     use super::*;
 
-    const STAGED: Result<Route, AskCache> = Ok(Route {
-        via: Via::Direct,
-        staged: true,
-    });
-
-    fn unstaged(via: Via) -> Result<Route, AskCache> {
-        let staged = false;
-        Ok(Route { via, staged })
+    /// How a block goes, and whether through staging; `None`: the system is to be asked first.
+    fn goes(file: &FileFacts, read: &ReadFacts, cache: Cache) -> Option<(Via, bool)> {
+        let route = route(file, read, cache).ok()?;
+        Some((route.via, route.staged))
     }
 
     const FILE: FileFacts = FileFacts {
@@ -248,36 +239,32 @@ mod tests {
     #[test]
     fn large_cold_reads_bypass_the_cache_and_small_ones_do_not() {
         let large = read(0, 1 << 20, 4096);
-        assert_eq!(route(&FILE, &large, Cache::NotAsked), Err(AskCache));
-        assert_eq!(route(&FILE, &large, Cache::Absent), unstaged(Via::Direct));
-        assert_eq!(route(&FILE, &large, Cache::Partly), unstaged(Via::Buffered));
-        assert_eq!(
-            route(&FILE, &large, Cache::Cached),
-            unstaged(Via::CachedCopy)
-        );
         let small = read(0, 4096, 4096);
-        assert_eq!(
-            route(&FILE, &small, Cache::NotAsked),
-            unstaged(Via::Buffered)
-        );
         let package = FileFacts {
             package: true,
             ..FILE
         };
-        assert_eq!(
-            route(&package, &small, Cache::Absent),
-            unstaged(Via::Direct)
-        );
+        for (file, read, cache, expected) in [
+            (FILE, large, Cache::NotAsked, None),
+            (FILE, large, Cache::Absent, Some((Via::Direct, false))),
+            (FILE, large, Cache::Partly, Some((Via::Buffered, false))),
+            (FILE, large, Cache::Cached, Some((Via::CachedCopy, false))),
+            (FILE, small, Cache::NotAsked, Some((Via::Buffered, false))),
+            (package, small, Cache::Absent, Some((Via::Direct, false))),
+        ] {
+            assert_eq!(goes(&file, &read, cache), expected, "{cache:?}");
+        }
     }
 
     #[test]
     fn unaligned_direct_reads_need_slack_or_staging() {
         let odd = read(100, 1 << 20, 4096);
-        assert_eq!(route(&FILE, &odd, Cache::Absent), STAGED);
         let slack = ReadFacts { slack: true, ..odd };
-        assert_eq!(route(&FILE, &slack, Cache::Absent), unstaged(Via::Direct));
         let memory = read(512, 1 << 20, 100);
-        assert_eq!(route(&FILE, &memory, Cache::Absent), STAGED);
+        for (read, staged) in [(odd, true), (slack, false), (memory, true)] {
+            let direct = Some((Via::Direct, staged));
+            assert_eq!(goes(&FILE, &read, Cache::Absent), direct);
+        }
     }
 
     #[test]
@@ -286,28 +273,22 @@ mod tests {
             hits: Hits::Trusted,
             ..read(0, 4096, 1)
         };
-        assert_eq!(
-            route(&FILE, &trusted, Cache::NotAsked),
-            unstaged(Via::CachedCopy)
-        );
         let slow = FileFacts {
             can_hang: true,
             local: false,
             ..FILE
         };
-        assert_eq!(
-            route(&slow, &trusted, Cache::NotAsked),
-            unstaged(Via::Buffered)
-        );
         let borrowed = ReadFacts {
             borrowed: true,
             ..trusted
         };
-        let staged = Ok(Route {
-            via: Via::Buffered,
-            staged: true,
-        });
-        assert_eq!(route(&slow, &borrowed, Cache::NotAsked), staged);
+        for (file, read, expected) in [
+            (FILE, trusted, (Via::CachedCopy, false)),
+            (slow, trusted, (Via::Buffered, false)),
+            (slow, borrowed, (Via::Buffered, true)),
+        ] {
+            assert_eq!(goes(&file, &read, Cache::NotAsked), Some(expected));
+        }
     }
 
     #[test]

@@ -19,7 +19,6 @@ use crate::heap::Heap;
 use crate::limits;
 use crate::priority::{Guard, PRIORITIES, Priorities, Priority};
 
-/// No deadline.
 pub(crate) const NO_DEADLINE: u64 = u64::MAX;
 
 const NIL: u32 = u32::MAX;
@@ -72,7 +71,6 @@ struct Level {
     elevator_served: bool,
 }
 
-/// See the header.
 pub(crate) struct Scheduler {
     levels: [Level; PRIORITIES],
     guard: Guard,
@@ -124,7 +122,6 @@ impl Scheduler {
         }
     }
 
-    /// Whether any request waits to be served.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waits.is_empty()
@@ -139,7 +136,6 @@ impl Scheduler {
         self.in_flight.iter().sum()
     }
 
-    /// Adds a request.
     #[inline(always)]
     pub(crate) fn add(&mut self, key: u32, order: Order, now_ns: u64) {
         let Order {
@@ -251,19 +247,12 @@ impl Scheduler {
         elevator.insert(*at, key);
     }
 
-    /// Largest block of a priority to issue now.
-    pub(crate) fn block_bytes(&self, priority: Priority, now_ns: u64) -> u64 {
+    /// Largest operation of a priority to issue now: of `blocks` blocks, unless others may have to
+    /// wait for it.
+    pub(crate) fn block_bytes(&self, priority: Priority, now_ns: u64, blocks: u64) -> u64 {
         match self.keeps_short(priority, now_ns) {
             true => self.short_block_bytes(),
-            false => self.block_bytes,
-        }
-    }
-
-    /// The same for a read through the page cache that the disk must answer.
-    pub(crate) fn buffered_block_bytes(&self, priority: Priority, now_ns: u64) -> u64 {
-        match self.keeps_short(priority, now_ns) {
-            true => self.short_block_bytes(),
-            false => self.block_bytes * limits::BUFFERED_BLOCKS,
+            false => self.block_bytes * blocks,
         }
     }
 

@@ -70,9 +70,6 @@ pub(crate) struct DevicePlace {
 /// The task behind a part. Dropping it fails its request.
 pub(crate) trait PartTask: Send {
     fn bytes(&self) -> &[u8];
-    fn priority(&self) -> Priority;
-    fn user_data(&self) -> u64;
-    fn request(&self) -> u64;
     fn end(self: Box<Self>, result: Result<(), Error>);
 }
 
@@ -82,6 +79,9 @@ pub struct DevicePart {
     pub(crate) task: Box<dyn PartTask>,
     pub(crate) form: PartForm,
     pub(crate) raw: Range<u64>,
+    pub(crate) priority: Priority,
+    pub(crate) user_data: u64,
+    pub(crate) request: u64,
 }
 
 impl DevicePart {
@@ -109,19 +109,19 @@ impl DevicePart {
     /// The priority of its request.
     #[must_use]
     pub fn priority(&self) -> Priority {
-        self.task.priority()
+        self.priority
     }
 
     /// The user data of its request.
     #[must_use]
     pub fn user_data(&self) -> u64 {
-        self.task.user_data()
+        self.user_data
     }
 
     /// A number that all parts of its request have, and those of no other request.
     #[must_use]
     pub fn request(&self) -> u64 {
-        self.task.request()
+        self.request
     }
 
     /// Answers: the raw bytes are where they belong, or why they are not.

@@ -24,17 +24,15 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicPtr;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
-use std::time::Instant;
 
 use millstream_codec::CodecId;
 
 use crate::destination::{Memory, MemoryKind};
 use crate::error::Error;
-use crate::group::Group;
-use crate::ids::{FileId, Id, StorageNumber};
+use crate::ids::{Id, StorageNumber};
 use crate::limits::{SLOT_CHUNK, SLOTS_MAX};
 use crate::priority::Priority;
-use crate::request::{Parts, Rare, Verb};
+use crate::request::{Body, Parts, Rare, Usual, Verb};
 use crate::sync::{AtomicU64, Mutex, Ordering, SharedCell, fence, lock};
 
 const CHUNK: u32 = SLOT_CHUNK;
@@ -105,32 +103,6 @@ impl Head {
     }
 }
 
-/// What a request is while the engine has it, and its outcome afterwards.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Body {
-    pub(crate) file: FileId,
-    pub(crate) offset: u64,
-    /// Stored bytes asked for; then raw bytes that landed. Of a free slot: the next in its chain.
-    pub(crate) len: u64,
-    /// Where raw bytes land, or come from; null before there is memory.
-    pub(crate) pointer: *mut u8,
-    /// Bytes that can land.
-    pub(crate) room: u64,
-    pub(crate) user_data: u64,
-}
-
-/// What some requests have: flagged, without a box.
-#[derive(Default)]
-pub(crate) struct Usual {
-    pub(crate) group: Option<Group>,
-    pub(crate) deadline: Option<Instant>,
-    /// `u64::MAX`: not given.
-    pub(crate) raw_len: u64,
-    /// Bytes counted in the byte budget of its queue.
-    pub(crate) charged: u64,
-}
-
 #[repr(C, align(64))]
 struct Hot {
     word: AtomicU64,
@@ -155,19 +127,14 @@ impl Cold {
     ///
     /// # Safety
     /// The slot is the caller's alone.
-    unsafe fn fill(&self, parts: &mut Parts, has_usual: bool, charged: u64) {
+    unsafe fn fill(&self, parts: &mut Parts, has_usual: bool) {
         // SAFETY: the caller's promise.
         unsafe {
             if parts.memory_kind().is_in_slot() {
                 *self.memory.get() = std::mem::take(&mut parts.memory);
             }
             if has_usual {
-                *self.usual.get() = Usual {
-                    group: parts.group.take(),
-                    deadline: parts.deadline,
-                    raw_len: parts.raw_len,
-                    charged,
-                };
+                *self.usual.get() = std::mem::take(&mut parts.usual);
             }
             if parts.rare.is_some() {
                 *self.rare.get() = parts.rare.take();
@@ -350,11 +317,35 @@ impl Freed {
 /// The right to read and free the slot of a posted request. Made once, by its end.
 pub(crate) struct Posted(u32);
 
-/// How a request ended.
-pub(crate) struct SlotOutcome {
-    pub(crate) result: Result<u64, Error>,
-    pub(crate) user_data: u64,
+/// How a request completed: of a posted one, taken by
+/// [`Queue::drain_completions`](crate::Queue::drain_completions).
+#[derive(Debug)]
+pub struct Completion {
+    /// The request's user data.
+    pub user_data: u64,
+    /// Raw bytes that landed (or were written), or the error.
+    pub result: Result<u64, Error>,
     pub(crate) memory: Memory,
+}
+
+impl Default for Completion {
+    fn default() -> Completion {
+        Completion {
+            user_data: 0,
+            result: Ok(0),
+            memory: Memory::None,
+        }
+    }
+}
+
+impl Completion {
+    /// The request's memory, as the type that the request was made with; `None` if it is of another
+    /// type (then it stays), was taken before, or is still held by the system.
+    pub fn take_memory<T: 'static>(&mut self) -> Option<T> {
+        let memory = std::mem::take(&mut self.memory);
+        let typed = memory.into_type(self.result.is_ok());
+        typed.map_err(|other| self.memory = other).ok()
+    }
 }
 
 /// Moves the outcome out of a slot.
@@ -362,7 +353,7 @@ pub(crate) struct SlotOutcome {
 /// # Safety
 /// The slot is ENDED, acquired, and the caller's.
 #[inline(always)]
-unsafe fn read_outcome<S>(table: &Table<S>, index: u32, word: u64) -> SlotOutcome {
+unsafe fn read_outcome<S>(table: &Table<S>, index: u32, word: u64) -> Completion {
     // SAFETY: the caller owns the slot.
     let body = unsafe { &*table.hot(index).body.get() };
     let failed = word >> 24 & 255 != 0;
@@ -378,7 +369,7 @@ unsafe fn read_outcome<S>(table: &Table<S>, index: u32, word: u64) -> SlotOutcom
         true => unsafe { (*table.cold(index).error.get()).take() },
         false => None,
     };
-    SlotOutcome {
+    Completion {
         result: error.map_or(Ok(body.len), Err),
         user_data: body.user_data,
         memory,
@@ -434,7 +425,7 @@ impl<S> SlotTicket<S> {
 
     /// The outcome, and the slot is free; `None`: it has not ended.
     #[inline(always)]
-    pub(crate) fn claim(&mut self) -> Option<SlotOutcome> {
+    pub(crate) fn claim(&mut self) -> Option<Completion> {
         let pool = self.pool();
         let index = self.id.index();
         let word = pool.table.hot(index).word.load(Ordering::Acquire);
@@ -538,7 +529,6 @@ impl<S> EngineSide<S> {
         (head, unsafe { &mut *self.table.hot(index).body.get() })
     }
 
-    /// What a live request's word says.
     #[inline]
     pub(crate) fn head(&self, index: u32) -> Head {
         Head::of(self.owned(index))
@@ -558,7 +548,6 @@ impl<S> EngineSide<S> {
         unsafe { &*self.table.hot(index).body.get() }
     }
 
-    /// The memory of a live request.
     #[inline]
     pub(crate) fn memory(&mut self, index: u32) -> &mut Memory {
         self.owned(index);
@@ -566,7 +555,7 @@ impl<S> EngineSide<S> {
         unsafe { &mut *self.table.cold(index).memory.get() }
     }
 
-    /// Gives a live request memory of another kind.
+    /// Gives a live request memory of another kind, or an answer in its place.
     #[inline]
     pub(crate) fn set_memory(&mut self, index: u32, memory: Memory) {
         let kind = memory.kind() as u64;
@@ -574,15 +563,6 @@ impl<S> EngineSide<S> {
         let word = self.owned(index) & !(7 << 12) | kind << 12;
         hot.word.store(word, Ordering::Relaxed);
         *self.memory(index) = memory;
-    }
-
-    /// Gives a live request without memory an answer in its place. It is no memory of the
-    /// request's.
-    pub(crate) fn set_outcome(&mut self, index: u32, answer: Memory) {
-        let hot = self.table.hot(index);
-        let word = self.owned(index) & !(7 << 12) | (MemoryKind::Owned as u64) << 12;
-        hot.word.store(word, Ordering::Relaxed);
-        *self.memory(index) = answer;
     }
 
     /// Of a live request whose head says `usual`.
@@ -612,7 +592,6 @@ impl<S> EngineSide<S> {
         word & GENERATION == life(id) && matches!(word & STATE, HELD | ENGINE)
     }
 
-    /// The id of a live slot.
     #[inline]
     pub(crate) fn id(&self, index: u32, generation: u32) -> Id {
         self.table.id(index, generation)
@@ -751,6 +730,5 @@ pub(crate) enum Ended {
     Ticket(Id),
     /// To be published in the completion queue.
     Posted(Posted),
-    /// To be freed.
     Freed(Freed),
 }

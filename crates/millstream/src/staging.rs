@@ -24,7 +24,9 @@ use millstream_io::{Arena, Block, Buffer};
 use crate::decode::jobs::{
     BlockPlace, DecodeTask, JobOutcome, JobSource, JobTask, Lent, Method, Task,
 };
-use crate::decode::plan::{Codecs, Mode, NotCut, Part, Plan, View, check_known, check_table};
+use crate::decode::plan::{
+    Codecs, Mode, NotCut, Part, Plan, View, check_known, check_table, no_memory,
+};
 use crate::decode::spec::BlockTable;
 use crate::error::{Error, ErrorKind};
 use crate::ids::Id;
@@ -158,16 +160,14 @@ pub(crate) struct Context<'a> {
     pub(crate) jobs: &'a mut Vec<JobTask>,
 }
 
-/// See the header.
 pub(crate) struct Staged {
     plan: Plan,
     stage: Stage,
     stored_len: u64,
-    raw_len: Option<u64>,
     /// A fence holds the destination: no jobs yet.
     pub(crate) held: bool,
     /// Units failed to decode alone: starts again as a stream when all is back.
-    restart: bool,
+    pub(crate) restart: bool,
     /// The application supplies memory.
     pub(crate) supplying: bool,
     windows: VecDeque<Window>,
@@ -220,10 +220,13 @@ impl Staged {
         }
         let mut staged = Staged {
             trim: table.as_ref().and_then(|table| table.trim),
-            plan: Plan::new(codec, table),
+            plan: Plan::new(
+                codec,
+                table,
+                if stored { Some(stored_len) } else { raw_len },
+            ),
             stage: Stage::Decoding,
             stored_len,
-            raw_len: if stored { Some(stored_len) } else { raw_len },
             held: false,
             restart: false,
             supplying: false,
@@ -305,13 +308,13 @@ impl Staged {
 
     /// Raw bytes that land: all, unless they are trimmed. `None` before the first window.
     pub(crate) fn landed_len(&self) -> Option<u64> {
-        self.trim.map(|(_, take)| take).or(self.raw_len)
+        self.trim.map(|(_, take)| take).or(self.plan.raw_len)
     }
 
     /// Raw bytes in all, and those to skip in front.
     pub(crate) fn raw_and_skip(&self) -> (u64, u64) {
         let skip = self.trim.map_or(0, |(skip, _)| skip);
-        (self.raw_len.unwrap_or(0), skip)
+        (self.plan.raw_len(), skip)
     }
 
     /// What to do with the scheduler's pick.
@@ -319,14 +322,18 @@ impl Staged {
         if self.windows.back().is_some_and(Window::is_open) {
             return Serve::Fill;
         }
-        let full = self.windows.len() + self.windows_out >= limits::WINDOWS_AHEAD
-            || self.restart
-            || (!self.plan.is_decided() && !self.windows.is_empty());
-        if full || self.windowed == self.stored_len {
+        if self.restart || !self.wants_window() {
             return Serve::Leave;
         }
         let len = self.window_bytes.min(self.stored_len - self.windowed);
         Serve::Window(self.windowed, len)
+    }
+
+    /// Whether stored bytes are left for another window, and there may be one.
+    fn wants_window(&self) -> bool {
+        self.windowed < self.stored_len
+            && self.windows.len() + self.windows_out < limits::WINDOWS_AHEAD
+            && (self.plan.is_decided() || self.windows.is_empty())
     }
 
     /// Makes the next window, which [`Serve::Window`] asked for; false: staging has no room now.
@@ -416,7 +423,6 @@ impl Staged {
         fill
     }
 
-    /// An operation of a window is back.
     pub(crate) fn operation_back(&mut self, serial: u64) {
         // A restart waits for all operations, so the window is still here.
         let place = usize::try_from(serial - self.front_serial).expect("a window's place");
@@ -425,12 +431,6 @@ impl Staged {
         window.operations -= 1;
     }
 
-    /// Whether it is to start again as a stream.
-    pub(crate) fn restarts(&self) -> bool {
-        self.restart
-    }
-
-    /// Its memory is there.
     pub(crate) fn set_memory(&mut self, memory: RawMemory) {
         assert!(self.memory.is_none(), "memory lands once");
         self.memory = Some(memory);
@@ -469,17 +469,15 @@ impl Staged {
             self.take_window(context)?;
             given += (context.jobs.len() - before) as u32;
         }
-        let more = self.windowed < self.stored_len;
-        let room = self.windows.len() + self.windows_out < limits::WINDOWS_AHEAD;
-        if more && room && (self.plan.is_decided() || self.windows.is_empty()) {
+        if self.wants_window() {
             return Ok(Step::More);
         }
-        if more || !self.windows.is_empty() || outside + given > 0 {
+        if self.windowed < self.stored_len || !self.windows.is_empty() || outside + given > 0 {
             return Ok(Step::Wait);
         }
         if self.memory.is_none() && self.stage == Stage::Decoding {
             // Stored bytes of length 0.
-            return Ok(Step::Land(self.raw_len.unwrap_or(0)));
+            return Ok(Step::Land(self.plan.raw_len()));
         }
         self.next_stage(context)
     }
@@ -489,11 +487,7 @@ impl Staged {
         if !self.plan.is_decided() {
             let window = self.windows.front().expect("looked at by the caller");
             let view = view(window, self.stored_len);
-            let declared = self.raw_len;
-            let raw_len = self
-                .plan
-                .decide(context.codecs, &view, self.stored_len, declared)?;
-            self.raw_len = Some(raw_len);
+            self.plan.decide(context.codecs, &view, self.stored_len)?;
         }
         let land = || Step::Land(self.landed_len().unwrap_or(0));
         Ok(self.memory.is_none().then(land))
@@ -508,7 +502,7 @@ impl Staged {
             self.restart = true;
             return Ok(());
         }
-        let raw_len = self.raw_len.unwrap_or(0);
+        let raw_len = self.plan.raw_len();
         let last = window.stored_at + window.len as u64 == self.stored_len;
         match &mut self.plan.mode {
             Mode::Undecided => unreachable!("decided before"),
@@ -538,7 +532,7 @@ impl Staged {
                     codec: self.plan.codec,
                     start: 0,
                     len: window.len,
-                    raw_start: self.plan.take_raw(bytes, raw_len)?,
+                    raw_start: self.plan.take_raw(bytes)?,
                     raw_len: bytes,
                     method: self.plan.method_of(context.codecs, self.plan.codec),
                     block: None,
@@ -546,7 +540,7 @@ impl Staged {
                 self.give_parts(window, vec![part], context);
                 Ok(())
             }
-            Mode::Table(_) | Mode::Units(_) => self.cut_window(window, raw_len, context),
+            Mode::Table(_) | Mode::Units(_) => self.cut_window(window, context),
         }
     }
 
@@ -572,23 +566,16 @@ impl Staged {
         true
     }
 
-    /// Cuts a window into independent parts.
-    fn cut_window(
-        &mut self,
-        window: Window,
-        raw_len: u64,
-        context: &mut Context<'_>,
-    ) -> Result<(), Error> {
+    fn cut_window(&mut self, window: Window, context: &mut Context<'_>) -> Result<(), Error> {
         let mut parts = Vec::new();
         let view = view(&window, self.stored_len);
-        match self.plan.cut(context.codecs, &view, raw_len, &mut parts) {
+        match self.plan.cut(context.codecs, &view, &mut parts) {
             Ok(taken) => {
                 let rest = &view.bytes[taken..];
                 let room = self.carry.try_reserve(rest.len());
                 if room.and(context.jobs.try_reserve(parts.len())).is_err() {
                     self.discard(window, context.arena);
-                    let cause = "no memory for the blocks of a window";
-                    return Err(Error::new(ErrorKind::OutOfMemory, cause));
+                    return Err(no_memory());
                 }
                 // Empty: what the window before left is in front of this one's bytes.
                 self.carry.extend_from_slice(rest);
@@ -607,7 +594,6 @@ impl Staged {
         }
     }
 
-    /// Makes jobs of the parts of a window.
     fn give_parts(&mut self, window: Window, parts: Vec<Part>, context: &mut Context<'_>) {
         let start = window.start;
         let source = self.ready(window);
@@ -728,10 +714,7 @@ impl Staged {
                 self.restart = true;
                 Ok(())
             }
-            JobOutcome::Streamed(decoder, result) => {
-                let raw_len = self.raw_len.unwrap_or(0);
-                self.plan.streamed(decoder, result, raw_len)
-            }
+            JobOutcome::Streamed(decoder, result) => self.plan.streamed(decoder, result),
             JobOutcome::Done(result) => result,
             JobOutcome::Supplied(result) => result.map(drop),
         }
@@ -755,9 +738,8 @@ impl Staged {
 
     /// All raw bytes are given out and all jobs are back: what remains is checked and done.
     fn next_stage(&mut self, context: &mut Context<'_>) -> Result<Step, Error> {
-        let raw_len = self.raw_len.unwrap_or(0);
         if self.stage == Stage::Decoding {
-            self.plan.check_complete(raw_len)?;
+            self.plan.check_complete()?;
             self.stage = Stage::Verifying;
             let is_here = self.memory.as_ref().is_some_and(RawMemory::is_here);
             let mode = &mut self.plan.mode;
@@ -765,7 +747,7 @@ impl Staged {
                 && matches!(mode, Mode::Units(_))
                 && let Mode::Units(scanner) = std::mem::replace(mode, Mode::Copy)
             {
-                let raw = self.lent(0, raw_len);
+                let raw = self.lent(0, self.plan.raw_len());
                 context.give(Task::Verify(scanner, raw));
                 return Ok(Step::Wait);
             }
@@ -831,12 +813,7 @@ impl Staged {
     /// Gives its windows back to the arena; all operations and jobs are back.
     pub(crate) fn release(mut self: Box<Self>, arena: &mut Arena) {
         for window in std::mem::take(&mut self.windows) {
-            match window.memory {
-                WindowMemory::Filling(block) => arena.give(block),
-                WindowMemory::Ready(source) => {
-                    give_to(source, arena);
-                }
-            }
+            self.discard(window, arena);
         }
         // The decoder and the block source are the application's.
         let _ = guard(|| drop(self));

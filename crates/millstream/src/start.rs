@@ -1,10 +1,10 @@
 //! How a storage starts and stops: its device is made on the thread that will own it.
 
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use millstream_io::backend::{BackendOptions, Made, Maker};
+use millstream_io::backend::{BackendOptions, Maker};
 use millstream_io::{DeviceKind, FileSystem};
 
 use crate::decode::workers::{self, Jobs};
@@ -14,6 +14,7 @@ use crate::lanes::Lanes;
 use crate::options::StorageOptions;
 use crate::park::StorageThread;
 use crate::queue::{EngineSide, Mailbox};
+use crate::sync::{Mutex, lock};
 
 /// Takes the backend out of the options: how to make the device, and the file system that goes with
 /// it.
@@ -46,25 +47,24 @@ pub(crate) fn start(
     let mut started = Started {
         kind: DeviceKind::Null,
         reason: String::new(),
-        engine: Mutex::new(None),
+        engine: Mutex::default(),
         workers: Mutex::default(),
         jobs: Arc::clone(&jobs),
     };
-    if shared.options.threads.pumped {
-        let made = maker()?;
-        (started.kind, started.reason) = (made.device.kind(), made.reason.clone());
-        let engine = create(shared, side, made, jobs)?;
+    let threads = &shared.options.threads;
+    if threads.pumped {
+        let (engine, about) = create(shared, side, maker, jobs)?;
+        (started.kind, started.reason) = about;
         shared.set_pump(Box::new(engine));
         return Ok(started);
     }
-    let threads = &shared.options.threads;
     let count = threads.workers.unwrap_or(1);
     let workers = workers::start(&jobs, count, &threads.worker).map_err(|_| no_thread())?;
     started.workers = Mutex::new(workers);
-    match start_engine(shared, side, maker, Arc::clone(&jobs)) {
-        Ok((thread, kind, reason)) => {
-            *lock_std(&started.engine) = Some(thread);
-            (started.kind, started.reason) = (kind, reason);
+    match start_engine(shared, side, maker, jobs) {
+        Ok((thread, about)) => {
+            started.engine = Mutex::new(Some(thread));
+            (started.kind, started.reason) = about;
             Ok(started)
         }
         Err(error) => {
@@ -74,24 +74,21 @@ pub(crate) fn start(
     }
 }
 
-type EngineStarted = (JoinHandle<()>, DeviceKind, String);
+/// Which device it is, and why.
+type About = (DeviceKind, String);
 
 fn start_engine(
     shared: &Arc<Mailbox>,
     side: EngineSide,
     maker: Maker,
     jobs: Arc<Jobs>,
-) -> Result<EngineStarted, Error> {
+) -> Result<(JoinHandle<()>, About), Error> {
     let (send, receive) = mpsc::sync_channel(1);
     let own = Arc::clone(shared);
     let run = move || {
         let _on = StorageThread::enter();
         own.options.threads.engine.apply(0);
-        let made = maker().map_err(Error::from).and_then(|made| {
-            let about = (made.device.kind(), made.reason.clone());
-            Ok((create(&own, side, made, jobs)?, about))
-        });
-        match made {
+        match create(&own, side, maker, jobs) {
             Ok((mut engine, about)) => {
                 let _ = send.send(Ok(about));
                 or_abort(&own, || engine.run());
@@ -106,7 +103,7 @@ fn start_engine(
         .spawn(run)
         .map_err(|_| no_thread())?;
     match receive.recv() {
-        Ok(Ok((kind, reason))) => Ok((thread, kind, reason)),
+        Ok(Ok(about)) => Ok((thread, about)),
         Ok(Err(error)) => {
             let _ = thread.join();
             Err(error)
@@ -121,23 +118,19 @@ fn start_engine(
 fn create(
     shared: &Arc<Mailbox>,
     side: EngineSide,
-    made: Made,
+    maker: Maker,
     jobs: Arc<Jobs>,
-) -> Result<Engine, Error> {
+) -> Result<(Engine, About), Error> {
+    let made = maker()?;
+    let about = (made.device.kind(), made.reason);
     let fs = Arc::clone(&shared.fs);
     let lanes = Lanes::new(made.device, made.slow_apart, &shared.options, fs);
     shared.set_bell(lanes.doorbell());
-    Engine::new(shared, side, lanes, jobs)
+    Ok((Engine::new(shared, side, lanes, jobs)?, about))
 }
 
 fn no_thread() -> Error {
     Error::new(ErrorKind::OutOfMemory, "the system refused another thread")
-}
-
-fn lock_std<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 impl Started {
@@ -148,7 +141,7 @@ impl Started {
     pub(crate) fn join(&self, clean: bool) {
         let deadline = Instant::now() + Duration::from_millis(if clean { 100 } else { 0 });
         self.stop_workers(Some(deadline));
-        if let Some(thread) = lock_std(&self.engine).take()
+        if let Some(thread) = lock(&self.engine).take()
             && clean
         {
             let _ = thread.join();
@@ -156,11 +149,12 @@ impl Started {
     }
 
     fn stop_workers(&self, deadline: Option<Instant>) {
-        if lock_std(&self.workers).is_empty() {
-            self.jobs.clear();
+        if lock(&self.workers).is_empty() {
+            // Nothing runs what waits: dropping it fails its requests.
+            while self.jobs.pop().is_some() {}
         }
         let all = self.jobs.stop(deadline);
-        for thread in lock_std(&self.workers).drain(..) {
+        for thread in lock(&self.workers).drain(..) {
             if all || thread.is_finished() {
                 let _ = thread.join();
             }

@@ -1,6 +1,6 @@
 //! Where a request stands with the engine, and what may move it. Pure.
 //!
-//! The table below is the whole state machine. A pair that is not in it is a broken invariant: the
+//! [`State::after`] is the whole state machine. A pair that is not in it is a broken invariant: the
 //! engine logs it and ends the process, because unwinding would free memory that the kernel may be
 //! writing to.
 
@@ -49,69 +49,34 @@ pub(crate) enum Event {
     End,
 }
 
-const STATES: usize = 7;
-const EVENTS: usize = 9;
-
-const ROWS: &[(State, Event, State)] = {
-    use Event as E;
-    use State as S;
-    &[
-        (S::Free, E::Arrived, S::Gated),
-        (S::Gated, E::Hold, S::Gated),
-        (S::Gated, E::NeedsFile, S::Opening),
-        (S::Gated, E::Runnable, S::Ready),
-        (S::Gated, E::Work, S::Working),
-        (S::Opening, E::FileReady, S::Gated),
-        (S::Opening, E::Work, S::Working),
-        (S::Ready, E::Hold, S::Gated),
-        (S::Ready, E::NeedsFile, S::Opening),
-        (S::Ready, E::Issued, S::InFlight),
-        (S::Ready, E::Work, S::Working),
-        (S::InFlight, E::Runnable, S::Ready),
-        (S::InFlight, E::NeedsFile, S::Opening),
-        (S::InFlight, E::Work, S::Working),
-        (S::Working, E::Work, S::Working),
-        (S::Working, E::Runnable, S::Ready),
-        (S::Working, E::NeedsFile, S::Opening),
-        (S::Working, E::FileReady, S::Gated),
-        (S::Working, E::Hold, S::Gated),
-        (S::Gated, E::Drain, S::Draining),
-        (S::Opening, E::Drain, S::Draining),
-        (S::Ready, E::Drain, S::Draining),
-        (S::InFlight, E::Drain, S::Draining),
-        (S::Working, E::Drain, S::Draining),
-        (S::Gated, E::End, S::Free),
-        (S::Opening, E::End, S::Free),
-        (S::Ready, E::End, S::Free),
-        (S::InFlight, E::End, S::Free),
-        (S::Working, E::End, S::Free),
-        (S::Draining, E::End, S::Free),
-    ]
-};
-
-static TABLE: [[Option<State>; EVENTS]; STATES] = {
-    let mut table = [[None; EVENTS]; STATES];
-    let mut row = 0;
-    while row < ROWS.len() {
-        let (from, event, to) = ROWS[row];
-        assert!(
-            table[from as usize][event as usize].is_none(),
-            "one row each"
-        );
-        table[from as usize][event as usize] = Some(to);
-        row += 1;
-    }
-    table
-};
-
 impl State {
+    /// The state after an event; `None`: it cannot take it.
+    #[inline(always)]
+    fn after(self, event: Event) -> Option<State> {
+        use Event as E;
+        use State as S;
+        Some(match (event, self) {
+            (E::Arrived, S::Free) => S::Gated,
+            (E::Hold, S::Gated | S::Ready | S::Working) => S::Gated,
+            (E::NeedsFile, S::Gated | S::Ready | S::InFlight | S::Working) => S::Opening,
+            (E::FileReady, S::Opening | S::Working) => S::Gated,
+            (E::Runnable, S::Gated | S::InFlight | S::Working) => S::Ready,
+            (E::Issued, S::Ready) => S::InFlight,
+            (E::Work, S::Gated | S::Opening | S::Ready | S::InFlight | S::Working) => S::Working,
+            (E::Drain, S::Gated | S::Opening | S::Ready | S::InFlight | S::Working) => S::Draining,
+            (E::End, S::Free) => return None,
+            (E::End, _) => S::Free,
+            _ => return None,
+        })
+    }
+
     /// The only way a state changes.
     ///
     /// # Panics
-    /// The pair is not in the table.
+    /// It cannot take the event.
     #[inline]
     pub(crate) fn on(&mut self, event: Event) {
-        match TABLE[*self as usize][event as usize] {
+        match self.after(event) {
             Some(next) => *self = next,
             None => panic!("a request in state {self:?} cannot take {event:?}"),
         }
@@ -132,11 +97,10 @@ mod tests {
             State::Working,
             State::Draining,
         ] {
-            let mut now = state;
-            now.on(Event::End);
-            assert_eq!(now, State::Free);
-            assert!(TABLE[state as usize][Event::Arrived as usize].is_none());
+            assert_eq!(state.after(Event::End), Some(State::Free));
+            assert_eq!(state.after(Event::Arrived), None);
         }
+        assert_eq!(State::Free.after(Event::End), None);
     }
 
     #[test]

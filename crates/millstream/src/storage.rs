@@ -35,12 +35,12 @@ use crate::error::{Error, ErrorKind};
 use crate::ids::{FileId, Id, StorageNumber};
 use crate::limits;
 use crate::mailbox::{CloseReport, Letter, Shared, closed_error};
-use crate::names::{NameOpened, Names};
+use crate::names::Names;
 use crate::options::{QueueOptions, StorageOptions};
 use crate::park;
 use crate::priority::Priority;
 use crate::queue::{Mailbox, QueueShared, Table};
-use crate::request::Parts;
+use crate::request::FileOp;
 use crate::start::{self, Started};
 use crate::stats::Stats;
 use crate::sync::lock;
@@ -132,18 +132,19 @@ impl Storage {
         }
         let mut names = lock(&self.mailbox().names);
         match names.open(path.as_ref(), options) {
-            NameOpened::Known(file) => file,
-            NameOpened::New(file, path) => {
+            Some((file, None)) => file,
+            Some((file, Some(path))) => {
                 // Under the lock: when another thread finds the name known, its letter has been
                 // put.
-                self.mailbox().send(Letter::Open {
+                self.mailbox().send(Letter::File {
                     file,
                     path,
                     options,
+                    opened: None,
                 });
                 file
             }
-            NameOpened::Full => {
+            None => {
                 drop(names);
                 self.mailbox()
                     .warn(format!("{} files are open: no more fit", limits::FILES_MAX));
@@ -157,7 +158,7 @@ impl Storage {
     /// # Errors
     /// `Closed`, `QueueFull`.
     pub fn opened(&self, file: FileId) -> Result<Ticket<FileInfo>, Error> {
-        self.0.own.submit_parts(Parts::info(file))
+        Ok(self.0.own.try_submit(FileOp::info(file))?)
     }
 
     /// Opens a file on the calling thread, through the page cache: small files and the first bytes
@@ -205,24 +206,24 @@ impl Storage {
             write: mode.write,
             ..FileOptions::default()
         };
-        let id = lock(&self.mailbox().names).adopt(Arc::clone(&path), options);
         let descriptor = opened.descriptor;
-        let sent = id.is_some_and(|file| {
-            self.mailbox().send(Letter::Adopt {
+        let mut refused = Error::new(ErrorKind::Limit, "the storage has as many files as it may");
+        let id = lock(&self.mailbox().names).adopt(Arc::clone(&path), options);
+        if let Some(file) = id {
+            let opened = Some(opened);
+            if self.mailbox().send(Letter::File {
                 file,
                 path,
                 options,
                 opened,
-            })
-        });
-        match id {
-            Some(file) if sent => Ok(file),
-            other => {
-                // Nothing was written through the engine, and the caller learns of the failure.
-                let _ = self.mailbox().fs.close(descriptor);
-                Err(other.map_or_else(too_many_files, |_| closed_error()))
+            }) {
+                return Ok(file);
             }
+            refused = closed_error();
         }
+        // Nothing was written through the engine, and the caller learns of the failure.
+        let _ = self.mailbox().fs.close(descriptor);
+        Err(refused)
     }
 
     /// Makes a queue.
@@ -430,11 +431,6 @@ fn queue_of(
         return Err(closed_error());
     }
     Ok(Queue::new(queue))
-}
-
-fn too_many_files() -> Error {
-    let cause = "the storage has as many files as it may";
-    Error::new(ErrorKind::Limit, cause)
 }
 
 impl std::fmt::Debug for Storage {

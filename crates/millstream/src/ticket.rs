@@ -13,7 +13,7 @@
 //! # }
 //! ```
 
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::error::{Error, ErrorKind};
 use crate::park;
 use crate::priority::Priority;
 use crate::queue::Mailbox;
-use crate::slots::{SlotOutcome, SlotTicket};
+use crate::slots::{Completion, SlotTicket};
 
 /// How a request completed, with its memory also on failure.
 #[derive(Debug)]
@@ -41,11 +41,11 @@ pub struct Outcome<T> {
 }
 
 impl<T: 'static> Outcome<T> {
-    fn new(outcome: SlotOutcome) -> Outcome<T> {
+    fn new(completion: Completion) -> Outcome<T> {
         Outcome {
-            memory: outcome.memory.into_type(outcome.result.is_ok()).ok(),
-            result: outcome.result,
-            user_data: outcome.user_data,
+            memory: completion.memory.into_type(completion.result.is_ok()).ok(),
+            result: completion.result,
+            user_data: completion.user_data,
         }
     }
 
@@ -164,15 +164,11 @@ impl<T: 'static> Ticket<T> {
         if self.slot.shared().is_forked() {
             return Poll::Ready(Err(still_held(self.slot.shared())));
         }
-        if !self.slot.register(waker) {
-            if self.is_still_held() {
-                return Poll::Ready(Err(still_held(self.slot.shared())));
-            }
-            return Poll::Pending;
-        }
+        self.slot.register(waker);
         match self.slot.claim() {
             Some(outcome) => Poll::Ready(Ok(Outcome::new(outcome))),
-            None => unreachable!("it has ended"),
+            None if self.is_still_held() => Poll::Ready(Err(still_held(self.slot.shared()))),
+            None => Poll::Pending,
         }
     }
 
@@ -183,12 +179,6 @@ impl<T: 'static> Ticket<T> {
     pub fn poll_outcome(&mut self, context: &mut Context<'_>) -> Poll<Outcome<T>> {
         let polled = self.poll_with(context.waker());
         polled.map(|outcome| outcome.unwrap_or_else(Outcome::not_complete))
-    }
-
-    /// Asks for cancellation. The request completes as canceled, unless it completes otherwise
-    /// before; a read that the kernel has begun completes when the kernel lets go. Does not block.
-    pub fn cancel(&self) {
-        cancel(&self.slot);
     }
 
     /// Changes its priority and deadline, if it was not served yet.
@@ -234,9 +224,13 @@ impl<T: 'static> Ticket<T> {
     }
 }
 
-fn cancel(slot: &SlotTicket<Arc<Mailbox>>) {
-    if !slot.is_claimed() && slot.cancel() {
-        slot.shared().cancel(slot.id());
+impl<T> Ticket<T> {
+    /// Asks for cancellation. The request completes as canceled, unless it completes otherwise
+    /// before; a read that the kernel has begun completes when the kernel lets go. Does not block.
+    pub fn cancel(&self) {
+        if !self.slot.is_claimed() && self.slot.cancel() {
+            self.slot.shared().cancel(self.slot.id());
+        }
     }
 }
 
@@ -257,30 +251,18 @@ fn still_held(mailbox: &Mailbox) -> Error {
 impl<T> Drop for Ticket<T> {
     fn drop(&mut self) {
         if self.cancel_on_drop {
-            cancel(&self.slot);
+            self.cancel();
         }
     }
 }
 
-/// The future of a ticket.
-pub struct TicketFuture<T>(Ticket<T>);
-
-impl<T: 'static> Future for TicketFuture<T> {
+impl<T: 'static> Future for Ticket<T> {
     type Output = Result<T, Error>;
 
     /// # Panics
-    /// It is polled again after it was ready.
+    /// The outcome was taken before.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll_outcome(context).map(Outcome::into_result)
-    }
-}
-
-impl<T: 'static> IntoFuture for Ticket<T> {
-    type Output = Result<T, Error>;
-    type IntoFuture = TicketFuture<T>;
-
-    fn into_future(self) -> TicketFuture<T> {
-        TicketFuture(self)
+        self.poll_outcome(context).map(Outcome::into_result)
     }
 }
 

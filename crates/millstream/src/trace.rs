@@ -85,12 +85,6 @@ impl Recorder {
 }
 
 impl Trace {
-    /// Spans recorded: requests, operations and jobs.
-    #[must_use]
-    pub fn spans(&self) -> usize {
-        self.spans.len()
-    }
-
     /// Writes the trace as Chrome trace-event JSON.
     ///
     /// # Errors
@@ -188,27 +182,32 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn names_are_escaped_and_times_are_microseconds() {
-        let recorder = Recorder::default();
-        recorder.start(1_000, 0);
-        let span = Span {
-            lane: Lane::Device,
-            name: Some("a\"b\n\\".into()),
+    fn span(lane: Lane, name: &str) -> Span {
+        Span {
+            lane,
+            name: Some(name.into()),
             start_ns: 2_001_001,
             end_ns: 2_002_501,
             bytes: 7,
             offset: 9,
             request: 3,
             memory: (5, 6),
-        };
-        recorder.add(span);
-        let mut out = Vec::new();
-        recorder
-            .take()
-            .write_json(&mut out)
-            .expect("memory takes it");
-        let text = String::from_utf8(out).expect("JSON is UTF-8");
+        }
+    }
+
+    /// The trace of such spans, from 1 µs on.
+    fn traced(spans: impl IntoIterator<Item = Span>) -> String {
+        let recorder = Recorder::default();
+        recorder.start(1_000, 0);
+        spans.into_iter().for_each(|span| recorder.add(span));
+        let (mut out, trace) = (Vec::new(), recorder.take());
+        trace.write_json(&mut out).expect("memory takes it");
+        String::from_utf8(out).expect("JSON is UTF-8")
+    }
+
+    #[test]
+    fn names_are_escaped_and_times_are_microseconds() {
+        let text = traced([span(Lane::Device, "a\"b\n\\")]);
         for part in [
             r#""name":"a\"b\u000a\\""#,
             r#""lost":0,"workers":0"#,
@@ -223,30 +222,9 @@ mod tests {
 
     #[test]
     fn several_names_are_listed_in_the_lane_of_requests() {
-        let recorder = Recorder::default();
-        recorder.start(0, 0);
-        for lane in [Lane::Queue, Lane::Device] {
-            let span = Span {
-                lane,
-                name: Some("a\0b\"\0c".into()),
-                start_ns: 0,
-                end_ns: 1,
-                bytes: 0,
-                offset: 0,
-                request: 0,
-                memory: (0, 0),
-            };
-            recorder.add(span);
-        }
-        let mut out = Vec::new();
-        let trace = recorder.take();
-        trace.write_json(&mut out).expect("memory takes it");
-        let text = String::from_utf8(out).expect("JSON is UTF-8");
-        assert_eq!(
-            text.matches(r#""name":"a and 2 more""#).count(),
-            2,
-            "{text}"
-        );
+        let text = traced([Lane::Queue, Lane::Device].map(|lane| span(lane, "a\0b\"\0c")));
+        let title = r#""name":"a and 2 more""#;
+        assert_eq!(text.matches(title).count(), 2, "{text}");
         let listed = r#","names":["a","b\"","c"]"#;
         assert_eq!(text.matches(listed).count(), 1, "{text}");
     }

@@ -83,13 +83,12 @@ pub(crate) struct Block {
 }
 
 /// An operation under way.
-struct Transfer {
-    live: bool,
-    members: Members,
-    block: Block,
+pub(crate) struct Transfer {
+    pub(crate) members: Members,
+    pub(crate) block: Block,
     /// Bytes that earlier tries brought.
     done: u64,
-    started_ns: u64,
+    pub(crate) started_ns: u64,
     tries: u16,
     /// Tries in a row that came short and brought no whole logical block.
     fruitless: u8,
@@ -97,20 +96,12 @@ struct Transfer {
 
 /// What a completion means.
 pub(crate) enum Meaning {
-    /// It continues.
     Continued,
     /// The file system refuses direct reads: continued through the page cache.
     DirectRefused,
     /// Its bytes did not come, and its members try again, each alone.
     Apart,
     Failed(Error),
-}
-
-/// An operation that is over.
-pub(crate) struct Finished {
-    pub(crate) block: Block,
-    pub(crate) members: Members,
-    pub(crate) started_ns: u64,
 }
 
 /// Memory whose request has ended while the system or a worker still had it.
@@ -124,10 +115,9 @@ pub(crate) struct Quarantine {
     pub(crate) staged: Option<Box<Staged>>,
 }
 
-/// See the header.
 #[derive(Default)]
 pub(crate) struct Transfers {
-    transfers: Vec<Transfer>,
+    transfers: Vec<Option<Transfer>>,
     free: Vec<u32>,
     outgoing: [Vec<Operation>; LANES],
     out: [usize; LANES],
@@ -139,7 +129,6 @@ pub(crate) struct Transfers {
 }
 
 impl Transfers {
-    /// Operations under way.
     pub(crate) fn out(&self) -> usize {
         self.out.iter().sum()
     }
@@ -201,7 +190,6 @@ impl Transfers {
     #[inline(always)]
     fn add(&mut self, members: Members, block: Block, segments: Segments, now_ns: u64) {
         let transfer = Transfer {
-            live: true,
             members,
             block,
             done: 0,
@@ -209,27 +197,21 @@ impl Transfers {
             tries: 0,
             fruitless: 0,
         };
-        let number = match self.free.pop() {
-            Some(number) => {
-                let place = &mut self.transfers[number as usize];
-                assert!(!place.live, "a free number has no operation");
-                *place = transfer;
-                number
-            }
-            None => {
-                self.transfers.push(transfer);
-                self.transfers.len() as u32 - 1
-            }
-        };
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.transfers.push(None);
+            self.transfers.len() as u32 - 1
+        });
+        let place = &mut self.transfers[number as usize];
+        assert!(place.is_none(), "a free number has no operation");
+        *place = Some(transfer);
         self.count_out(&block);
         self.outgoing[block.lane as usize].push(operation(number, &block, segments));
     }
 
     #[inline]
     fn transfer(&mut self, number: u32) -> &mut Transfer {
-        let transfer = &mut self.transfers[number as usize];
-        assert!(transfer.live, "a completion is of an operation under way");
-        transfer
+        let transfer = self.transfers[number as usize].as_mut();
+        transfer.expect("a completion is of an operation under way")
     }
 
     /// The operation of a completion, and whether that brought everything needed.
@@ -330,17 +312,11 @@ impl Transfers {
         self.push_to_main(number_of(id), 0);
     }
 
-    /// An operation is over.
     #[inline(always)]
-    pub(crate) fn finish(&mut self, id: u64) -> Finished {
+    pub(crate) fn finish(&mut self, id: u64) -> Transfer {
         let number = number_of(id);
-        let transfer = self.transfer(number);
-        transfer.live = false;
-        let finished = Finished {
-            block: transfer.block,
-            members: std::mem::replace(&mut transfer.members, Members::One(Id::NONE)),
-            started_ns: transfer.started_ns,
-        };
+        let finished = self.transfers[number as usize].take();
+        let finished = finished.expect("a completion is of an operation under way");
         self.free.push(number);
         self.count_back(&finished.block);
         finished
@@ -361,14 +337,13 @@ impl Transfers {
         (block, members)
     }
 
-    /// Operations that never come back.
     pub(crate) fn lost(&self) -> usize {
         self.lost
     }
 
     /// What is under way: bytes and file of each operation.
     pub(crate) fn held(&self) -> impl Iterator<Item = (u64, u32)> {
-        let live = self.transfers.iter().filter(|transfer| transfer.live);
+        let live = self.transfers.iter().flatten();
         live.map(|transfer| (transfer.block.want, transfer.block.file))
     }
 

@@ -75,7 +75,6 @@ impl Waiters {
         }
     }
 
-    /// Removes a registration.
     pub(crate) fn remove(&self, key: &mut Key) {
         if let Some(number) = key.0.take() {
             let mut list = lock(&self.list);
@@ -120,7 +119,6 @@ pub(crate) fn wake_all(wakers: &mut Vec<Waker>) -> usize {
     panicked
 }
 
-/// Ready once `done`.
 pub(crate) fn ready_if(done: bool) -> Poll<()> {
     match done {
         true => Poll::Ready(()),

@@ -127,7 +127,6 @@ pub(crate) enum Method {
     Dictionary(Arc<[Dictionary]>, usize),
     /// A unit that a scanner found.
     Unit(Unit),
-    /// The application's codec.
     Application(Arc<dyn Codec>),
     /// Not here: a device takes the bytes.
     Device(DevicePlace),
@@ -140,7 +139,6 @@ pub(crate) struct BlockPlace {
     pub(crate) checksum: Option<u64>,
 }
 
-/// Decodes one independent part.
 pub(crate) struct DecodeTask {
     pub(crate) codec: CodecId,
     pub(crate) method: Method,
@@ -152,7 +150,6 @@ pub(crate) struct DecodeTask {
     pub(crate) block: Option<BlockPlace>,
 }
 
-/// What a job does.
 pub(crate) enum Task {
     Decode(DecodeTask),
     /// Feeds one window to a stream decoder; `raw` is what is left of the destination.
@@ -172,7 +169,6 @@ pub(crate) enum Task {
     Verify(Box<dyn UnitScanner>, Lent),
 }
 
-/// A task of a request.
 pub(crate) struct JobTask {
     pub(crate) request: Id,
     pub(crate) priority: Priority,
@@ -207,11 +203,9 @@ pub(crate) enum JobOutcome {
     NotAlone,
     /// Raw bytes written, and whether the stream may end here.
     Streamed(Box<dyn StreamDecoder>, Result<(usize, bool), Error>),
-    /// The application's memory.
     Supplied(Result<Memory, Error>),
 }
 
-/// The result of a job.
 pub(crate) struct JobResult {
     pub(crate) request: Id,
     pub(crate) outcome: JobOutcome,
@@ -260,19 +254,17 @@ impl Job {
         task.map_or(Priority::Normal, |task| task.priority)
     }
 
+    fn request(&self) -> u64 {
+        let task = self.task.as_ref();
+        task.map_or(0, |task| task.request.to_bits())
+    }
+
     /// Of a block of the application's codec: its stored bytes, and where the raw bytes go. Empty
     /// for other jobs.
     pub fn stored_and_raw(&mut self) -> (&[u8], &mut [u8]) {
         match self.task.as_mut().map(|task| &mut task.task) {
             Some(Task::Decode(task)) if task.is_of_application() => {
-                let DecodeTask {
-                    source,
-                    start,
-                    len,
-                    raw,
-                    ..
-                } = task;
-                (source.slice(*start, *len), raw.slice())
+                (task.source.slice(task.start, task.len), task.raw.slice())
             }
             _ => (&[], &mut []),
         }
@@ -300,13 +292,7 @@ impl Job {
 
     fn end(&mut self, result: Result<usize, Error>) {
         if let Some(task) = self.task.take() {
-            let now = Instant::now();
-            let ran = Ran {
-                queued: task.queued,
-                started: now,
-                ended: now,
-            };
-            self.sink.job_finished(ended_by_hand(task, result, ran));
+            self.sink.job_finished(ended_by_hand(task, result));
         }
     }
 }
@@ -315,19 +301,6 @@ impl PartTask for Job {
     fn bytes(&self) -> &[u8] {
         let task = self.decode_task();
         task.map_or(&[], |task| task.source.slice(task.start, task.len))
-    }
-
-    fn priority(&self) -> Priority {
-        Job::priority(self)
-    }
-
-    fn user_data(&self) -> u64 {
-        Job::user_data(self)
-    }
-
-    fn request(&self) -> u64 {
-        let task = self.task.as_ref();
-        task.map_or(0, |task| task.request.to_bits())
     }
 
     fn end(mut self: Box<Self>, result: Result<(), Error>) {
@@ -344,7 +317,13 @@ impl Drop for Job {
 }
 
 /// The result of a task whose work was done, or refused, outside of `run_task`.
-pub(crate) fn ended_by_hand(task: JobTask, result: Result<usize, Error>, ran: Ran) -> JobResult {
+fn ended_by_hand(task: JobTask, result: Result<usize, Error>) -> JobResult {
+    let now = Instant::now();
+    let ran = Ran {
+        queued: task.queued,
+        started: now,
+        ended: now,
+    };
     let (outcome, source) = match task.task {
         Task::Decode(task) => {
             let result = result.and_then(|written| exactly(written, task.raw.len));
@@ -372,35 +351,32 @@ pub(crate) fn ended_by_hand(task: JobTask, result: Result<usize, Error>, ran: Ra
     }
 }
 
-/// Who takes a block to end it later.
-enum Later {
-    Codec(Arc<dyn Codec>),
-    Device(DevicePlace),
-}
-
-/// Runs a job and hands its result to its sink.
+/// Runs a job and hands its result to its sink. A codec of the application, or a device, may take
+/// it to end it later.
 pub(crate) fn run_job(mut job: Job, scratch: &mut Scratch) {
-    let later = job.decode_task().and_then(|task| match &task.method {
-        Method::Application(codec) => Some(Later::Codec(Arc::clone(codec))),
-        Method::Device(place) => Some(Later::Device(place.clone())),
-        _ => None,
-    });
-    if let Some(later) = later {
+    let ends_later =
+        |method: &&Method| matches!(method, Method::Application(_) | Method::Device(_));
+    let method = job.decode_task().map(|task| &task.method);
+    if let Some(method) = method.filter(ends_later).cloned() {
         if let Err(error) = prepare_job(&mut job) {
             job.end(Err(error));
             return;
         }
         let _on = StorageThread::enter();
-        let deferred = guard(|| match later {
-            Later::Codec(codec) => codec.defer(job),
-            Later::Device(place) => {
+        let deferred = guard(|| match method {
+            Method::Application(codec) => codec.defer(job),
+            Method::Device(place) => {
                 place.sink.take(DevicePart {
+                    priority: job.priority(),
+                    user_data: job.user_data(),
+                    request: job.request(),
                     task: Box::new(job),
                     form: place.form,
                     raw: place.raw,
                 });
                 None
             }
+            _ => Some(job),
         });
         match deferred {
             Some(Some(back)) => job = back,
@@ -415,22 +391,16 @@ pub(crate) fn run_job(mut job: Job, scratch: &mut Scratch) {
 }
 
 fn prepare_job(job: &mut Job) -> Result<(), Error> {
-    match job.task.as_mut().map(|task| &mut task.task) {
-        Some(Task::Decode(task)) => {
-            prepare(task).map_err(|error| task.at_block(error))?;
-            match &task.method {
-                Method::Device(place) if place.form == PartForm::Raw => {
-                    let fits = exactly(task.len, task.raw.len);
-                    fits.map_err(|error| task.at_block(error))
-                }
-                _ => Ok(()),
-            }
-        }
+    let Some(Task::Decode(task)) = job.task.as_mut().map(|task| &mut task.task) else {
+        return Ok(());
+    };
+    let prepared = prepare(task).and_then(|()| match &task.method {
+        Method::Device(place) if place.form == PartForm::Raw => exactly(task.len, task.raw.len),
         _ => Ok(()),
-    }
+    });
+    prepared.map_err(|error| task.at_block(error))
 }
 
-/// Runs a task on the calling thread.
 pub(crate) fn run_task(task: JobTask, scratch: &mut Scratch) -> JobResult {
     let _on = StorageThread::enter();
     let started = Instant::now();
@@ -517,8 +487,8 @@ impl DecodeTask {
             _ => None,
         };
         match self.block {
-            Some(block) if !error.has_range() => error.at(path, block.offset, self.len as u64),
-            _ => error,
+            Some(block) => error.or_at(path, block.offset, self.len as u64),
+            None => error,
         }
     }
 }
@@ -548,24 +518,18 @@ fn prepare(task: &mut DecodeTask) -> Result<(), Error> {
 }
 
 fn decode(task: &mut DecodeTask, scratch: &mut Scratch) -> JobOutcome {
-    if let Err(error) = prepare(task) {
-        return JobOutcome::Done(Err(task.at_block(error)));
-    }
-    if let Method::Device(_) = task.method {
-        // The application's codec returned a job that it was not given, which has no memory.
-        let cause = "the codec returned another job";
-        let error = Error::new(ErrorKind::Application, cause);
-        return JobOutcome::Done(Err(task.at_block(error)));
-    }
-    let decoded = guard(|| decode_part(task, scratch)).unwrap_or_else(|| {
-        // It may be half changed.
-        *scratch = Scratch::default();
-        let kind = match task.method {
-            Method::Application(_) => ErrorKind::Application,
-            _ => ErrorKind::Corrupt,
-        };
-        Err(Error::new(kind, "the decoder panicked"))
-    });
+    let decoded = match prepare(task) {
+        Ok(()) => guard(|| decode_part(task, scratch)).unwrap_or_else(|| {
+            // It may be half changed.
+            *scratch = Scratch::default();
+            let kind = match task.method {
+                Method::Application(_) => ErrorKind::Application,
+                _ => ErrorKind::Corrupt,
+            };
+            Err(Error::new(kind, "the decoder panicked"))
+        }),
+        Err(error) => Err(error),
+    };
     if let (Method::Unit(_), Err(error)) = (&task.method, &decoded)
         && error.kind() == ErrorKind::UnknownCodec
     {
@@ -578,6 +542,11 @@ fn decode(task: &mut DecodeTask, scratch: &mut Scratch) -> JobOutcome {
 /// Decodes what is in memory; raw bytes written. A panic may be the application's, or that of a
 /// decoder that another crate brings.
 fn decode_part(task: &mut DecodeTask, scratch: &mut Scratch) -> Result<usize, Error> {
+    if let Method::Device(_) = task.method {
+        // The application's codec returned a job that it was not given, which has no memory.
+        let cause = "the codec returned another job";
+        return Err(Error::new(ErrorKind::Application, cause));
+    }
     let stored = task.source.slice(task.start, task.len);
     let raw = task.raw.slice();
     match &task.method {
@@ -603,7 +572,7 @@ fn decode_part(task: &mut DecodeTask, scratch: &mut Scratch) -> Result<usize, Er
             let decoded = codec.decode(stored, raw);
             decoded.map_err(|cause| Error::new(ErrorKind::Application, cause))
         }
-        Method::Device(_) => unreachable!("ended by the caller"),
+        Method::Device(_) => unreachable!("looked at before"),
     }
 }
 

@@ -22,10 +22,8 @@ use crate::decode::spec::{Block, BlockTable};
 use crate::error::{Error, ErrorKind};
 use crate::limits;
 
-/// The application's codecs by id.
 pub(crate) type Codecs = BTreeMap<u8, Registered>;
 
-/// A codec of the application.
 #[derive(Clone)]
 pub(crate) struct Registered {
     pub(crate) codec: Arc<dyn Codec>,
@@ -80,11 +78,12 @@ pub(crate) struct View<'a> {
     pub(crate) last: bool,
 }
 
-/// See the header.
 pub(crate) struct Plan {
     pub(crate) codec: CodecId,
     pub(crate) table: Option<Arc<BlockTable>>,
     pub(crate) mode: Mode,
+    /// Raw bytes in all, once they are known: as declared, or as decided on the first window.
+    pub(crate) raw_len: Option<u64>,
     /// Never cut into units again: a unit could not be decoded alone.
     force_stream: bool,
     /// Raw bytes given out to jobs, or made by a stream.
@@ -94,7 +93,11 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn new(codec: CodecId, table: Option<Arc<BlockTable>>) -> Plan {
+    pub(crate) fn new(
+        codec: CodecId,
+        table: Option<Arc<BlockTable>>,
+        raw_len: Option<u64>,
+    ) -> Plan {
         Plan {
             mode: match codec == CodecId::STORED && table.is_none() {
                 true => Mode::Copy,
@@ -102,6 +105,7 @@ impl Plan {
             },
             codec,
             table,
+            raw_len,
             force_stream: false,
             raw_given: 0,
             at_end: false,
@@ -126,22 +130,21 @@ impl Plan {
         self.at_end = false;
     }
 
-    /// Decides on the first window; the raw size.
+    /// Decides on the first window; the raw size is known afterwards.
     pub(crate) fn decide(
         &mut self,
         codecs: &Codecs,
         view: &View<'_>,
         stored_len: u64,
-        declared: Option<u64>,
-    ) -> Result<u64, Error> {
+    ) -> Result<(), Error> {
         if self.table.is_some() {
             self.mode = Mode::Table(0);
-            return declared.ok_or_else(unknown_size);
+            return Ok(());
         }
         if let Some(error) = wrong_format(self.codec, view.bytes) {
             return Err(error);
         }
-        let raw_len = match declared {
+        let raw_len = match self.raw_len {
             Some(raw_len) => raw_len,
             None => raw_len_of(codecs, self.codec, view.bytes, stored_len)?,
         };
@@ -150,7 +153,8 @@ impl Plan {
             return Err(Error::new(ErrorKind::Overflow, cause));
         }
         self.mode = self.mode_of(codecs, view.bytes, stored_len, raw_len)?;
-        Ok(raw_len)
+        self.raw_len = Some(raw_len);
+        Ok(())
     }
 
     fn mode_of(
@@ -191,10 +195,15 @@ impl Plan {
         }
     }
 
+    /// Raw bytes in all.
+    pub(crate) fn raw_len(&self) -> u64 {
+        self.raw_len.unwrap_or(0)
+    }
+
     /// Gives out the next `len` raw bytes; where they begin.
-    pub(crate) fn take_raw(&mut self, len: u64, raw_len: u64) -> Result<u64, Error> {
+    pub(crate) fn take_raw(&mut self, len: u64) -> Result<u64, Error> {
         let start = self.raw_given;
-        match start.checked_add(len).filter(|&end| end <= raw_len) {
+        match start.checked_add(len).filter(|&end| end <= self.raw_len()) {
             Some(end) => {
                 self.raw_given = end;
                 Ok(start)
@@ -211,12 +220,11 @@ impl Plan {
         &mut self,
         codecs: &Codecs,
         view: &View<'_>,
-        raw_len: u64,
         parts: &mut Vec<Part>,
     ) -> Result<usize, NotCut> {
         let taken = match &mut self.mode {
-            Mode::Units(_) => self.cut_units(view, raw_len, parts)?,
-            Mode::Table(_) => self.cut_blocks(codecs, view, raw_len, parts)?,
+            Mode::Units(_) => self.cut_units(view, parts)?,
+            Mode::Table(_) => self.cut_blocks(codecs, view, parts)?,
             _ => unreachable!("only units and tables are cut"),
         };
         if view.last && taken < view.bytes.len() {
@@ -226,12 +234,7 @@ impl Plan {
         Ok(taken)
     }
 
-    fn cut_units(
-        &mut self,
-        view: &View<'_>,
-        raw_len: u64,
-        parts: &mut Vec<Part>,
-    ) -> Result<usize, NotCut> {
+    fn cut_units(&mut self, view: &View<'_>, parts: &mut Vec<Part>) -> Result<usize, NotCut> {
         let codec = self.codec;
         let Mode::Units(scanner) = &mut self.mode else {
             unreachable!("matched by the caller")
@@ -248,7 +251,7 @@ impl Plan {
         parts.try_reserve(units.len()).map_err(|_| no_memory())?;
         for unit in units {
             check_unit(&unit, self.raw_given, view.bytes.len())?;
-            let raw_start = self.take_raw(unit.raw_len as u64, raw_len)?;
+            let raw_start = self.take_raw(unit.raw_len as u64)?;
             parts.push(Part {
                 codec,
                 start: unit.stored_start,
@@ -266,7 +269,6 @@ impl Plan {
         &mut self,
         codecs: &Codecs,
         view: &View<'_>,
-        raw_len: u64,
         parts: &mut Vec<Part>,
     ) -> Result<usize, Error> {
         let table = Arc::clone(self.table.as_ref().expect("a table mode has a table"));
@@ -292,7 +294,7 @@ impl Plan {
                 codec: block.codec,
                 start: usize::try_from(start).expect("inside the window"),
                 len: block.stored_len as usize,
-                raw_start: self.take_raw(u64::from(block.raw_len), raw_len)?,
+                raw_start: self.take_raw(u64::from(block.raw_len))?,
                 raw_len: u64::from(block.raw_len),
                 method,
                 block: Some(*block),
@@ -307,26 +309,24 @@ impl Plan {
         Ok(usize::try_from(until - view.stored_at).expect("inside the window"))
     }
 
-    /// A stream job is back.
     pub(crate) fn streamed(
         &mut self,
         decoder: Box<dyn StreamDecoder>,
         result: Result<(usize, bool), Error>,
-        raw_len: u64,
     ) -> Result<(), Error> {
         self.mode = Mode::Stream(Some(decoder));
         let (made, at_end) = result?;
         self.at_end = at_end;
-        self.take_raw(made as u64, raw_len).map(drop)
+        self.take_raw(made as u64).map(drop)
     }
 
     /// Whether everything declared has come, and nothing else.
-    pub(crate) fn check_complete(&self, raw_len: u64) -> Result<(), Error> {
+    pub(crate) fn check_complete(&self) -> Result<(), Error> {
         if matches!(self.mode, Mode::Stream(_)) && !self.at_end {
             let cause = "the stored bytes are truncated";
             return Err(Error::new(ErrorKind::Corrupt, cause));
         }
-        if self.raw_given != raw_len {
+        if self.raw_given != self.raw_len() {
             let cause = "the stored bytes hold fewer raw bytes than declared";
             return Err(Error::new(ErrorKind::RawSize, cause));
         }
@@ -351,11 +351,9 @@ fn unknown_size() -> Error {
     Error::new(ErrorKind::RawSizeUnknown, cause)
 }
 
-fn no_memory() -> Error {
-    Error::new(
-        ErrorKind::OutOfMemory,
-        "no memory for the blocks of a window",
-    )
+pub(crate) fn no_memory() -> Error {
+    let cause = "no memory for the blocks of a window";
+    Error::new(ErrorKind::OutOfMemory, cause)
 }
 
 fn outside() -> Error {

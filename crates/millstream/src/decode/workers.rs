@@ -136,16 +136,8 @@ impl Jobs {
         }
         true
     }
-
-    /// Drops what waits, which fails its requests: there are no workers.
-    pub(crate) fn clear(&self) {
-        while let Some(job) = self.pop() {
-            drop(job);
-        }
-    }
 }
 
-/// Starts the workers of a storage.
 pub(crate) fn start(
     jobs: &Arc<Jobs>,
     count: usize,

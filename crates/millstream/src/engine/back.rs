@@ -15,18 +15,13 @@ use crate::request::Verb;
 use crate::staging::{Context, RawMemory, Staged, Step, give_to};
 use crate::state::{Event, State};
 use crate::trace::Lane as TraceLane;
-use crate::transfers::{Block, Finished, Lane, Meaning, Members, NO_WINDOW, Quarantine};
+use crate::transfers::{Block, Lane, Meaning, Members, NO_WINDOW, Quarantine, Transfer};
 
 impl Engine {
-    pub(super) fn complete_all(&mut self) {
-        let mut completions = std::mem::take(&mut self.completions);
-        for completion in completions.drain(..) {
-            self.complete(completion);
-        }
-        self.completions = completions;
+    pub(super) fn complete_all(&mut self) -> bool {
+        self.each(|engine| &mut engine.completions, Engine::complete)
     }
 
-    /// An operation has completed.
     #[inline]
     fn complete(&mut self, completion: Completion) {
         let (block, whole) = self.transfers.look(&completion);
@@ -78,10 +73,11 @@ impl Engine {
     /// An operation is over. `Err(None)`: its bytes did not come, and its members try again.
     #[inline(always)]
     fn finish_operation(&mut self, id: u64, result: Result<(), Option<Error>>) {
-        let Finished {
+        let Transfer {
             block,
             members,
             started_ns,
+            ..
         } = self.transfers.finish(id);
         match members {
             Members::One(member) => {
@@ -132,7 +128,6 @@ impl Engine {
         }
     }
 
-    /// An operation of a request is back.
     #[inline(always)]
     fn operation_back(
         &mut self,
@@ -193,38 +188,28 @@ impl Engine {
     /// Looks at a staged request's windows: gives out jobs, asks for more windows, or ends it.
     pub(super) fn advance(&mut self, index: u32) -> Flow {
         loop {
-            let before = self.new_jobs.len();
-            let step = match self.step(index) {
-                Ok(step) => step,
-                Err(error) => {
-                    self.count_jobs(index, before);
-                    return self.end_wanted(index, error);
-                }
+            let landed = match self.step(index) {
+                Ok(Step::Wait) => return Flow::Wait,
+                Ok(Step::More) => return self.resume(index),
+                Ok(Step::Done) => return self.staged_done(index),
+                Ok(Step::Land(len)) => self.land_staged(index, len),
+                Err(error) => Err(error),
             };
-            self.count_jobs(index, before);
-            match step {
-                Step::Wait => return Flow::Wait,
-                Step::More => {
-                    let state = self.cols[index as usize].state;
-                    return match state {
-                        State::InFlight | State::Working => self.resume(index),
-                        _ => Flow::Wait,
-                    };
-                }
-                Step::Land(len) => match self.land_staged(index, len) {
-                    Ok(true) => {}
-                    Ok(false) => return Flow::Wait,
-                    Err(error) => return self.end_wanted(index, error),
-                },
-                Step::Done => return self.staged_done(index),
+            match landed {
+                Ok(true) => {}
+                Ok(false) => return Flow::Wait,
+                Err(error) => return self.end_wanted(index, error),
             }
         }
     }
 
-    /// A staged request is to be served again.
+    /// A staged request is to be served again, unless it waits to be.
     fn resume(&mut self, index: u32) -> Flow {
-        let is_read = self.cols[index as usize].verb == Verb::Read;
-        if is_read && !self.cols[index as usize].has(flag::ATTACHED) {
+        let col = &self.cols[index as usize];
+        if !matches!(col.state, State::InFlight | State::Working) {
+            return Flow::Wait;
+        }
+        if col.verb == Verb::Read && !col.has(flag::ATTACHED) {
             // It let its file go while a fence held it.
             if let Some(flow) = self.need_file(index) {
                 return flow;
@@ -233,8 +218,10 @@ impl Engine {
         Flow::Runnable
     }
 
+    /// Looks at a staged request's windows, and counts the jobs that this gives out.
     fn step(&mut self, index: u32) -> Result<Step, Error> {
         let (request, body) = (self.id(index), *self.side.peek(index));
+        let before = self.new_jobs.len();
         let col = &self.cols[index as usize];
         let mut context = Context {
             request,
@@ -247,12 +234,12 @@ impl Engine {
             codecs: &self.shared.options.codecs,
             jobs: &mut self.new_jobs,
         };
-        staged_of(&mut self.extras, index).advance(&mut context)
+        let step = staged_of(&mut self.extras, index).advance(&mut context);
+        self.count_jobs(index, self.new_jobs.len() - before);
+        step
     }
 
-    /// Counts jobs that a step gave out.
-    fn count_jobs(&mut self, index: u32, before: usize) {
-        let given = self.new_jobs.len() - before;
+    fn count_jobs(&mut self, index: u32, given: usize) {
         if given == 0 {
             return;
         }
@@ -271,8 +258,10 @@ impl Engine {
     /// Gives a job of a request to the workers.
     pub(super) fn give_job(&mut self, index: u32, task: Task) {
         self.jobs_out += 1;
-        self.cols[index as usize].jobs += 1;
-        let priority = self.cols[index as usize].priority;
+        let col = &mut self.cols[index as usize];
+        col.state.on(Event::Work);
+        col.jobs += 1;
+        let priority = col.priority;
         self.new_jobs
             .push(JobTask::new(self.id(index), priority, task));
     }
@@ -287,10 +276,7 @@ impl Engine {
         let (raw_len, skip) = staged.raw_and_skip();
         if kind == MemoryKind::Supply {
             staged_of(&mut self.extras, index).supplying = true;
-            return match self.ask_memory(index, landed) {
-                Flow::End(Some(error)) => Err(error),
-                _ => Ok(false),
-            };
+            return self.ask_memory(index, landed).map(|()| false);
         }
         let room = match kind {
             MemoryKind::Borrowed => self.side.peek(index).room,
@@ -321,33 +307,26 @@ impl Engine {
             let buffer = self.shared.buffers.take(len)?;
             self.side.set_memory(index, Memory::Buffer(buffer));
         }
-        let device = match self.side.memory(index) {
-            Memory::Device(sink) => Some(Arc::clone(sink)),
-            _ => None,
-        };
-        let cut = landed < raw_len;
-        let direct = match self.memory_kind(index) {
-            MemoryKind::Borrowed => (!cut).then(|| self.side.peek(index).pointer),
-            MemoryKind::Buffer => match self.side.memory(index) {
-                // The view leaves out what is not wanted.
-                Memory::Buffer(buffer) if buffer.capacity() >= len => {
-                    buffer.set_view(start, shown);
-                    Some(buffer.base())
-                }
-                Memory::Buffer(buffer) => {
-                    buffer.set_view(0, shown);
-                    None
-                }
-                _ => None,
-            },
-            MemoryKind::Owned if !cut => self.side.memory(index).span().map(|span| span.pointer()),
-            MemoryKind::Device => {
+        let (cut, borrowed) = (landed < raw_len, self.side.peek(index).pointer);
+        let mut device = None;
+        let direct = match self.side.memory(index) {
+            // The view leaves out what is not wanted.
+            Memory::Buffer(buffer) if buffer.capacity() >= len => {
+                buffer.set_view(start, shown);
+                Some(buffer.base())
+            }
+            Memory::Buffer(buffer) => {
+                buffer.set_view(0, shown);
+                None
+            }
+            Memory::Owned(_, place) if !cut => Some(place.pointer()),
+            Memory::Device(sink) => {
                 let staged = staged_of(&mut self.extras, index);
-                let suits = device
-                    .as_ref()
-                    .is_some_and(|sink| guard(|| staged.suits(&**sink)).unwrap_or(false));
+                let suits = guard(|| staged.suits(&**sink)).unwrap_or(false);
+                device = Some(Arc::clone(sink));
                 suits.then_some(std::ptr::null_mut())
             }
+            _ if kind == MemoryKind::Borrowed && !cut => Some(borrowed),
             _ => None,
         };
         let gathered = match direct {
@@ -370,10 +349,6 @@ impl Engine {
         let user_data = self.side.peek(index).user_data;
         let memory = self.lent_memory(index);
         let task = staged_of(&mut self.extras, index).deliver(user_data, memory);
-        let col = &mut self.cols[index as usize];
-        if col.state != State::Working {
-            col.state.on(Event::Work);
-        }
         self.give_job(index, task);
         Flow::Wait
     }
@@ -389,7 +364,6 @@ impl Engine {
         span.map_or_else(Lent::nothing, |span| Lent::new(span.pointer(), span.len()))
     }
 
-    /// A job is back.
     pub(super) fn job_back(&mut self, result: JobResult) {
         self.jobs_out -= 1;
         self.count_ran(result.ran);
@@ -437,7 +411,7 @@ impl Engine {
         }
         match done {
             Ok(()) => {
-                if staged_of(&mut self.extras, index).restarts() {
+                if staged_of(&mut self.extras, index).restart {
                     // A unit could not be decoded alone: nothing more is served before the restart.
                     self.leave_for_restart(index);
                 }
@@ -456,15 +430,16 @@ impl Engine {
 
     /// The application has supplied memory, or refused.
     fn supplied(&mut self, index: u32, supplied: Result<Memory, Error>) -> Flow {
-        let memory = match supplied {
-            Ok(memory) => memory,
-            Err(_) if self.cols[index as usize].ending.is_some() => return self.after_out(index),
-            Err(error) => return self.end_wanted(index, error),
-        };
-        self.side.set_memory(index, memory);
-        let room = self.side.memory(index).room();
-        self.side.body(index).room = room;
-        if self.cols[index as usize].ending.is_some() {
+        let ends = self.cols[index as usize].ending.is_some();
+        match supplied {
+            Ok(mut memory) => {
+                self.side.body(index).room = memory.room();
+                self.side.set_memory(index, memory);
+            }
+            Err(error) if !ends => return self.end_wanted(index, error),
+            Err(_) => {}
+        }
+        if ends {
             return self.after_out(index);
         }
         if self.staged(index).is_some() {
@@ -475,25 +450,24 @@ impl Engine {
         self.check_again(index)
     }
 
-    /// A request's time has run out.
-    pub(super) fn timed_out(&mut self, index: u32) -> Flow {
+    pub(super) fn timed_out(&mut self, index: u32) {
         self.withdraw_offer(index);
         let error = Error::new(ErrorKind::TimedOut, "it took longer than its timeout");
-        let col = &self.cols[index as usize];
-        if !col.is_out() {
-            return self.end_wanted(index, error);
+        if !self.cols[index as usize].is_out() {
+            let flow = self.end_wanted(index, error);
+            return self.follow(index, flow);
         }
         match self.try_quarantine(index, false) {
-            true => {
-                let ending = self.cols[index as usize].ending.take();
-                self.scheduler_of(index).remove(index);
-                Flow::End(Some(ending.unwrap_or(error)))
-            }
-            false => {
-                self.shared.counters.overdue.add(1);
-                Flow::Wait
-            }
+            true => self.end_now(index, error),
+            false => self.shared.counters.overdue.add(1),
         }
+    }
+
+    /// Ends a request of which nothing is out, or whose memory is in quarantine.
+    pub(super) fn end_now(&mut self, index: u32, error: Error) {
+        self.scheduler_of(index).remove(index);
+        let ending = self.cols[index as usize].ending.take();
+        self.finish(index, Some(ending.unwrap_or(error)));
     }
 
     /// Moves the memory of a request that others still have into quarantine, so that the request

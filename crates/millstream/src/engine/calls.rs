@@ -5,45 +5,30 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millstream_io::device::calls::{
-    Call, CallAnswer, CallDone, Offer, OfferMemory, OfferRead, OpenAnswer,
+    Call, CallAnswer, CallDone, Offer, OfferMemory, OfferRead, OpenAnswer, OpenCall,
 };
 use millstream_io::limits::OFFER_BYTES_MAX;
-use millstream_io::{Descriptor, IoError, Segment};
+use millstream_io::{Access, Descriptor, IoError, Segment};
 
 use super::columns::flag;
 use super::{Engine, Flow, What};
 use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
-use crate::files::NextOpen;
 use crate::ids::Id;
 use crate::request::{Verb, Work};
 use crate::state::{Event, State};
 use crate::trace::Lane as TraceLane;
 
-/// What a call is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CallKind {
-    /// Of a file, with an offer of a request's memory.
+/// What a call under way is for.
+#[derive(Debug, Clone, Copy)]
+enum Entry {
+    /// The open of a file, with an offer of a request's memory.
     Open(u32, Option<Id>),
     Close,
-    /// For a request.
-    Len,
-    Content,
-    Sync,
-    Names,
-    Prefetch,
+    /// A request, and the file whose descriptor the call uses, which stays open meanwhile.
+    Request(Id, Option<u32>),
 }
 
-/// A call under way.
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    kind: CallKind,
-    request: Id,
-    /// The file whose descriptor it uses, which stays open meanwhile.
-    file: Option<u32>,
-}
-
-/// Calls under way.
 #[derive(Debug, Default)]
 pub(super) struct CallTable {
     calls: HashMap<u64, Entry>,
@@ -51,12 +36,7 @@ pub(super) struct CallTable {
 }
 
 impl CallTable {
-    fn add(&mut self, kind: CallKind, request: Id, file: Option<u32>) -> u64 {
-        let entry = Entry {
-            kind,
-            request,
-            file,
-        };
+    fn add(&mut self, entry: Entry) -> u64 {
         self.next += 1;
         self.calls.insert(self.next, entry);
         self.next
@@ -73,52 +53,54 @@ const PREFETCH_BYTES: u64 = 4 << 20;
 
 impl Engine {
     /// Makes a call for a request, which is out until the answer.
-    pub(super) fn call_for(&mut self, index: u32, kind: CallKind, urgent: bool, call: Call) {
-        self.cols[index as usize].jobs += 1;
-        let file = match kind {
-            CallKind::Len | CallKind::Content | CallKind::Sync => {
-                let file = self.side.peek(index).file.0.index();
-                self.files.call_began(file);
-                Some(file)
-            }
-            _ => None,
+    pub(super) fn call_for(&mut self, index: u32, call: Call) -> Flow {
+        let file = self.side.peek(index).file.0.index();
+        let (event, file) = match call {
+            Call::Len(_) | Call::Content(_) => (Event::NeedsFile, Some(file)),
+            Call::Sync { .. } => (Event::Work, Some(file)),
+            _ => (Event::Work, None),
         };
-        let id = self.calls.add(kind, self.id(index), file);
-        self.lanes.call(id, urgent, call);
+        if let Some(file) = file {
+            self.files.call_began(file);
+        }
+        let col = &mut self.cols[index as usize];
+        col.state.on(event);
+        col.jobs += 1;
+        let id = self.calls.add(Entry::Request(self.id(index), file));
+        self.lanes.call(id, event == Event::NeedsFile, call);
+        Flow::Wait
     }
 
     /// Hands opens and closes to the threads, as far as the limit on descriptors allows.
     pub(super) fn start_opens(&mut self) {
         if self.files.opening() > 0 {
             self.files.evict(&mut self.closes);
-            while let Some(open) = self.files.next_open(self.now_ns) {
-                self.start_open(&open);
+            while let Some((file, urgent, call)) = self.files.next_open(self.now_ns) {
+                self.start_open(file, urgent, call);
                 self.files.evict(&mut self.closes);
             }
         }
-        let closes = std::mem::take(&mut self.closes);
-        for descriptor in &closes {
-            self.close_descriptor(*descriptor);
-        }
-        self.closes = closes;
-        self.closes.clear();
+        self.close_descriptors();
     }
 
-    pub(super) fn close_descriptor(&mut self, descriptor: Descriptor) {
-        let id = self.calls.add(CallKind::Close, Id::NONE, None);
+    pub(super) fn close_descriptors(&mut self) {
+        self.each(|engine| &mut engine.closes, Engine::close_descriptor);
+    }
+
+    fn close_descriptor(&mut self, descriptor: Descriptor) {
+        let id = self.calls.add(Entry::Close);
         self.lanes.call(id, false, Call::Close(descriptor));
     }
 
-    fn start_open(&mut self, open: &NextOpen) {
-        let offer = match open.direct_only {
-            true => None,
-            false => self.offer(open.index),
+    fn start_open(&mut self, file: u32, urgent: bool, mut call: OpenCall) {
+        let offered = match call.buffered {
+            true => self.offer(file),
+            false => None,
         };
-        let request = offer.as_ref().map(|(id, _)| *id);
-        let call = self.files.open_call(open, offer.map(|(_, offer)| offer));
-        let kind = CallKind::Open(open.index, request);
-        let id = self.calls.add(kind, Id::NONE, None);
-        self.lanes.call(id, open.urgent, Call::Open(Box::new(call)));
+        let (request, offer) = offered.unzip();
+        call.offer = offer;
+        let id = self.calls.add(Entry::Open(file, request));
+        self.lanes.call(id, urgent, Call::Open(Box::new(call)));
     }
 
     /// Memory of the first request that waits for a file, if its bytes may be read with the open.
@@ -126,7 +108,7 @@ impl Engine {
         if self.lanes.is_modeled() {
             return None;
         }
-        let id = self.files.first_waiter(file)?;
+        let id = self.files.at(file).waiters.first().copied()?;
         let index = id.index();
         if !self.is_known(id) || !self.may_offer(index) {
             return None;
@@ -138,14 +120,11 @@ impl Engine {
                 let len = usize::try_from(body.room).ok()?;
                 OfferMemory::Lent(Segment::new(body.pointer, len))
             }
-            MemoryKind::Buffer => match self.side.memory(index) {
-                Memory::Buffer(buffer) => {
-                    OfferMemory::Lent(Segment::new(buffer.base(), buffer.capacity()))
-                }
+            _ => OfferMemory::Lent(match self.side.memory(index) {
+                Memory::Buffer(buffer) => Segment::new(buffer.base(), buffer.capacity()),
+                Memory::Owned(_, place) => *place,
                 _ => return None,
-            },
-            MemoryKind::Owned => OfferMemory::Lent(self.side.memory(index).span()?),
-            MemoryKind::Supply | MemoryKind::Device | MemoryKind::None => return None,
+            }),
         };
         let token = Arc::default();
         let extra = self.extra(index);
@@ -168,8 +147,7 @@ impl Engine {
         let Some(file) = self.files.peek(file) else {
             return false;
         };
-        let direct = self.files.access_of(file) == millstream_io::Access::Direct;
-        if direct || file.options.write || file.can_hang() {
+        if file.access == Access::Direct || file.options.write || file.can_hang() {
             return false;
         }
         let col = &self.cols[index as usize];
@@ -213,52 +191,42 @@ impl Engine {
     }
 
     pub(super) fn offer_is_out(&self, index: u32) -> bool {
-        let extra = self.extras[index as usize].as_ref();
-        self.cols[index as usize].has(flag::EXTRA) && extra.is_some_and(|it| it.offer.is_some())
+        let extra = self.extra_of(index);
+        extra.is_some_and(|extra| extra.offer.is_some())
     }
 
-    pub(super) fn answer_all(&mut self) {
-        let mut answers = std::mem::take(&mut self.answers);
-        for answer in answers.drain(..) {
-            self.answer(answer);
-        }
-        self.answers = answers;
+    pub(super) fn answer_all(&mut self) -> bool {
+        self.each(|engine| &mut engine.answers, Engine::answer)
     }
 
-    pub(super) fn answer(&mut self, done: CallDone) {
-        let Entry {
-            kind,
-            request,
-            file,
-        } = self.calls.remove(done.id);
-        self.answer_of(kind, request, done.answer);
-        if let Some(file) = file
-            && self.files.operation_done(file)
-        {
-            self.finish_file(file);
-        }
-    }
-
-    fn answer_of(&mut self, kind: CallKind, request: Id, answer: CallAnswer) {
-        match (kind, answer) {
-            (CallKind::Open(file, offered), CallAnswer::Opened(answer)) => {
+    fn answer(&mut self, done: CallDone) {
+        match (self.calls.remove(done.id), done.answer) {
+            (Entry::Open(file, offered), CallAnswer::Opened(answer)) => {
                 self.opened(file, offered, *answer);
             }
-            (CallKind::Close, _) => self.files.closed(1),
-            (kind, answer) => {
-                if !self.is_known(request) {
-                    self.quarantine_back(request, 0, 1);
-                    return;
+            (Entry::Open(..), _) => unreachable!("a call has an answer of its kind"),
+            (Entry::Close, _) => self.files.closed(),
+            (Entry::Request(request, file), answer) => {
+                self.request_answered(request, answer);
+                if let Some(file) = file
+                    && self.files.operation_done(file)
+                {
+                    self.finish_file(file);
                 }
-                let index = request.index();
-                self.cols[index as usize].jobs -= 1;
-                let flow = self.answered(index, kind, answer);
-                self.follow(index, flow);
             }
         }
     }
 
-    /// An open is back.
+    fn request_answered(&mut self, request: Id, answer: CallAnswer) {
+        if !self.is_known(request) {
+            return self.quarantine_back(request, 0, 1);
+        }
+        let index = request.index();
+        self.cols[index as usize].jobs -= 1;
+        let flow = self.answered(index, answer);
+        self.follow(index, flow);
+    }
+
     fn opened(&mut self, file: u32, offered: Option<Id>, mut answer: OpenAnswer) {
         let counters = &self.shared.counters;
         counters.opens.add(1);
@@ -309,15 +277,9 @@ impl Engine {
         };
         col.len = read.len;
         col.state.on(Event::Work);
-        match (read.buffer, self.memory_kind(index)) {
-            (Some(buffer), _) => self.side.set_memory(index, Memory::Buffer(buffer)),
-            (None, MemoryKind::Buffer) => {
-                let len = usize::try_from(read.len).expect("it is in memory");
-                if let Memory::Buffer(buffer) = self.side.memory(index) {
-                    buffer.set_view(0, len);
-                }
-            }
-            _ => {}
+        match read.buffer {
+            Some(buffer) => self.side.set_memory(index, Memory::Buffer(buffer)),
+            None => self.show(index, usize::try_from(read.len).expect("it is in memory")),
         }
         self.shared.counters.stored_bytes.add(read.len);
         self.shared.counters.read_with_open.add(1);
@@ -328,23 +290,22 @@ impl Engine {
         self.follow(index, Flow::End(None));
     }
 
-    /// A call of a request is answered.
-    fn answered(&mut self, index: u32, kind: CallKind, answer: CallAnswer) -> Flow {
-        let ending = self.cols[index as usize].ending.is_some();
+    fn answered(&mut self, index: u32, answer: CallAnswer) -> Flow {
+        let col = &self.cols[index as usize];
         // What a call on names did is what happened, even if its cancellation came meanwhile.
-        if ending && kind != CallKind::Names {
+        if col.ending.is_some() && col.verb != Verb::Names {
             return self.after_out(index);
         }
-        match (kind, answer) {
-            (CallKind::Len, CallAnswer::Len(Ok(len))) => {
+        match (col.verb, answer) {
+            (_, CallAnswer::Len(Ok(len))) => {
                 let file = self.side.peek(index).file.0.index();
                 self.files.at(file).set_len(len);
                 self.file_ready(index)
             }
-            (CallKind::Content, CallAnswer::Content(Ok(bytes))) => self.content(index, &bytes),
-            (CallKind::Sync, CallAnswer::Done(result)) => self.synced(index, result),
-            (CallKind::Prefetch, CallAnswer::Done(Ok(()))) => self.prefetch(index),
-            (CallKind::Names, CallAnswer::Done(Ok(()))) => {
+            (_, CallAnswer::Content(Ok(bytes))) => self.content(index, &bytes),
+            (Verb::Sync, CallAnswer::Done(result)) => self.synced(index, result),
+            (Verb::Prefetch, CallAnswer::Done(Ok(()))) => self.prefetch(index),
+            (Verb::Names, CallAnswer::Done(Ok(()))) => {
                 self.cols[index as usize].ending = None;
                 Flow::End(None)
             }
@@ -383,11 +344,7 @@ impl Engine {
 
     /// Copies bytes into a request's memory; false: it has no room for them.
     fn copy_into(&mut self, index: u32, bytes: &[u8]) -> bool {
-        if self.memory_kind(index) == MemoryKind::Buffer
-            && let Memory::Buffer(buffer) = self.side.memory(index)
-        {
-            buffer.set_view(0, bytes.len().min(buffer.capacity()));
-        }
+        self.show(index, bytes.len());
         let mut memory = self.lent_memory(index);
         let place = memory.slice().get_mut(..bytes.len());
         place.map(|place| place.copy_from_slice(bytes)).is_some()
@@ -402,27 +359,17 @@ impl Engine {
 
     /// Everything before an ordered request has completed.
     pub(super) fn start_ordered(&mut self, index: u32) -> Flow {
-        let body = *self.side.peek(index);
-        let col = &mut self.cols[index as usize];
+        let col = &self.cols[index as usize];
         if col.state != State::Gated || col.ending.is_some() {
             return Flow::Wait;
         }
         let extra = self.extras[index as usize].as_mut();
         let extra = extra.expect("work on names is in the extra part");
         extra.path = extra.rare.work.path().map(Arc::from);
-        let call = match std::mem::take(&mut extra.rare.work) {
-            Work::Rename { from, to } => Call::Rename { from, to },
-            Work::Remove { path } => Call::Remove { path },
-            Work::Replace { path } => {
-                let len = usize::try_from(body.len).expect("it is in memory");
-                let content = Segment::new(body.pointer, len);
-                Call::Replace { path, content }
-            }
-            _ => unreachable!("only work on names is ordered"),
+        let Work::Names(call) = std::mem::take(&mut extra.rare.work) else {
+            unreachable!("only work on names is ordered")
         };
-        col.state.on(Event::Work);
-        self.call_for(index, CallKind::Names, false, call);
-        Flow::Wait
+        self.call_for(index, call)
     }
 
     /// Brings the next part of a range into memory.
@@ -446,9 +393,6 @@ impl Engine {
         }
         let len = left.min(PREFETCH_BYTES);
         col.issued += len;
-        col.state.on(Event::Work);
-        let call = Call::Prefetch { view, offset, len };
-        self.call_for(index, CallKind::Prefetch, false, call);
-        Flow::Wait
+        self.call_for(index, Call::Prefetch { view, offset, len })
     }
 }

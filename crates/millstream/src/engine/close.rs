@@ -71,15 +71,12 @@ impl Engine {
 
     /// Closes every file that nothing uses; the calls are made before the lanes end.
     fn close_files(&mut self) {
-        let mut descriptors = std::mem::take(&mut self.closes);
-        self.files.take_all(&mut descriptors, true);
-        for descriptor in descriptors.drain(..) {
-            self.close_descriptor(descriptor);
-        }
+        self.files.take_all(&mut self.closes, true);
+        self.close_descriptors();
         self.push_all(true);
     }
 
-    fn held(&mut self) -> CloseReport {
+    fn held(&self) -> CloseReport {
         let mut report = CloseReport {
             operations: self.transfers.out()
                 + self.transfers.lost()
@@ -87,8 +84,7 @@ impl Engine {
                 + self.jobs_out,
             ..CloseReport::default()
         };
-        let held: Vec<(u64, u32)> = self.transfers.held().collect();
-        for (bytes, file) in held {
+        for (bytes, file) in self.transfers.held() {
             report.bytes += bytes;
             // A lost operation does not keep its file.
             let path = self.files.path(file).map(std::path::Path::to_path_buf);
@@ -108,24 +104,19 @@ impl Engine {
         // mount does.
         let grace = Instant::now() + std::time::Duration::from_millis(20);
         let until = deadline.map_or(grace, |deadline| deadline.max(grace));
-        let (mut completions, mut answers) = (Vec::new(), Vec::new());
-        let mut left = Vec::new();
-        let held = self.lanes.shutdown(until, &mut completions, &mut answers);
-        self.completions.append(&mut completions);
+        let (completions, answers) = (&mut self.completions, &mut self.answers);
+        let held = self.lanes.shutdown(until, completions, answers);
         self.complete_all();
-        for answer in answers {
-            self.answer(answer);
-        }
+        self.answer_all();
+        let mut left = Vec::new();
         for index in self.live() {
             let cause = "the storage was closed while the system held the request's memory";
             let error = Error::new(ErrorKind::Closed, cause);
             if self.cols[index as usize].is_out() && !self.try_quarantine(index, true) {
                 left.push(index);
-                continue;
+            } else {
+                self.end_now(index, error);
             }
-            self.scheduler_of(index).remove(index);
-            let ending = self.cols[index as usize].ending.take();
-            self.finish(index, Some(ending.unwrap_or(error)));
         }
         // Opens that were answered and operations that ended meanwhile left files open. On a mount
         // that can hang they stay so: this thread must come to its end.
@@ -181,9 +172,7 @@ impl Engine {
             let error = Error::new(ErrorKind::Broken, "the device broke during the transfer");
             if self.try_quarantine(index, true) {
                 self.withdraw_offer(index);
-                self.scheduler_of(index).remove(index);
-                let ending = self.cols[index as usize].ending.take();
-                self.finish(index, Some(ending.unwrap_or(error)));
+                self.end_now(index, error);
             } else {
                 self.scheduler_of(index).remove(index);
                 // It needs no descriptor any more: others may.

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use millstream_io::error::guard;
 
-use super::columns::{flag, held_key};
+use super::columns::{Extra, flag, held_key};
 use super::{Engine, Flow, What};
 use crate::error::{Error, ErrorKind};
 use crate::ids::FileId;
 use crate::mailbox::closed_error;
 use crate::queue::Fifo;
 use crate::request::{Rare, Verb};
-use crate::slots::Freed;
 use crate::staging::Staged;
 use crate::state::Event;
 use crate::stats::Counters;
+use crate::trace::Lane as TraceLane;
 use crate::waiters::wake_all;
 
 impl Engine {
@@ -52,7 +52,8 @@ impl Engine {
         };
         let kind = error.as_ref().map(Error::kind);
         if self.shared.recorder.is_on() {
-            self.trace_request(index, bytes);
+            let start_ns = self.cols[index as usize].submitted_ns;
+            self.trace(TraceLane::Queue, start_ns, self.now_ns, bytes, index);
         }
         let col = &mut self.cols[index as usize];
         assert!(!col.is_out(), "a request ends with nothing out");
@@ -99,10 +100,7 @@ impl Engine {
     }
 
     pub(super) fn staged(&self, index: u32) -> Option<&Staged> {
-        if !self.cols[index as usize].has(flag::EXTRA) {
-            return None;
-        }
-        self.extras[index as usize].as_ref()?.staged.as_deref()
+        self.extra_of(index)?.staged.as_deref()
     }
 
     /// The same error with the file, range and name of its request.
@@ -114,24 +112,22 @@ impl Engine {
             .files
             .peek(body.file)
             .map(|file| Arc::clone(&file.path));
-        let path = path.or_else(|| self.extras.get(index as usize)?.as_ref()?.path.clone());
+        let path = path.or_else(|| self.extra_of(index)?.path.clone());
         let name = self.rare(index).and_then(|rare| rare.name.clone());
-        let error = match error.has_range() {
-            // A block of a table names its own place, maybe in another file.
-            true => {
-                let (own, offset, len) = (error.shared_path(), error.offset(), error.len());
-                error.at(own.or(path), offset, len)
-            }
-            false => error.at(path, range, len),
-        };
-        error.named(name)
+        // A block of a table names its own place, maybe in another file.
+        error.or_at(path, range, len).named(name)
     }
 
     pub(super) fn rare(&self, index: u32) -> Option<&Rare> {
-        let extra = self.extras.get(index as usize)?.as_ref()?;
-        self.cols[index as usize]
-            .has(flag::EXTRA)
-            .then_some(&extra.rare)
+        Some(&self.extra_of(index)?.rare)
+    }
+
+    /// What few requests have.
+    pub(super) fn extra_of(&self, index: u32) -> Option<&Extra> {
+        match self.cols[index as usize].has(flag::EXTRA) {
+            true => self.extras.get(index as usize)?.as_deref(),
+            false => None,
+        }
     }
 
     /// Gives back what few requests have: timer, windows, a share of what fences may hold; tells
@@ -167,7 +163,6 @@ impl Engine {
         charged
     }
 
-    /// A request lets go of its file.
     #[inline]
     pub(super) fn release_file(&mut self, index: u32, flags: u8, error: Option<&Error>) {
         let body = self.side.peek(index);
@@ -191,12 +186,11 @@ impl Engine {
 
     /// After all ends of a round: tickets, wakers, entries in their place, capacity.
     pub(super) fn settle(&mut self) {
-        let mut freed: Vec<Freed> = Vec::new();
-        self.side.settle(&mut self.wakers, |slot| freed.push(slot));
-        for slot in freed {
-            let queue = self.cols[slot.index() as usize].queue;
-            self.queues.touch(u32::from(queue)).free(slot);
-        }
+        let (cols, queues) = (&self.cols, &mut self.queues);
+        self.side.settle(&mut self.wakers, |slot| {
+            let queue = cols[slot.index() as usize].queue;
+            queues.touch(u32::from(queue)).free(slot);
+        });
         while let Some(effect) = self.queues.next_effect(&mut self.wakers) {
             self.effect(effect);
         }
@@ -226,7 +220,8 @@ impl Engine {
     }
 
     pub(super) fn close_file(&mut self, file: FileId) {
-        if self.files.fire_close(file) {
+        if let Some(entry) = self.files.get(file) {
+            entry.close_fired = true;
             self.finish_file(file.0.index());
         }
     }

@@ -2,10 +2,9 @@
 //! checks, also again when its file was closed to make room meanwhile; what is rare is a flag test.
 
 use millstream_codec::CodecId;
-use millstream_io::Access;
 use millstream_io::device::calls::Call;
+use millstream_io::{Access, Descriptor};
 
-use super::calls::CallKind;
 use super::columns::{Col, Extra, flag, push_waiting, staged_of};
 use super::finish::canceled_by_close;
 use super::{Engine, Flow};
@@ -15,8 +14,7 @@ use crate::fence::Fence;
 use crate::files::Lane;
 use crate::limits;
 use crate::queue::{FIFO, Fifo, Parcel};
-use crate::request::{Verb, Work};
-use crate::slots::Usual;
+use crate::request::{Rare, Usual, Verb, Work};
 use crate::staging::Staged;
 use crate::state::{Event, State};
 
@@ -178,29 +176,22 @@ impl Engine {
                 body.room = file.sync_arrived();
             }
         }
-        match self.cols[index as usize].has(flag::EXTRA) && self.waits_at_gate(index) {
+        match self.cols[index as usize].has(flag::EXTRA) && self.gates(index).0 {
             true => self.hold_at_gate(index),
             false => self.check(index),
         }
     }
 
-    /// Whether a fence holds the source back.
-    fn waits_at_gate(&self, index: u32) -> bool {
-        self.rare(index).is_some_and(|rare| is_shut(&rare.after))
-    }
-
-    /// Whether a fence holds the destination back.
-    fn is_destination_shut(&self, index: u32) -> bool {
-        self.rare(index)
-            .is_some_and(|rare| is_shut(&rare.write_after))
+    /// Whether fences hold a request's source back, and its destination.
+    fn gates(&self, index: u32) -> (bool, bool) {
+        let gates = |rare: &Rare| (is_shut(&rare.after), is_shut(&rare.write_after));
+        self.rare(index).map_or((false, false), gates)
     }
 
     /// Whether any fence still holds something of a request back.
     pub(super) fn waits_for_fence(&self, index: u32) -> bool {
-        let gates = self
-            .rare(index)
-            .map(|rare| [&rare.after, &rare.write_after]);
-        gates.is_some_and(|gates| gates.into_iter().any(is_shut))
+        let (source, destination) = self.gates(index);
+        source || destination
     }
 
     fn hold_at_gate(&mut self, index: u32) -> Flow {
@@ -235,29 +226,22 @@ impl Engine {
     /// A fence was signaled.
     pub(super) fn gate_open(&mut self, index: u32) -> Flow {
         let holds_jobs = self.staged(index).is_some_and(|staged| staged.held);
-        if holds_jobs {
-            if self.waits_for_fence(index) {
-                let id = self.id(index);
-                push_waiting(&mut self.gated, id, &self.cols);
-                return Flow::Wait;
-            }
-            return self.release_jobs(index);
-        }
-        if self.cols[index as usize].state != State::Gated {
+        let col = &self.cols[index as usize];
+        if !holds_jobs && col.state != State::Gated {
             return Flow::Wait;
         }
-        if self.waits_at_gate(index) || self.is_late(index) {
+        // What is not prepared is read once its destination may be written: too much is held in
+        // staging already.
+        let (source, destination) = self.gates(index);
+        if source || destination && (holds_jobs || !col.has(flag::PREPARED)) {
             let id = self.id(index);
             push_waiting(&mut self.gated, id, &self.cols);
             return Flow::Wait;
         }
-        self.check_again(index)
-    }
-
-    /// Whether a request waits to be read only once its destination may be written: too much is
-    /// held in staging already.
-    fn is_late(&self, index: u32) -> bool {
-        !self.cols[index as usize].has(flag::PREPARED) && self.waits_for_fence(index)
+        match holds_jobs {
+            true => self.release_jobs(index),
+            false => self.check_again(index),
+        }
     }
 
     /// The fence of a destination has been reached: its jobs may go out.
@@ -384,10 +368,11 @@ impl Engine {
         col.len = len;
         if whole {
             if len == 0 && !col.has(flag::ASKED) {
-                // The content comes with the answer: nothing may hold it back then.
+                // A file that reports no length may have content all the same (procfs), which comes
+                // with the answer: nothing may hold it back then.
                 return match self.waits_for_fence(index) {
                     true => self.hold_at_gate(index),
-                    false => self.ask_content(index),
+                    false => self.ask_file(index, Call::Content),
                 };
             }
             self.charge_late(index, len);
@@ -414,27 +399,28 @@ impl Engine {
             return too_small();
         }
         if memory == MemoryKind::Supply {
-            return self.ask_memory(index, len);
+            let asked = self.ask_memory(index, len);
+            return asked.map_or_else(|error| Flow::End(Some(error)), |()| Flow::Wait);
         }
-        if has_extra && len > 0 && self.is_destination_shut(index) {
+        if has_extra && len > 0 && self.gates(index).1 {
             return self.stage(index, CodecId::STORED);
         }
         self.cols[index as usize].flags |= flag::PREPARED;
         match len {
             0 => {
-                self.show_nothing(index);
+                self.show(index, 0);
                 Flow::End(None)
             }
             _ => Flow::Runnable,
         }
     }
 
-    /// A buffer of the caller shows what landed in it: nothing.
-    fn show_nothing(&mut self, index: u32) {
+    /// A buffer of the caller shows what lands in it: so many bytes, as far as it has room.
+    pub(super) fn show(&mut self, index: u32, len: usize) {
         if self.memory_kind(index) == MemoryKind::Buffer
             && let Memory::Buffer(buffer) = self.side.memory(index)
         {
-            buffer.set_view(0, 0);
+            buffer.set_view(0, len.min(buffer.capacity()));
         }
     }
 
@@ -465,34 +451,21 @@ impl Engine {
 
     /// The range ends beyond the length that the open reported: the file may have grown.
     fn past_end(&mut self, index: u32, end: u64) -> Flow {
-        let file = self.side.peek(index).file.0.index();
-        let file = self.files.at(file);
-        let (descriptor, len) = (file.descriptor(), file.len());
-        let col = &mut self.cols[index as usize];
-        match descriptor {
-            Some(descriptor) if !col.has(flag::ASKED) => {
-                col.flags |= flag::ASKED;
-                col.state.on(Event::NeedsFile);
-                self.call_for(index, CallKind::Len, true, Call::Len(descriptor));
-                Flow::Wait
-            }
-            _ => {
-                let cause = format!("the range ends at {end}, and the file has {len} bytes");
-                Flow::End(Some(Error::new(ErrorKind::PastEnd, cause)))
-            }
+        if !self.cols[index as usize].has(flag::ASKED) {
+            return self.ask_file(index, Call::Len);
         }
+        let file = self.side.peek(index).file.0.index();
+        let len = self.files.at(file).len();
+        let cause = format!("the range ends at {end}, and the file has {len} bytes");
+        Flow::End(Some(Error::new(ErrorKind::PastEnd, cause)))
     }
 
-    /// A file that reports no length may have content all the same (procfs): it is read to its end.
-    fn ask_content(&mut self, index: u32) -> Flow {
+    /// Asks once for what the open of a file did not report.
+    fn ask_file(&mut self, index: u32, call: impl FnOnce(Descriptor) -> Call) -> Flow {
         let file = self.side.peek(index).file.0.index();
         let descriptor = self.files.at(file).descriptor().expect("an open file");
-        let col = &mut self.cols[index as usize];
-        col.flags |= flag::ASKED;
-        col.state.on(Event::NeedsFile);
-        let call = Call::Content(descriptor);
-        self.call_for(index, CallKind::Content, true, call);
-        Flow::Wait
+        self.cols[index as usize].flags |= flag::ASKED;
+        self.call_for(index, call(descriptor))
     }
 
     fn check_write(&mut self, index: u32) -> Flow {
@@ -539,10 +512,7 @@ impl Engine {
             return Flow::Wait;
         }
         let file = file.descriptor().expect("an open file");
-        self.cols[index as usize].state.on(Event::Work);
-        let call = Call::Sync { file, data_only };
-        self.call_for(index, CallKind::Sync, false, call);
-        Flow::Wait
+        self.call_for(index, Call::Sync { file, data_only })
     }
 
     fn check_info(&mut self, index: u32) -> Flow {
@@ -556,7 +526,7 @@ impl Engine {
                 None => self.files.at(id.0.index()).info().expect("an open file"),
             },
         };
-        self.side.set_outcome(index, Memory::Info(info));
+        self.side.set_memory(index, Memory::Info(info));
         Flow::End(None)
     }
 
@@ -588,7 +558,7 @@ impl Engine {
 
     /// Routes a request through staging.
     pub(super) fn stage(&mut self, index: u32, codec: CodecId) -> Flow {
-        let gated = self.is_destination_shut(index);
+        let gated = self.gates(index).1;
         let queue = u32::from(self.cols[index as usize].queue);
         if gated && self.queues.state(queue).dropped {
             return Flow::End(Some(Error::new(ErrorKind::Canceled, "")));
@@ -610,7 +580,12 @@ impl Engine {
 
     /// Makes the staged part of a request; false: staging already holds as much as fences may, and
     /// the request is read late.
-    fn add_staged(&mut self, index: u32, codec: CodecId, gated: bool) -> Result<bool, Error> {
+    pub(super) fn add_staged(
+        &mut self,
+        index: u32,
+        codec: CodecId,
+        gated: bool,
+    ) -> Result<bool, Error> {
         let col = &self.cols[index as usize];
         let (len, in_memory) = (col.len, col.verb == Verb::Memory);
         let table = self.rare(index).and_then(|rare| rare.table.clone());
@@ -638,10 +613,7 @@ impl Engine {
         let (col, usual) = (&mut self.cols[index as usize], self.side.usual(index));
         if !col.has(flag::USUAL) {
             col.flags |= flag::USUAL;
-            *usual = Usual {
-                raw_len: u64::MAX,
-                ..Usual::default()
-            };
+            *usual = Usual::default();
         }
         usual
     }

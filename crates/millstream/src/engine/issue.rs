@@ -1,20 +1,21 @@
 //! Issuing: the scheduler's picks become operations.
 
+use millstream_codec::CodecId;
 use millstream_io::error::guard;
 use millstream_io::fs::mostly;
 use millstream_io::{Access, Descriptor, Segment, Verb as IoVerb};
 
-use super::columns::{Extra, flag, held_key, push_waiting, staged_of};
-use super::{Engine, Flow, What};
+use super::columns::{flag, held_key, push_waiting, staged_of};
+use super::{Engine, What};
+use crate::decode::jobs::Task;
 use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
-use crate::files::DirectState;
+use crate::files::Direct;
 use crate::ids::Id;
 use crate::limits;
 use crate::priority::{Priorities, Priority};
-use crate::request::{Verb, Work};
+use crate::request::{Body, Verb, Work};
 use crate::route::{self, Cache, FileFacts, Hits, Layout, ReadFacts, Route, Via};
-use crate::slots::Body;
 use crate::staging::{Serve, moved};
 use crate::state::Event;
 use crate::transfers::{Block, Lane, NO_WINDOW};
@@ -162,8 +163,9 @@ impl Engine {
                 self.push_plain(index, block, covers);
                 Issue::Issued
             }
-            Ok(Plan::Staged) => match self.stage_late(index) {
-                Ok(()) => self.issue_staged(index, &body, priority, staging_short),
+            // Memory that is not aligned for direct reads: the whole request goes through staging.
+            Ok(Plan::Staged) => match self.add_staged(index, CodecId::STORED, false) {
+                Ok(_) => self.issue_staged(index, &body, priority, staging_short),
                 Err(error) => self.fail(index, error),
             },
             Err(issue) => issue,
@@ -183,28 +185,10 @@ impl Engine {
         true
     }
 
-    /// Memory that is not aligned for direct reads: the whole request goes through staging.
-    fn stage_late(&mut self, index: u32) -> Result<(), Error> {
-        let len = self.cols[index as usize].len;
-        let options = &self.shared.options;
-        let sizes = (self.arena.capacity() as u64, options.block_bytes as u64);
-        let staged = crate::staging::Staged::new(
-            millstream_codec::CodecId::STORED,
-            None,
-            (len, None),
-            false,
-            sizes,
-            &options.codecs,
-        )?;
-        let extra: &mut Extra = self.extra(index);
-        extra.staged = Some(Box::new(staged));
-        Ok(())
-    }
-
     fn plan_write(&mut self, index: u32, body: &Body, priority: Priority) -> Plan {
         let col = &self.cols[index as usize];
         let left = col.len - col.issued;
-        let bytes = left.min(self.scheduler.block_bytes(priority, self.now_ns));
+        let bytes = left.min(self.scheduler.block_bytes(priority, self.now_ns, 1));
         let layout = Layout::plain(body.offset + col.issued, bytes);
         let file = self.files.at(body.file.0.index());
         let descriptor = file.descriptor().expect("a file with users is open");
@@ -223,7 +207,7 @@ impl Engine {
         let kind = self.memory_kind(index);
         let pointer = self.pointer_at(index, body, kind, issued);
         let left = len - issued;
-        let bytes = left.min(self.scheduler.block_bytes(priority, self.now_ns));
+        let bytes = left.min(self.scheduler.block_bytes(priority, self.now_ns, 1));
         let file = self.files.at(body.file.0.index());
         let facts = file.facts.as_ref().expect("a file with users is open");
         let read = ReadFacts {
@@ -317,16 +301,13 @@ impl Engine {
     }
 
     fn route_by_cache(&mut self, body: &Body, read: &ReadFacts) -> Route {
-        let file = self.files.at(body.file.0.index());
-        let facts = file.facts.expect("a file with users is open");
         let cache = match self.lanes.is_modeled() {
             true => Cache::Absent,
             false => self.ask_cache(body, read),
         };
-        match route::route(&facts, read, cache) {
-            Ok(route) => route,
-            Err(_) => unreachable!("the cache was asked"),
-        }
+        let file = self.files.at(body.file.0.index());
+        let facts = file.facts.as_ref().expect("a file with users is open");
+        route::route(facts, read, cache).expect("the cache was asked")
     }
 
     /// What the page cache holds of a block.
@@ -372,19 +353,19 @@ impl Engine {
             .facts
             .expect("a file with users is open");
         let access = facts.access;
-        match self.files.direct_state(file, access == Access::Direct) {
-            DirectState::Open => Ok(Via::Direct),
-            DirectState::Opening => {
+        match self.files.want_direct(file, access == Access::Direct) {
+            Direct::Open(_) => Ok(Via::Direct),
+            Direct::Opening => {
                 let id = self.id(index);
                 push_waiting(&mut self.files.at(file).waiters, id, &self.cols);
                 self.leave(index, Event::NeedsFile);
                 Err(Issue::Left)
             }
-            DirectState::None if access == Access::Direct => {
+            _ if access == Access::Direct => {
                 let cause = "the file cannot be opened for direct I/O";
                 Err(self.fail(index, Error::new(ErrorKind::NoDirectIo, cause)))
             }
-            DirectState::None => Ok(Via::Buffered),
+            _ => Ok(Via::Buffered),
         }
     }
 
@@ -454,7 +435,8 @@ impl Engine {
             Via::CachedCopy => (via, bytes.min(limits::COPY_BLOCK_BYTES)),
             _ if facts.can_hang => (Via::Buffered, bytes),
             _ => {
-                let most = self.scheduler.buffered_block_bytes(priority, self.now_ns);
+                let blocks = limits::BUFFERED_BLOCKS;
+                let most = self.scheduler.block_bytes(priority, self.now_ns, blocks);
                 (Via::Buffered, left.min(most))
             }
         };
@@ -466,10 +448,7 @@ impl Engine {
     /// Begins the operation of a block, with requests that follow on disk, and next in line.
     #[inline(always)]
     fn push_plain(&mut self, index: u32, mut block: Block, covers: u64) {
-        block.mount = self.files.operation_began(block.file);
-        if block.mount != 0 && block.lane != Lane::Cached {
-            block.lane = self.slow_lane(block.mount);
-        }
+        self.find_lane(&mut block);
         let col = &mut self.cols[index as usize];
         col.issued += covers;
         col.operations += 1;
@@ -479,11 +458,19 @@ impl Engine {
             return;
         }
         self.count_issued(index, &block);
-        let file = block.file;
         self.transfers.begin(id, block, self.now_ns);
         match complete {
             true => self.leave(index, Event::Issued),
-            false => self.moved_on(index, file),
+            false => self.moved_on(index),
+        }
+    }
+
+    /// Counts an operation of the block's file, and of its mount if that can hang.
+    #[inline(always)]
+    fn find_lane(&mut self, block: &mut Block) {
+        block.mount = self.files.operation_began(block.file);
+        if block.mount != 0 && block.lane != Lane::Cached {
+            block.lane = self.slow_lane(block.mount);
         }
     }
 
@@ -497,13 +484,10 @@ impl Engine {
     }
 
     /// The next block of a request on a rotating disk is elsewhere.
-    fn moved_on(&mut self, index: u32, file: u32) {
-        if !self.files.have_positions() {
-            return;
-        }
-        let issued = self.cols[index as usize].issued;
-        let at = self.side.peek(index).offset + issued;
-        if let Some(position) = self.files.at(file).position(at) {
+    fn moved_on(&mut self, index: u32) {
+        if self.files.have_positions()
+            && let Some(position) = self.position(index)
+        {
             self.scheduler.moved(index, position);
         }
     }
@@ -725,38 +709,19 @@ impl Engine {
         let file = self.files.at(file_index);
         let facts = file.facts.expect("a file with users is open");
         let (direct, buffered) = (file.direct_descriptor(), file.descriptor());
-        let block_bytes = self.scheduler.block_bytes(priority, self.now_ns);
+        let block_bytes = self.scheduler.block_bytes(priority, self.now_ns, 1);
         let fill = staged_of(&mut self.extras, index).fill(block_bytes);
-        let goes_direct = fill.via == Via::Direct;
-        let align = facts.align(goes_direct);
-        let want = match fill.last {
-            true => fill.need.next_multiple_of(align),
-            false => fill.need,
-        };
-        let mount = self.files.operation_began(file_index);
-        let lane = match (fill.via, mount) {
-            (Via::CachedCopy, _) => Lane::Cached,
-            (_, 0) => Lane::Main,
-            (_, mount) => self.slow_lane(mount),
-        };
-        let direct = direct.filter(|_| goes_direct);
-        let block = Block {
-            verb: IoVerb::Read,
-            file: file_index,
-            descriptor: direct.or(buffered).expect("a file with users is open"),
-            offset: body.offset.wrapping_add_signed(fill.at),
-            want,
-            need: fill.need,
-            direct: direct.is_some(),
-            lane,
-            priority,
-            window: fill.serial,
-            mount,
-            memory: Segment::new(
-                fill.pointer,
-                usize::try_from(want).expect("no longer than staging"),
-            ),
-        };
+        let direct = direct.filter(|_| fill.via == Via::Direct);
+        let descriptor = direct.or(buffered).expect("a file with users is open");
+        let mut layout = Layout::plain(body.offset.wrapping_add_signed(fill.at), fill.need);
+        if fill.last {
+            let align = facts.align(fill.via == Via::Direct);
+            layout.want = fill.need.next_multiple_of(align);
+        }
+        let (via, pointer) = (fill.via, fill.pointer);
+        let mut block = block_of(body, via, &layout, descriptor, priority, pointer);
+        (block.direct, block.window) = (direct.is_some(), fill.serial);
+        self.find_lane(&mut block);
         self.cols[index as usize].operations += 1;
         self.count_issued(index, &block);
         let id = self.id(index);
@@ -764,18 +729,16 @@ impl Engine {
     }
 
     /// Asks the application for memory of so many bytes.
-    pub(super) fn ask_memory(&mut self, index: u32, len: u64) -> Flow {
+    pub(super) fn ask_memory(&mut self, index: u32, len: u64) -> Result<(), Error> {
         let Ok(len) = usize::try_from(len) else {
             let cause = "the raw size exceeds the address space";
-            return Flow::End(Some(Error::new(ErrorKind::Overflow, cause)));
+            return Err(Error::new(ErrorKind::Overflow, cause));
         };
         let Memory::Supply(supply) = std::mem::take(self.side.memory(index)) else {
             unreachable!("its kind says that it is supplied")
         };
-        self.cols[index as usize].state.on(Event::Work);
-        let task = crate::decode::jobs::Task::Supply(supply, len);
-        self.give_job(index, task);
-        Flow::Wait
+        self.give_job(index, Task::Supply(supply, len));
+        Ok(())
     }
 }
 

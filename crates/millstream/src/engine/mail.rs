@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::ids::Id;
 use crate::limits;
 use crate::mailbox::{Change, Letter};
-use crate::queue::{Cancellation, NO_INDEX, Parcel, QueueShared, Wishes};
+use crate::queue::{Cancellation, NO_INDEX, QueueShared, Wishes};
 use crate::state::State;
 
 impl Engine {
@@ -18,23 +18,20 @@ impl Engine {
         if !self.shared.take_mail_flag() {
             return false;
         }
-        let mut dirty = std::mem::take(&mut self.dirty);
-        self.shared.take_dirty(&mut dirty, &mut self.results);
-        for queue in dirty.drain(..) {
-            if queue.index.load(Ordering::Relaxed) == NO_INDEX {
-                // The letter that announces it was put before.
-                self.take_letters();
-            }
-            self.take_queue(&queue);
-        }
-        self.dirty = dirty;
+        self.shared.take_dirty(&mut self.dirty, &mut self.results);
+        self.each(
+            |engine| &mut engine.dirty,
+            |engine, queue| {
+                if queue.index.load(Ordering::Relaxed) == NO_INDEX {
+                    // The letter that announces it was put before.
+                    engine.take_letters();
+                }
+                engine.take_queue(&queue);
+            },
+        );
         // Letters put before a submission are handled before its intake.
         self.take_letters();
-        let mut wishes = std::mem::take(&mut self.wishes);
-        for (queue, asked) in wishes.drain(..) {
-            self.grant(queue, asked);
-        }
-        self.wishes = wishes;
+        self.each(|engine| &mut engine.wishes, Engine::grant);
         if self.shared.take_fences_flag() {
             let gated = std::mem::take(&mut self.gated);
             let open = gated.into_iter().map(|id| (id, What::GateOpen));
@@ -45,25 +42,17 @@ impl Engine {
 
     pub(super) fn take_queue(&mut self, queue: &Arc<QueueShared>) {
         let index = queue.index.load(Ordering::Relaxed);
-        if self.queues.get(index).is_none() {
-            // It was dropped and let go of; something may still have been asked of it.
-            return;
+        // Something may still have been asked of a queue that was dropped and let go of.
+        if let Some(state) = self.queues.get(index) {
+            let wishes = queue.take(&mut state.backlog, &mut state.spare);
+            self.wishes.push((index, wishes));
         }
-        let mut parcels = Vec::new();
-        let state = self.queues.state(index);
-        let wishes = queue.take(&mut parcels, &mut state.spare);
-        let taken = parcels.into_iter().map(|parcel: Parcel| (parcel, 0));
-        state.backlog.extend(taken);
-        self.wishes.push((index, wishes));
     }
 
     pub(super) fn take_letters(&mut self) {
-        let mut letters = std::mem::take(&mut self.letters);
         let mut changes = std::mem::take(&mut self.changes);
-        self.shared.take_letters(&mut letters, &mut changes);
-        for letter in letters.drain(..) {
-            self.letter(letter);
-        }
+        self.shared.take_letters(&mut self.letters, &mut changes);
+        self.each(|engine| &mut engine.letters, Engine::letter);
         for (id, change) in changes.drain() {
             match self.is_known(id) {
                 true => self.change(id.index(), change),
@@ -73,22 +62,17 @@ impl Engine {
                 false => {}
             }
         }
-        (self.letters, self.changes) = (letters, changes);
+        self.changes = changes;
     }
 
     pub(super) fn letter(&mut self, letter: Letter<QueueShared>) {
         match letter {
-            Letter::Open {
-                file,
-                path,
-                options,
-            } => self.files.add(file, path, options),
-            Letter::Adopt {
+            Letter::File {
                 file,
                 path,
                 options,
                 opened,
-            } => self.files.adopt(file, path, options, opened),
+            } => self.files.add(file, path, options, opened),
             Letter::Queue(queue) => {
                 if self.closing.is_some() {
                     queue.close();
@@ -112,7 +96,7 @@ impl Engine {
     }
 
     /// Does what was asked of a queue.
-    pub(super) fn grant(&mut self, queue: u32, asked: Wishes) {
+    fn grant(&mut self, (queue, asked): (u32, Wishes)) {
         if !asked.cancellations.is_empty() {
             self.cancel_where(queue, asked.cancellations);
         }

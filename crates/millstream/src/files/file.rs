@@ -29,7 +29,7 @@ pub(super) enum Phase {
 
 /// State of its descriptor that bypasses the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direct {
+pub(crate) enum Direct {
     Closed,
     Opening,
     Open(Descriptor),
@@ -65,9 +65,11 @@ pub(crate) struct File {
     pub(crate) id: FileId,
     pub(crate) path: Arc<Path>,
     pub(crate) options: FileOptions,
+    /// Of the file's options, or else the storage's.
+    pub(crate) access: Access,
     pub(super) phase: Phase,
     pub(super) direct: Direct,
-    /// What the first open reported; lengths are updated.
+    /// What the last open reported.
     pub(crate) about: Option<Opened>,
     pub(crate) facts: Option<FileFacts>,
     pub(super) operations: u32,
@@ -81,7 +83,7 @@ pub(crate) struct File {
     /// A close entry was taken in: later requests are stale.
     pub(crate) closing: bool,
     /// The close entry has taken effect: the file goes when nothing needs it.
-    pub(super) close_fired: bool,
+    pub(crate) close_fired: bool,
     /// Whether the first open, which may create and truncate, has been made.
     pub(super) opened_once: bool,
     /// Its open was made while the storage had no other descriptor.
@@ -101,11 +103,12 @@ pub(crate) struct File {
 }
 
 impl File {
-    pub(super) fn new(id: FileId, path: Arc<Path>, options: FileOptions) -> File {
+    pub(super) fn new(id: FileId, path: Arc<Path>, options: FileOptions, access: Access) -> File {
         File {
             id,
             path,
             options,
+            access,
             phase: Phase::Closed,
             direct: Direct::Closed,
             about: None,
@@ -156,13 +159,10 @@ impl File {
     }
 
     pub(crate) fn len(&self) -> u64 {
-        self.about.as_ref().map_or(0, |about| about.len)
+        self.facts.as_ref().map_or(0, |facts| facts.len)
     }
 
     pub(crate) fn set_len(&mut self, len: u64) {
-        if let Some(about) = &mut self.about {
-            about.len = len;
-        }
         if let Some(facts) = &mut self.facts {
             facts.len = len;
         }
@@ -192,11 +192,11 @@ impl File {
     }
 
     pub(crate) fn info(&self) -> Option<FileInfo> {
-        let about = self.about.as_ref()?;
+        let facts = self.facts.as_ref()?;
         Some(FileInfo {
-            len: about.len,
-            identity: about.identity,
-            direct: self.facts.as_ref()?.masks.is_some(),
+            len: facts.len,
+            identity: self.about.as_ref()?.identity,
+            direct: facts.masks.is_some(),
         })
     }
 
@@ -338,7 +338,7 @@ impl File {
         epoch < self.epoch_base
     }
 
-    pub(super) fn note_opened(&mut self, opened: Opened, storage_access: Access) {
+    pub(super) fn note_opened(&mut self, opened: Opened) {
         let usable =
             |alignment: u32| alignment.is_power_of_two() && alignment as usize <= MEMORY_ALIGNMENT;
         let direct = opened
@@ -350,7 +350,7 @@ impl File {
         self.facts = Some(FileFacts {
             len: opened.len,
             masks: masks.filter(|_| !refused),
-            access: self.options.access.unwrap_or(storage_access),
+            access: self.access,
             local: opened.mount_kind == MountKind::Local,
             can_hang: opened.mount_kind == MountKind::Slow,
             package: self.options.package,

@@ -48,13 +48,6 @@ impl Streak {
         self.skip = self.skips;
     }
 
-    fn cannot_say(&mut self) {
-        *self = Streak {
-            never: true,
-            ..Streak::default()
-        };
-    }
-
     /// A read went to the disk without a question.
     #[inline]
     pub(crate) fn passed(&mut self) {
@@ -66,7 +59,12 @@ impl Streak {
         match cached {
             Some(true) => {}
             Some(false) => self.cold(),
-            None => self.cannot_say(),
+            None => {
+                *self = Streak {
+                    never: true,
+                    ..Streak::default()
+                };
+            }
         }
     }
 
@@ -74,8 +72,7 @@ impl Streak {
     pub(crate) fn copied(&mut self, whole: Option<bool>) {
         match whole {
             Some(true) => self.hit(),
-            Some(false) => self.cold(),
-            None => self.cannot_say(),
+            other => self.asked(other),
         }
     }
 }

@@ -7,13 +7,14 @@ use millstream_io::Device;
 use millstream_io::device::null::NullDevice;
 
 use super::{check, mailbox, request, spawn};
-use crate::batch::{Completion, Queue};
+use crate::batch::Queue;
 use crate::complete::Queues;
 use crate::error::{Error, ErrorKind};
 use crate::ids::StorageNumber;
 use crate::limits::SLOTS_MAX;
 use crate::options::QueueOptions;
 use crate::queue::{EngineSide, FIFO, Mailbox, QueueShared, Table};
+use crate::slots::Completion;
 use crate::waiters::wake_all;
 
 pub(super) struct Engine {
@@ -88,11 +89,10 @@ impl Engine {
     }
 
     fn take(&mut self, queue: &QueueShared, requests: &mut Vec<(u64, u32)>) -> usize {
-        let mut parcels = Vec::new();
         let state = self.queues.touch(0);
-        queue.take(&mut parcels, &mut state.spare);
+        queue.take(&mut state.backlog, &mut state.spare);
         let mut count = 0;
-        for mut parcel in parcels {
+        while let Some((mut parcel, _)) = state.backlog.pop_front() {
             for (place, index) in parcel.indices.drain(..).enumerate() {
                 let sequence = parcel.first_sequence + place as u64;
                 if index == FIFO {

@@ -9,9 +9,10 @@ use shuttle::rand::{Rng, thread_rng};
 
 use super::completion::{Engine, engine};
 use super::{check, request, spawn};
-use crate::batch::{Completion, Queue};
+use crate::batch::Queue;
 use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
+use crate::slots::Completion;
 
 const PRODUCERS: u64 = 3;
 /// Of each producer: so many steps, and a batch of a detached request, posted ones and a signal.

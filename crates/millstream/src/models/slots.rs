@@ -5,11 +5,12 @@ use std::iter::once;
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::{check, parts, spawn, step};
+use super::{check, request, spawn, step};
 use crate::ids::{Id, StorageNumber};
 use crate::mailbox::closed_error;
 use crate::priority::Priority;
-use crate::slots::{Cache, Delivery, EngineSide, Pool, PoolOwner, SlotOutcome, SlotTicket, Table};
+use crate::request::{Parts, Request};
+use crate::slots::{Cache, Completion, Delivery, EngineSide, Pool, PoolOwner, SlotTicket, Table};
 use crate::sync::{AtomicU64, block_on, thread::yield_now};
 use crate::waiters::wake_all;
 
@@ -26,7 +27,12 @@ fn pool(slots: u32) -> (Arc<PoolOwner<()>>, EngineSide<()>) {
 }
 
 fn fill(pool: &PoolOwner<()>, cache: &mut Cache, mode: Delivery, token: &Arc<()>) -> Id {
-    pool.fill(cache, &mut parts(token), mode, Priority::Normal, 0)
+    fn filled(mut request: impl Request, fill: impl FnOnce(&mut Parts) -> Id) -> Id {
+        fill(request.parts_mut())
+    }
+    filled(request(token), |parts| {
+        pool.fill(cache, parts, mode, Priority::Normal)
+    })
 }
 
 fn submit(pool: &PoolOwner<()>, token: &Arc<()>) -> SlotTicket<()> {
@@ -73,7 +79,7 @@ fn serve(pool: &PoolOwner<()>, side: &mut EngineSide<()>, id: Id) {
     wake_all(&mut wakers);
 }
 
-fn wait(ticket: &mut SlotTicket<()>) -> SlotOutcome {
+fn wait(ticket: &mut SlotTicket<()>) -> Completion {
     let polled = poll_fn(|context| {
         if let Some(outcome) = ticket.claim() {
             return Poll::Ready(outcome);
@@ -86,7 +92,7 @@ fn wait(ticket: &mut SlotTicket<()>) -> SlotOutcome {
     block_on(polled)
 }
 
-fn assert_served(outcome: SlotOutcome) {
+fn assert_served(outcome: Completion) {
     assert_eq!(outcome.user_data, 7);
     assert!(
         matches!(outcome.result, Ok(5)),

@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicPtr;
 use std::task::Waker;
 
 use super::{
-    CHUNK, Delivery, ENDED, ENGINE, Ended, FREE, Freed, GENERATION, HELD, NIL, Posted, RARE, STATE,
-    SlotOutcome, SlotTicket, Table, USUAL, end, read_outcome, settle,
+    CHUNK, Completion, Delivery, ENDED, ENGINE, Ended, FREE, Freed, GENERATION, HELD, NIL, Posted,
+    RARE, STATE, SlotTicket, Table, USUAL, end, read_outcome, settle,
 };
 use crate::error::Error;
 use crate::ids::Id;
@@ -238,29 +238,19 @@ impl<S> Pool<S> {
         cache: &mut Cache,
         parts: &mut Parts,
         mode: Delivery,
-        default: Priority,
-        charged: u64,
+        priority: Priority,
     ) -> Id {
         let index = self.take(cache).expect("a slot was secured");
         let hot = self.table.hot(index);
         let kind = parts.memory_kind();
-        let has_usual = parts.group.is_some()
-            || parts.deadline.is_some()
-            || parts.raw_len != u64::MAX
-            || charged > 0;
+        let has_usual = parts.usual.is_given();
         let has_rare = parts.rare.is_some();
         if kind.is_in_slot() || has_usual || has_rare {
             // SAFETY: the slot was taken from the free chain: its cold half is the caller's alone.
-            unsafe { self.table.cold(index).fill(parts, has_usual, charged) };
+            unsafe { self.table.cold(index).fill(parts, has_usual) };
         }
         // SAFETY: as above.
-        let body = unsafe { &mut *hot.body.get() };
-        body.file = parts.file;
-        body.offset = parts.offset;
-        body.len = parts.len;
-        body.pointer = parts.pointer;
-        body.room = parts.room;
-        body.user_data = parts.user_data;
+        unsafe { *hot.body.get() = parts.body };
         self.table
             .slots
             .tag(index)
@@ -268,7 +258,7 @@ impl<S> Pool<S> {
         let generation = hot.word.load(Ordering::Relaxed) & GENERATION;
         let flags = (u64::from(has_usual) * USUAL) | (u64::from(has_rare) * RARE);
         let word = generation
-            | (parts.priority.unwrap_or(default) as u64) << 24
+            | (priority as u64) << 24
             | u64::from(parts.codec.0) << 16
             | (kind as u64) << 12
             | (parts.verb as u64) << 8
@@ -391,7 +381,7 @@ impl<S> PoolOwner<S> {
 
     /// Completion queue: reads the outcome of a posted request, whose index the engine published
     /// once, and frees its slot.
-    pub(crate) fn take_posted(&self, posted: Posted) -> SlotOutcome {
+    pub(crate) fn take_posted(&self, posted: Posted) -> Completion {
         let hot = self.table.hot(posted.0);
         let word = hot.word.load(Ordering::Acquire);
         assert!(word & STATE == ENDED, "a posted request has ended");

@@ -7,7 +7,6 @@
 
 #[cfg(not(model))]
 mod memory {
-    use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
     use std::ptr::NonNull;
 
     use crate::limits::SLOTS_MAX;
@@ -20,44 +19,32 @@ mod memory {
     pub(in crate::slots) struct Reserved {
         hot: NonNull<Hot>,
         tags: NonNull<AtomicU64>,
-        allocation: NonNull<u8>,
+        /// Owns the memory, and has room to align the values: the system allocator writes zeroes
+        /// itself, and so makes all of it resident, if it is asked for more than its own alignment.
+        _words: Vec<u64>,
     }
 
-    const HOT_BYTES: usize = size_of::<Hot>() * SLOTS_MAX as usize;
-    const TAG_BYTES: usize = size_of::<AtomicU64>() * SLOTS_MAX as usize;
-
-    /// Of bytes, with room to align the values: the system allocator writes zeroes itself, and so
-    /// makes all of it resident, if it is asked for more than its own alignment.
-    const LAYOUT: Layout = {
-        match Layout::from_size_align(HOT_BYTES + TAG_BYTES + align_of::<Hot>(), 1) {
-            Ok(layout) => layout,
-            Err(_) => panic!("the reservation exceeds the address space"),
-        }
-    };
+    const HOT_WORDS: usize = size_of::<Hot>() / size_of::<u64>() * SLOTS_MAX as usize;
+    const WORDS: usize = HOT_WORDS + SLOTS_MAX as usize + align_of::<Hot>() / size_of::<u64>();
 
     impl Reserved {
         pub(in crate::slots) fn new() -> Reserved {
-            // SAFETY: the layout has a size.
-            let memory = unsafe { alloc_zeroed(LAYOUT) };
-            let Some(allocation) = NonNull::new(memory) else {
-                handle_alloc_error(LAYOUT)
-            };
-            let skip = allocation.align_offset(align_of::<Hot>());
-            // SAFETY: less than the alignment, for which the layout has room.
-            let hot = unsafe { allocation.add(skip) };
-            // SAFETY: the layout has room for both, and the tags need less alignment.
-            let tags = unsafe { hot.add(HOT_BYTES) }.cast();
+            let mut words = vec![0u64; WORDS];
+            let skip = words.as_ptr().align_offset(align_of::<Hot>());
+            let (hot, tags) = words[skip..].split_at_mut(HOT_WORDS);
+            assert!(tags.len() >= SLOTS_MAX as usize, "a tag for each slot");
             Reserved {
-                hot: hot.cast(),
-                tags,
-                allocation,
+                hot: NonNull::from(hot).cast(),
+                tags: NonNull::from(tags).cast(),
+                _words: words,
             }
         }
 
         #[inline(always)]
         pub(in crate::slots) fn hot(&self, index: u32) -> &Hot {
             assert!(index < SLOTS_MAX, "a slot's index");
-            // SAFETY: inside the reservation, which lives as long as `self`; zeroes are a value.
+            // SAFETY: aligned and inside the memory, which lives as long as `self` and is used only
+            // in this way; zeroes are a value.
             unsafe { self.hot.add(index as usize).as_ref() }
         }
 
@@ -68,20 +55,14 @@ mod memory {
             unsafe { self.tags.add(index as usize).as_ref() }
         }
     }
-
-    impl Drop for Reserved {
-        fn drop(&mut self) {
-            // SAFETY: allocated by `new` with this layout.
-            unsafe { dealloc(self.allocation.as_ptr(), LAYOUT) }
-        }
-    }
 }
 
 #[cfg(model)]
 mod memory {
     use crate::ids::FileId;
     use crate::limits::SLOTS_MAX;
-    use crate::slots::{Body, Hot};
+    use crate::request::Body;
+    use crate::slots::Hot;
     use crate::sync::{AtomicU64, SharedCell};
 
     pub(in crate::slots) struct Reserved(Box<[(Hot, AtomicU64)]>);
