@@ -56,10 +56,10 @@ pub(crate) enum Command {
 /// Load files, folders and packages into memory through the engine, and drop them again.
 ///
 /// A package named as PATH is loaded entry by entry; below a folder it is a file like any other. A
-/// patch is named behind the package that it was made over; the entries of both are loaded.
-/// Folders are walked with all that is below them. Links to files are followed, links to folders
-/// only when named as PATH. FIFOs, sockets, devices and dangling links are failures and never
-/// opened; everything else is still loaded. At the end a table says where the time went.
+/// patch is named behind the package that it was made over, and loaded in the place of what it
+/// changes. Folders are walked with all that is below them. Links to files are followed, links to
+/// folders only when named as PATH. FIFOs, sockets, devices and dangling links are failures and
+/// never opened; everything else is still loaded. At the end a table says where the time went.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -2,7 +2,6 @@
 
 pub(crate) mod batch;
 pub(crate) mod check;
-pub(crate) mod content;
 pub(crate) mod dictionaries;
 mod open_file;
 pub(crate) mod plan;

@@ -23,7 +23,7 @@ use serde_json::json;
 use crate::args::ExtractArgs;
 use crate::failure::{Ending, Failure, Failures, check_path};
 use crate::output;
-use crate::package::{Reading, Sizes, describe};
+use crate::package::{Reading, Sizes, describe, visible};
 use crate::progress;
 use crate::size;
 use crate::table::Table;
@@ -134,10 +134,11 @@ fn chosen<'a>(args: &ExtractArgs, reading: &'a Reading) -> Result<Vec<Entries<'a
     }
     let mut chosen = vec![(&reading.package, Vec::new())];
     chosen.extend(reading.base.iter().map(|base| (base, Vec::new())));
+    let patch = [&reading.package];
     for pattern in patterns {
         let mut matches = false;
-        for (package, indices) in &mut chosen {
-            let found = matching(reading, package, pattern);
+        for (nth, (package, indices)) in chosen.iter_mut().enumerate() {
+            let found = visible(package, pattern, &patch[..nth]);
             let found = found.map_err(|error| describe(package.path(), &error))?;
             matches |= !found.is_empty();
             indices.extend(found);
@@ -152,21 +153,6 @@ fn chosen<'a>(args: &ExtractArgs, reading: &'a Reading) -> Result<Vec<Entries<'a
         indices.dedup();
     }
     Ok(chosen)
-}
-
-/// Entries of a package whose names match; of a base those that its patch does not have or remove.
-fn matching(reading: &Reading, of: &Package, pattern: &[u8]) -> millstream_pak::Result<Vec<u32>> {
-    let found = of.matching(pattern)?;
-    if std::ptr::eq(of, &reading.package) {
-        return Ok(found);
-    }
-    let mut kept = Vec::with_capacity(found.len());
-    for index in found {
-        if reading.package.lookup(of.name(index)?)?.is_none() {
-            kept.push(index);
-        }
-    }
-    Ok(kept)
 }
 
 /// A file that is written, and the name that it will get.
