@@ -196,7 +196,7 @@ impl<'a> Loader<'a> {
     pub(crate) fn run(mut self) -> Result<Tally, Failure> {
         let all = self.sources.iter();
         let total_bytes = all.map(Source::bytes).fold(0, u64::saturating_add);
-        progress::begin("loading", Some(total_bytes));
+        progress::begin(Some(total_bytes));
         let (begun, processor_begun) = (Instant::now(), processor_time());
         let mut place = 0;
         for source in self.sources {

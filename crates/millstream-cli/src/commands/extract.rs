@@ -44,7 +44,7 @@ struct Outcome {
 }
 
 /// Runs `extract`.
-pub(crate) fn extract(args: &ExtractArgs) -> Result<(), Ending> {
+pub(crate) fn extract(args: &ExtractArgs, json: bool) -> Result<(), Ending> {
     let begun = Instant::now();
     let outcome = match work(args) {
         Ok(outcome) => outcome,
@@ -54,7 +54,7 @@ pub(crate) fn extract(args: &ExtractArgs) -> Result<(), Ending> {
         },
         Err(ending) => return Err(ending),
     };
-    tell(args, outcome, begun.elapsed().as_secs_f64())
+    tell(outcome, json, begun.elapsed().as_secs_f64())
 }
 
 fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
@@ -66,7 +66,7 @@ fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
     }
     sizes.check(&args.package, args.max_bytes)?;
     let mut extraction = Extraction::new(&reading.package, &args.folder)?;
-    progress::begin("extracting", None);
+    progress::begin(None);
     let options = BatchOptions::default();
     for (package, indices) in entries {
         extraction.package = package;
@@ -89,14 +89,14 @@ fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
 }
 
 /// Prints the document; or a table, if anything was extracted.
-fn tell(args: &ExtractArgs, outcome: Outcome, seconds: f64) -> Result<(), Ending> {
+fn tell(outcome: Outcome, json: bool, seconds: f64) -> Result<(), Ending> {
     let Outcome {
         done,
         raw_bytes,
         failures,
     } = outcome;
     let failed = failures.count();
-    if args.json {
+    if json {
         let document = json!({
             "entries": done,
             "raw_bytes": raw_bytes,

@@ -25,7 +25,7 @@ use crate::walk::Found;
 use crate::{package, signals, size, walk};
 
 /// Runs `load`.
-pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
+pub(crate) fn load(args: &LoadArgs, json: bool) -> Result<(), Ending> {
     check_trace(args.trace.as_deref())?;
     let storage = Storage::new(options(args)?).map_err(refused)?;
     let sources = find(&storage, args)?;
@@ -58,7 +58,7 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
     let (stopped, traced) = end_of_load(&interrupted, trace, &storage);
     let mut document = document(&storage, &tally, &stats);
     let nothing_loaded = tally.files > 0 && tally.files == tally.failures.count() + tally.canceled;
-    match (args.json, args.hash) {
+    match (json, args.hash) {
         // In the order of the lines.
         (true, true) => document["hashes"] = tally.hashes(&sources).map(|it| json!(it)).collect(),
         (false, true) => print_hashes(tally.hashes(&sources))?,
@@ -68,7 +68,7 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
         _ => {}
     }
     let mut ended = ending(tally, stopped).and(traced);
-    if args.json {
+    if json {
         ended = output::conclude(document, ended);
     }
     close(&storage);
@@ -340,65 +340,38 @@ fn table(args: &LoadArgs, storage: &Storage, tally: &Tally, stats: &Stats) -> St
 
 /// Adds what the engine did, and how long.
 fn engine_rows(table: &mut Table, stats: &Stats, elapsed: f64) {
-    let share = |nanoseconds: u64| {
-        format!(
-            "{:.0} % of the time",
-            seconds(nanoseconds) / elapsed * 100.0
-        )
+    let share = |ns: u64| format!("{:.0} % of the time", seconds(ns) / elapsed * 100.0);
+    let (busy, idle) = (share(stats.device_busy_ns), share(stats.device_idle_ns));
+    let waited = summed(stats.decode_wait_ns, stats.jobs);
+    let longest = format_ns(stats.open_max_ns);
+    let opens = match stats.opens {
+        0 => String::from("no files"),
+        count => format!("the sum of {count} files; the longest {longest}"),
     };
-    table
-        .row(
-            "operations",
-            stats.operations,
-            format!(
-                "{} past the page cache, {} of several requests, {} repeated",
-                stats.direct_operations, stats.merged_operations, stats.retried_operations
-            ),
-        )
-        .row(
-            "device busy",
-            format_ns(stats.device_busy_ns),
-            share(stats.device_busy_ns),
-        )
-        .row(
-            "device idle",
-            format_ns(stats.device_idle_ns),
-            format!("{}, though requests waited", share(stats.device_idle_ns)),
-        )
-        .row(
-            "decode wait",
-            format_ns(stats.decode_wait_ns),
-            format!(
-                "data waited for a worker, {}",
-                summed(stats.decode_wait_ns, stats.jobs)
-            ),
-        )
-        .row(
-            "decoding",
-            format_ns(stats.decode_ns),
-            summed(stats.decode_ns, stats.jobs),
-        )
-        .row(
-            "worker wait",
-            format_ns(stats.worker_starved_ns),
-            "workers waited for data, the sum of all workers",
-        )
-        .row(
-            "opens",
-            format_ns(stats.open_ns),
-            match stats.opens {
-                0 => String::from("no files"),
-                count => format!(
-                    "the sum of {count} files; the longest {}",
-                    format_ns(stats.open_max_ns)
-                ),
-            },
-        )
-        .row(
-            "staging peak",
-            size::display(stats.staging_peak_bytes),
-            format!("of {}", size::display(stats.staging_capacity_bytes)),
-        );
+    let operations = format!(
+        "{} past the page cache, {} of several requests, {} repeated",
+        stats.direct_operations, stats.merged_operations, stats.retried_operations
+    );
+    table.row("operations", stats.operations, operations);
+    let mut time = |name, ns, remark: &str| {
+        table.row(name, format_ns(ns), remark);
+    };
+    time("device busy", stats.device_busy_ns, &busy);
+    let though = format!("{idle}, though requests waited");
+    time("device idle", stats.device_idle_ns, &though);
+    let waited = format!("data waited for a worker, {waited}");
+    time("decode wait", stats.decode_wait_ns, &waited);
+    let decoding = summed(stats.decode_ns, stats.jobs);
+    time("decoding", stats.decode_ns, &decoding);
+    let starved = "workers waited for data, the sum of all workers";
+    time("worker wait", stats.worker_starved_ns, starved);
+    time("opens", stats.open_ns, &opens);
+    let capacity = format!("of {}", size::display(stats.staging_capacity_bytes));
+    table.row(
+        "staging peak",
+        size::display(stats.staging_peak_bytes),
+        capacity,
+    );
 }
 
 /// Adds the latencies of each priority that had requests.
@@ -407,7 +380,7 @@ fn latency_rows(table: &mut Table, stats: &Stats) {
         if stats.completed(priority) > 0 {
             let latency = |quantile| format_ns(stats.latency_ns(priority, quantile));
             table.row(
-                &format!("latency {}", format!("{priority:?}").to_lowercase()),
+                &format!("latency {priority:?}").to_lowercase(),
                 format!("p50 {}", latency(0.5)),
                 format!(
                     "p99 {}, p99.9 {}, longest {}",

@@ -56,7 +56,7 @@ struct Outcome {
     failures: Failures,
     /// Names of the files or entries that were loaded.
     files: BTreeSet<String>,
-    /// With their times since the call, if a table is to be made of them.
+    /// With their times since the call.
     events: Vec<(Duration, Event)>,
     /// Those beyond the bound of the table.
     events_more: usize,
@@ -64,7 +64,7 @@ struct Outcome {
 }
 
 /// Runs `scene`.
-pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
+pub(crate) fn scene(args: &SceneArgs, json: bool) -> Result<(), Ending> {
     check_trace(args.trace.as_deref())?;
     check_kind(&args.file)?;
     let mut options = StorageOptions::default();
@@ -116,7 +116,7 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
     }
     let (stopped, traced) = end_of_load(&interrupted, trace, &storage);
     let refused = stopped || outcome.failures.count() > 0 && !args.partial;
-    if !args.json && !refused {
+    if !json && !refused {
         match outcome.document.hashes.take() {
             Some(hashes) => print_hashes(hashes)?,
             None => output::print(&table(&outcome))?,
@@ -126,7 +126,7 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
         true => Err(Ending::Interrupted),
         false => outcome.failures.ending().and(traced),
     };
-    if args.json {
+    if json {
         ended = output::conclude(json!(outcome.document), ended);
     }
     drop(loader);
@@ -161,7 +161,7 @@ fn load_all(
     let file = &*args.file;
     let mut outcome = Outcome::default();
     outcome.document.hashes = args.hash.then(Vec::new);
-    progress::begin("loading", None);
+    progress::begin(None);
     let load_one =
         |scene: Option<&[u8]>, open: &dyn Fn() -> Result<Load, Error>, outcome: &mut Outcome| {
             let begun = call_begun.elapsed();
@@ -262,13 +262,11 @@ fn collect(
     document.raw_bytes += raw_bytes;
     let landed = load.events().iter().filter(|event| !event.failed);
     outcome.files.extend(landed.map(|event| event.file.clone()));
-    if !args.json && !args.hash {
-        let room = EVENTS_LISTED.saturating_sub(outcome.events.len());
-        let events = load.events().iter().take(room);
-        let events = events.map(|event| (begun + event.at, event.clone()));
-        outcome.events.extend(events);
-        outcome.events_more += load.events().len().saturating_sub(room);
-    }
+    let room = EVENTS_LISTED.saturating_sub(outcome.events.len());
+    let events = load.events().iter().take(room);
+    let events = events.map(|event| (begun + event.at, event.clone()));
+    outcome.events.extend(events);
+    outcome.events_more += load.events().len().saturating_sub(room);
     let drawable = load.first_drawable().map(|time| begun + time);
     outcome.first_drawable = outcome.first_drawable.max(drawable);
     match load.finish_partial() {
