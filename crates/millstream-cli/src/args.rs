@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use millstream::DiskModel;
@@ -31,6 +31,9 @@ A command that fails or is interrupted leaves no partial output file.";
 pub(crate) struct Call {
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// Print one JSON document instead of what the command prints; an output must be a file then
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
 }
 
 /// The commands.
@@ -56,10 +59,10 @@ pub(crate) enum Command {
 /// Load files, folders and packages into memory through the engine, and drop them again.
 ///
 /// A package named as PATH is loaded entry by entry; below a folder it is a file like any other. A
-/// patch is named behind the package that it was made over; the entries of both are loaded.
-/// Folders are walked with all that is below them. Links to files are followed, links to folders
-/// only when named as PATH. FIFOs, sockets, devices and dangling links are failures and never
-/// opened; everything else is still loaded. At the end a table says where the time went.
+/// patch is named behind the package that it was made over, and loaded in the place of what it
+/// changes. Folders are walked with all that is below them. Links to files are followed, links to
+/// folders only when named as PATH. FIFOs, sockets, devices and dangling links are failures and
+/// never opened; everything else is still loaded. At the end a table says where the time went.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -123,9 +126,6 @@ pub(crate) struct LoadArgs {
     /// Write what happened when as Chrome trace-event JSON
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) trace: Option<OsString>,
-    /// Print one JSON document instead of a table
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// The values of `--backend`.
@@ -176,9 +176,6 @@ pub(crate) struct InfoArgs {
     /// A file, folder or block device: its file system and disk
     #[arg(value_name = "PATH", default_value = ".", value_hint = ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
-    /// Print one JSON document instead of a table
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Compress a file or a pipe.
@@ -192,8 +189,8 @@ Examples:
   tar -c assets | millstream compress --codec lz4 - assets.tar.lz4")]
 pub(crate) struct CompressArgs {
     /// The format to write (lz4: the frame format)
-    #[arg(long, value_name = "CODEC", value_parser = codec_names())]
-    pub(crate) codec: String,
+    #[arg(long, value_name = "CODEC", value_parser = codec())]
+    pub(crate) codec: CodecId,
     /// How hard to try; the range and the default are the codec's
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) level: Option<i32>,
@@ -213,8 +210,8 @@ Examples:
   curl -s https://example.org/assets.tar.zst | millstream decompress --codec zstd - - | tar -x")]
 pub(crate) struct DecompressArgs {
     /// The format of IN (lz4: the frame format)
-    #[arg(long, value_name = "CODEC", value_parser = codec_names())]
-    pub(crate) codec: String,
+    #[arg(long, value_name = "CODEC", value_parser = codec())]
+    pub(crate) codec: CodecId,
     #[command(flatten)]
     pub(crate) stream: StreamArgs,
 }
@@ -229,9 +226,6 @@ pub(crate) struct StreamArgs {
     /// output
     #[arg(value_name = "OUT", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) output: OsString,
-    /// Print a JSON document about the work; OUT must be a file
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Load a glTF scene with all it needs, and print when each part was loaded.
@@ -269,9 +263,6 @@ pub(crate) struct SceneArgs {
     /// Write what happened when as Chrome trace-event JSON
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) trace: Option<OsString>,
-    /// Print one JSON document instead of a table
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Decode the first image of a PNM file (P1 to P7) into raw samples.
@@ -292,9 +283,6 @@ pub(crate) struct DecodeArgs {
     /// standard output
     #[arg(value_name = "OUT.raw", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) output: OsString,
-    /// Print a JSON document about the image; OUT.raw must be a file
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Turn a recorded trace into a page to look at.
@@ -320,9 +308,6 @@ pub(crate) struct ReportArgs {
         value_parser = path_words()
     )]
     pub(crate) output: OsString,
-    /// Print a JSON document about the trace; FILE.html must be a file
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -342,9 +327,6 @@ pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
-    /// Print a JSON document with the script in it
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Write a manual page for the program and each of its commands.
@@ -356,9 +338,6 @@ pub(crate) struct ManArgs {
     /// The folder for the pages, which must be there
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) folder: PathBuf,
-    /// Print a JSON document that names the pages
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// The codecs that the stream commands write and read.
@@ -371,13 +350,19 @@ pub(crate) const STREAM_CODECS: [CodecId; 6] = [
     CodecId::LZ4,
 ];
 
-fn codec_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(STREAM_CODECS.map(CodecId::name))
+/// Words, each with what it stands for.
+fn words<T: Copy + Send + Sync>(
+    all: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.iter().map(|word| word.0)).map(|word| {
+        let mut all = all.iter();
+        all.find(|known| known.0 == word).expect("one of these").1
+    })
 }
 
-/// The codec that a word accepted by the parser names.
-pub(crate) fn codec(name: &str) -> CodecId {
-    CodecId::from_name(name).expect("the parser takes no other names")
+fn codec() -> impl TypedValueParser<Value = CodecId> {
+    let codec = |name: String| CodecId::from_name(&name).expect("one of these");
+    PossibleValuesParser::new(STREAM_CODECS.map(CodecId::name)).map(codec)
 }
 
 /// Checks that a codec, named as the user did, has a level.
@@ -401,7 +386,6 @@ pub(crate) fn check_level(
 }
 
 /// Any bytes but none: an empty name is a mistake of a script, reported before work begins.
-fn path_words() -> impl clap::builder::TypedValueParser<Value = OsString> {
-    use clap::builder::TypedValueParser as _;
+fn path_words() -> impl TypedValueParser<Value = OsString> {
     clap::builder::PathBufValueParser::new().map(PathBuf::into_os_string)
 }

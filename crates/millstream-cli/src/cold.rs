@@ -7,30 +7,29 @@
 use millstream_io::fs::file;
 
 use crate::failure;
-use crate::walk::Found;
+use crate::loader::Source;
 
 /// Drops what can be dropped. Files that cannot even be opened show when they are loaded.
-pub(crate) fn drop_files(found: &[Found]) {
+pub(crate) fn drop_files(sources: &[Source]) {
     let mut stayed: u64 = 0;
     let mut first = None;
-    let mut before = None;
-    for one in found
-        .iter()
-        .filter(|one| one.len.as_ref().is_ok_and(|len| *len > 0))
-    {
-        // The entries of a package follow one another, and are one file.
-        if one.entry.is_some() && before == Some(&one.path) {
-            continue;
-        }
-        before = Some(&one.path);
+    let mut drop = |path| {
         // A FIFO may have taken the file's place.
-        let Ok(file) = file::open(&one.path) else {
-            continue;
-        };
-        if let Err(error) = millstream_io::fs::evict(&file) {
+        if let Ok(file) = file::open(path)
+            && let Err(error) = millstream_io::fs::evict(&file)
+        {
             stayed += 1;
-            let name = failure::shown(&one.path);
-            first.get_or_insert_with(|| format!("{name}: {error}"));
+            first.get_or_insert_with(|| format!("{}: {error}", failure::shown(path)));
+        }
+    };
+    for source in sources {
+        match source {
+            Source::Entries(package, _) => drop(package.path()),
+            Source::Files(files) => {
+                let held = |len: &u64| *len > 0;
+                let files = files.iter().filter(|one| one.len.as_ref().is_ok_and(held));
+                files.for_each(|one| drop(&one.path));
+            }
         }
     }
     if let Some(first) = first {

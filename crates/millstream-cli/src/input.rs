@@ -29,7 +29,7 @@ impl Input {
     ///
     /// # Errors
     /// The file is missing, a folder or a FIFO, or may not be read.
-    pub(crate) fn open(name: &OsStr, label: &'static str) -> Result<Input, Failure> {
+    pub(crate) fn open(name: &OsStr) -> Result<Input, Failure> {
         let stdin = name == "-";
         let opened = if stdin {
             standard::input()
@@ -51,7 +51,7 @@ impl Input {
             name.to_owned()
         };
         let (file, len) = checked.map_err(|error| Failure::io(&name, "read", &error))?;
-        progress::begin(label, len);
+        progress::begin(len);
         Ok(Input {
             name,
             file,

@@ -39,23 +39,9 @@ pub(crate) const PIECE_BYTES: u64 = 32 << 20;
 pub(crate) const WINDOW_BYTES: u64 = 256 << 20;
 const _: () = assert!(WINDOW_BYTES >= 4 * PIECE_BYTES);
 
-/// Of a package it asks for so many bytes, and so many times the package's own, if that is less: a
-/// small one may have entries of any size.
-pub(crate) const PACKAGE_WINDOW_BYTES: u64 = 16 << 20;
-
-/// See [`PACKAGE_WINDOW_BYTES`].
-pub(crate) const PACKAGE_WINDOW_RATIO: u64 = 64;
-
 /// Requests that `load` has enqueued and not claimed yet: eight times the default depth, so that
 /// the device has work while a quarter of the window is refilled.
 pub(crate) const WINDOW_REQUESTS: usize = 1024;
-
-/// Entries of a package that `load` asks for in one batch, so that neighbors become one read ...
-pub(crate) const BATCH_PIECES: usize = 128;
-
-/// ... and their bytes; a longer entry is a batch of its own.
-pub(crate) const BATCH_BYTES: u64 = 8 << 20;
-const _: () = assert!(WINDOW_REQUESTS >= 4 * BATCH_PIECES);
 
 /// Bytes of the scratch file that `pack --target here` reads: more than a throttle or a disk's own
 /// cache gives away at once.

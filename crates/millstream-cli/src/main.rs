@@ -34,12 +34,11 @@ fn main() -> ExitCode {
         Err(error) => return answer(&error),
     };
     let call = Call::from_arg_matches(&matches).expect("the definitions are the same");
-    let (command, args) = matches.subcommand().expect("the parser requires one");
-    // Every command has this option.
-    let json = args.get_flag("json");
+    let command = matches.subcommand_name().expect("the parser requires one");
+    let json = call.json;
     let watched =
         signals::watch().map_err(|error| Failure::io("signals", "watch for", &error).into());
-    let ended = watched.and_then(|()| run(&call.command));
+    let ended = watched.and_then(|()| run(&call.command, json));
     progress::silence();
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -47,23 +46,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command) -> Result<(), Ending> {
+fn run(command: &Command, json: bool) -> Result<(), Ending> {
+    use commands::{codec, decode, describe, diff, extract, info, list, load, pack, scene, verify};
     match command {
-        Command::Load(args) => show("loading", args, commands::load::load),
-        Command::Info(args) => show("looking", args, commands::info::info),
-        Command::Compress(args) => show("compressing", args, commands::codec::compress),
-        Command::Decompress(args) => show("decompressing", args, commands::codec::decompress),
-        Command::Pack(args) => show("packing", args, commands::pack::pack),
-        Command::Scene(args) => show("loading", args, commands::scene::scene),
-        Command::List(args) => show("listing", args, commands::list::list),
-        Command::Extract(args) => show("extracting", args, commands::extract::extract),
-        Command::Cat(args) => show("reading", args, commands::list::cat),
-        Command::Verify(args) => show("verifying", args, commands::verify::verify),
-        Command::Diff(args) => show("comparing", args, commands::diff::diff),
-        Command::Decode(args) => show("decoding", args, commands::decode::decode),
-        Command::Report(args) => show("drawing", args, commands::report::report),
-        Command::Completions(args) => show("writing", args, commands::describe::completions),
-        Command::Man(args) => show("writing", args, commands::describe::man),
+        Command::Load(args) => show("loading", args, json, load::load),
+        Command::Info(args) => show("looking", args, json, info::info),
+        Command::Compress(args) => show("compressing", args, json, codec::compress),
+        Command::Decompress(args) => show("decompressing", args, json, codec::decompress),
+        Command::Pack(args) => show("packing", args, json, pack::pack),
+        Command::Scene(args) => show("loading", args, json, scene::scene),
+        Command::List(args) => show("listing", args, json, list::list),
+        Command::Extract(args) => show("extracting", args, json, extract::extract),
+        Command::Cat(args) => show("reading", args, json, list::cat),
+        Command::Verify(args) => show("verifying", args, json, verify::verify),
+        Command::Diff(args) => show("comparing", args, json, diff::diff),
+        Command::Decode(args) => show("decoding", args, json, decode::decode),
+        Command::Report(args) => show("drawing", args, json, commands::report::report),
+        Command::Completions(args) => show("writing", args, json, describe::completions),
+        Command::Man(args) => show("writing", args, json, describe::man),
     }
 }
 
@@ -71,10 +71,11 @@ fn run(command: &Command) -> Result<(), Ending> {
 fn show<A>(
     doing: &'static str,
     args: &A,
-    work: fn(&A) -> Result<(), Ending>,
+    json: bool,
+    work: fn(&A, bool) -> Result<(), Ending>,
 ) -> Result<(), Ending> {
     progress::watch(doing);
-    work(args)
+    work(args, json)
 }
 
 /// Reports on standard error how a command ended, and returns the program's exit status. With

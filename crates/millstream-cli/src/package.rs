@@ -73,6 +73,34 @@ impl Reading {
     }
 }
 
+/// Entries whose names match, in the byte order of their names, but for those that a package above
+/// has or removes.
+///
+/// # Errors
+/// The tables of one are damaged.
+pub(crate) fn visible(
+    package: &Package,
+    pattern: &[u8],
+    above: &[&Package],
+) -> millstream_pak::Result<Vec<u32>> {
+    let mut found = package.matching(pattern)?;
+    for patch in above {
+        let mut hidden = Ok(());
+        found.retain(|&index| {
+            let known = package.name(index).and_then(|name| patch.lookup(name));
+            known.map_or_else(
+                |error| {
+                    hidden = Err(error);
+                    false
+                },
+                |known| known.is_none(),
+            )
+        });
+        hidden?;
+    }
+    Ok(found)
+}
+
 /// Bytes of packages, and the raw bytes of entries of theirs: any number of entries may share a
 /// block.
 #[derive(Default)]

@@ -77,12 +77,11 @@ pub(crate) fn watch(label: &'static str) {
         .spawn(tick);
 }
 
-/// Begins work of so many bytes in all, where that is known.
-pub(crate) fn begin(label: &'static str, total_bytes: Option<u64>) {
+/// Begins to count the bytes of the work, of so many in all, where that is known.
+pub(crate) fn begin(total_bytes: Option<u64>) {
     let mut shown = shown();
     take_away(&mut shown);
     DONE.store(0, Ordering::Relaxed);
-    shown.label = label;
     shown.begun = Some(Instant::now());
     shown.total_bytes = total_bytes;
     shown.template = match total_bytes {

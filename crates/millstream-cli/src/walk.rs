@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 
 use millstream_io::fs::file::{self, Kind};
 use millstream_io::fs::names;
-use millstream_pak::Package;
 use walkdir::WalkDir;
 
 use crate::failure::{Failure, check_path};
@@ -31,18 +30,15 @@ pub(crate) struct Found {
     pub(crate) name: Vec<u8>,
     /// Its length when it was seen, or why it cannot be loaded.
     pub(crate) len: Result<u64, Failure>,
-    /// Where it is, if it is an entry of a package.
-    pub(crate) entry: Option<PackageEntry>,
 }
 
 impl Found {
     /// A file, or why it cannot be loaded.
-    pub(crate) fn file(path: &Path, name: &Path, len: Result<u64, Failure>) -> Found {
+    fn file(path: &Path, name: &Path, len: Result<u64, Failure>) -> Found {
         Found {
             path: path.to_path_buf(),
             name: names::bytes(name),
             len,
-            entry: None,
         }
     }
 
@@ -50,13 +46,6 @@ impl Found {
     pub(crate) fn named(path: &Path, len: Result<u64, Failure>) -> Found {
         Found::file(path, path.file_name().map_or(path, Path::new), len)
     }
-}
-
-/// An entry of a package that a path of the call names.
-#[derive(Debug, Clone)]
-pub(crate) struct PackageEntry {
-    pub(crate) package: Package,
-    pub(crate) index: u32,
 }
 
 /// Adds everything that `path` names, in byte order.
@@ -76,7 +65,7 @@ pub(crate) fn find(path: &Path, found: &mut Vec<Found>) -> Result<(), Failure> {
 /// # Errors
 /// There is no memory for it. When the list grows, memory for the names of so many files is asked
 /// for too: a small allocation that fails would end the program without a message.
-pub(crate) fn push(found: &mut Vec<Found>, one: Found) -> Result<(), Failure> {
+fn push(found: &mut Vec<Found>, one: Found) -> Result<(), Failure> {
     if found.len() == found.capacity() {
         let more = found.len().max(LIST_FILES_MIN);
         let of_names = 2 * (one.path.as_os_str().len() + one.name.len()) + LIST_OVERHEAD;

@@ -420,8 +420,16 @@ fn a_patch_turns_one_package_into_the_other() {
     expect_status(&run(&mut millstream(&["cat", &patch, "noise/7"])), 1);
     let other = run(&mut millstream(&["verify", &patch, "--base", &after]));
     expect_status(&other, 1);
-    let loaded = run(&mut millstream(&["load", "--hash", &before, &patch]));
-    expect_quiet_success(&loaded);
+    // Each name once, from the patch where that has it.
+    let hashed = |paths: &[&str]| {
+        let loaded = run(millstream(&["load", "--hash"]).args(paths));
+        expect_quiet_success(&loaded);
+        let lines = String::from_utf8(loaded.stdout).expect("text");
+        let mut lines: Vec<String> = lines.lines().map(String::from).collect();
+        lines.sort_unstable();
+        lines
+    };
+    assert_eq!(hashed(&[&before, &patch]), hashed(&[&after]));
     let unchanged = run(millstream(&["cat", &patch, "words/deep/6.txt"]).args(over));
     assert!(unchanged.stdout == packed.files["words/deep/6.txt"]);
     let gone = run(millstream(&["cat", &patch, "noise/1"]).args(over));
@@ -601,6 +609,11 @@ fn what_shared_a_read_with_damage_is_read() {
     let output = run(&mut millstream(&["extract", text(&package), text(&out)]));
     expect_status(&output, 1);
     assert_eq!(names_in(&out), want);
+    let output = run(&mut millstream(&["load", text(&package), "--hash"]));
+    expect_status(&output, 1);
+    let lines = String::from_utf8(output.stdout).expect("text");
+    let names: Vec<&str> = lines.lines().map(|line| &line[18..]).collect();
+    assert_eq!(names, want);
 }
 
 /// Both have one root, so that one was taken for the other.

@@ -95,6 +95,8 @@ fn a_scene_takes_two_batches_loose_and_one_from_a_package_cooked_or_not() {
         let told = document(&["scene", &package, "--json"]);
         let counts = [&told["batches"], &told["images"], &told["failed"]];
         assert_eq!(counts, [&json!(1), &json!(2), &json!(0)], "{name}");
+        let file = std::fs::metadata(&package).expect("packed").len();
+        assert!(told["stored_bytes"].as_u64() <= Some(file), "{told}");
     }
 }
 

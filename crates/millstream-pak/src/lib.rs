@@ -61,7 +61,6 @@ pub use metadata::Metadata;
 pub use mounts::Mounts;
 pub use reader::batch::{Batch, BatchOptions, Loaded, Piece};
 pub use reader::check::{Verification, verify};
-pub use reader::content::ContentCheck;
 pub use reader::dictionaries::DictionaryUse;
 pub use reader::tables::is_package;
 pub use reader::visit::visit;

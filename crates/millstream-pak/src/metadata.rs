@@ -431,16 +431,20 @@ macro_rules! stored_numbers {
 
 stored_numbers!(u8, u16, u32, u64);
 
-/// Structures, whose fields are stored in this order, converted where a type is another's.
+/// Structures, whose fields are stored in this order. A reader ignores what is padding behind one.
 macro_rules! stored_structures {
-    ($($name:ident { $($field:tt: $type:ty),* })*) => {$(
+    ($($name:ident { $($field:tt: $type:ty $(| $padding:ty)?),* })*) => {$(
         impl Stored for $name {
-            const BYTES: usize = 0 $(+ <$type>::BYTES)*;
+            const BYTES: usize = 0 $(+ <$type>::BYTES $(+ <$padding>::BYTES)?)*;
             fn write(&self, out: &mut Vec<u8>) {
-                $(<$type>::from(self.$field).write(out);)*
+                $(self.$field.write(out); $(<$padding>::default().write(out);)?)*
             }
             fn read(body: &mut Reader<'_>) -> Result<$name> {
-                Ok($name { $($field: <$type>::read(body)?.into()),* })
+                Ok($name { $($field: {
+                    let field = <$type>::read(body)?;
+                    $(<$padding>::read(body)?;)?
+                    field
+                }),* })
             }
         }
     )*};
@@ -458,20 +462,7 @@ stored_structures! {
         rate_hz: u32, channels: u16, bits: u16, frames: u64, offset: u64, container: Container,
         codec: u16
     }
-    Part { role: u32, index: u32, offset: u64, bytes: u64 }
-}
-
-/// In a `Part`, two bytes that a reader ignores follow its role.
-impl From<Role> for u32 {
-    fn from(role: Role) -> u32 {
-        role.0.into()
-    }
-}
-
-impl From<u32> for Role {
-    fn from(padded: u32) -> Role {
-        Role(padded as u16)
-    }
+    Part { role: Role | u16, index: u32, offset: u64, bytes: u64 }
 }
 
 #[derive(Default)]

@@ -11,7 +11,6 @@ use millstream_source::{Folder, Located, Source, clean_name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::LAYERS_MAX;
 use crate::names;
-use crate::reader::{below, first_part};
 use crate::{Package, PackageOptions};
 
 /// Packages and folders over one another, as one source. Lookups may be made from any thread.
@@ -196,16 +195,8 @@ impl Mounts {
         for (nth, layer) in self.layers.iter().enumerate() {
             match layer {
                 Layer::Package(package) => {
-                    for &index in package.by_name()? {
-                        let name = package.name(index)?;
-                        if let Some(rest) = below(&clean, name)
-                            && !found.contains(first_part(rest))
-                            && !package.info(index)?.gone
-                            && !self.is_hidden(nth, name)?
-                        {
-                            found.insert(first_part(rest).to_vec());
-                        }
-                    }
+                    let is_hidden = |name: &[u8]| self.is_hidden(nth, name);
+                    package.list_folder(&clean, &mut found, is_hidden)?;
                 }
                 Layer::Folder(folder) => {
                     let listed = list_loose(folder.root(), &clean)?;

@@ -2,7 +2,6 @@
 
 pub(crate) mod batch;
 pub(crate) mod check;
-pub(crate) mod content;
 pub(crate) mod dictionaries;
 mod open_file;
 pub(crate) mod plan;
@@ -11,6 +10,7 @@ pub(crate) mod section;
 pub(crate) mod tables;
 pub(crate) mod visit;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -303,16 +303,7 @@ impl Package {
     /// # Errors
     /// There is no such entry, or the tables are damaged.
     pub fn info(&self, index: u32) -> Result<EntryInfo> {
-        Ok(info(index, &self.record(index)?))
-    }
-
-    #[inline]
-    fn record(&self, index: u32) -> Result<EntryRecord> {
-        if u64::from(index) >= self.tables().entry_count() {
-            let cause = "the package has not so many entries";
-            return Err(Error::new(ErrorKind::NotFound, cause).of(self.path()));
-        }
-        self.tables().entry(index)
+        Ok(info(index, &self.tables().entry(index)?))
     }
 
     /// Refuses a package whose entries name its blocks over and over, before something is done with
@@ -357,7 +348,7 @@ impl Package {
         view: Option<&'a mut PageView>,
     ) -> Result<&'a [u8]> {
         let tables = self.tables();
-        let offset = self.record(index)?.name_offset.get() as usize;
+        let offset = tables.entry(index)?.name_offset.get() as usize;
         let bounds = (NAME_BYTES_MAX, "a name");
         tables.names.item(&tables.file, view, offset, bounds)
     }
@@ -476,23 +467,30 @@ impl Package {
     /// # Errors
     /// As [`Package::by_name`].
     pub fn folder(&self, folder: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
-        let mut found: Vec<Vec<u8>> = Vec::new();
+        let mut found = BTreeSet::new();
+        self.list_folder(folder, &mut found, |_| Ok(false))?;
+        let exists = folder.is_empty() || !found.is_empty();
+        Ok(exists.then(|| found.into_iter().collect()))
+    }
+
+    /// Adds what a folder holds, but for names that are hidden.
+    pub(crate) fn list_folder(
+        &self,
+        folder: &[u8],
+        found: &mut BTreeSet<Vec<u8>>,
+        is_hidden: impl Fn(&[u8]) -> Result<bool>,
+    ) -> Result<()> {
         for &index in self.by_name()? {
-            let Some(rest) = below(folder, self.name(index)?) else {
-                continue;
-            };
-            if self.info(index)?.gone {
-                continue;
-            }
-            let part = first_part(rest);
-            if found.last().is_none_or(|last| last != part) {
-                memory::push(&mut found, part.to_vec()).map_err(|error| error.of(self.path()))?;
+            let name = self.name(index)?;
+            if let Some(part) = below(folder, name).map(first_part)
+                && !found.contains(part)
+                && !self.info(index)?.gone
+                && !is_hidden(name)?
+            {
+                found.insert(part.to_vec());
             }
         }
-        found.sort_unstable();
-        found.dedup();
-        let exists = folder.is_empty() || !found.is_empty();
-        Ok(exists.then_some(found))
+        Ok(())
     }
 
     /// A request for all raw bytes of an entry; see [`Package::range`].
@@ -532,17 +530,14 @@ impl Package {
     /// # Errors
     /// It cannot be read.
     pub fn signature(&self) -> Result<Option<SignatureRecord>> {
-        let Some(record) = &self.tables().signature else {
+        let tables = self.tables();
+        let Some(record) = &tables.signature else {
             return Ok(None);
         };
-        let bytes = self
-            .tables()
-            .file
-            .read(record.offset.get(), record.raw_bytes.get())?;
+        let (offset, len) = (record.offset.get(), record.raw_bytes.get());
+        let bytes = tables.file.read(offset, len)?;
         let read = SignatureRecord::read_from_bytes(&bytes);
-        Ok(Some(
-            read.expect("its length was checked when it was opened"),
-        ))
+        Ok(Some(read.expect("its length was checked")))
     }
 }
 
@@ -557,7 +552,7 @@ fn info(index: u32, entry: &EntryRecord) -> EntryInfo {
 }
 
 /// What of a name lies below a folder.
-pub(crate) fn below<'a>(folder: &[u8], name: &'a [u8]) -> Option<&'a [u8]> {
+fn below<'a>(folder: &[u8], name: &'a [u8]) -> Option<&'a [u8]> {
     if folder.is_empty() {
         return Some(name);
     }
@@ -566,7 +561,7 @@ pub(crate) fn below<'a>(folder: &[u8], name: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// The first part of a name, with a `/` at its end if it is a folder.
-pub(crate) fn first_part(name: &[u8]) -> &[u8] {
+fn first_part(name: &[u8]) -> &[u8] {
     let slash = name.iter().position(|&byte| byte == b'/');
     slash.map_or(name, |slash| &name[..=slash])
 }

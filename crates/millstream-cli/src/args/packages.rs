@@ -5,8 +5,10 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
+use millstream_gltf::cook::Target;
+use millstream_pak::Links;
 
-use super::path_words;
+use super::{path_words, words};
 use crate::size;
 
 /// Pack a folder into a package.
@@ -81,26 +83,27 @@ pub(crate) struct PackArgs {
     pub(crate) order: Option<PathBuf>,
     /// What becomes of symbolic links: follow takes what they lead to inside DIR, skip leaves them
     /// out, refuse makes each a failure
-    #[arg(long, value_name = "WORD", default_value = "follow",
-        value_parser = PossibleValuesParser::new(["follow", "skip", "refuse"]))]
-    pub(crate) links: String,
+    #[arg(long, value_name = "WORD", default_value = "follow", value_parser = words(&LINKS))]
+    pub(crate) links: Links,
     /// Convert what is below DIR: scene stores the images of glTF scenes decoded, pixel for pixel;
     /// the others with all levels, those with bc in the name block-compressed, which is lossy
     /// (scene-bc7-fine takes some 30 times as long as scene-bc7, and looks better)
-    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(COOK_WORDS))]
-    pub(crate) cook: Option<String>,
-    /// Print a JSON document about the package
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[arg(long, value_name = "KIND", value_parser = words(&COOKS))]
+    pub(crate) cook: Option<Target>,
 }
 
-/// The values of `pack --cook`.
-const COOK_WORDS: [&str; 5] = [
-    "scene",
-    "scene-levels",
-    "scene-bc3",
-    "scene-bc7",
-    "scene-bc7-fine",
+const LINKS: [(&str, Links); 3] = [
+    ("follow", Links::Follow),
+    ("skip", Links::Skip),
+    ("refuse", Links::Refuse),
+];
+
+const COOKS: [(&str, Target); 5] = [
+    ("scene", Target::Rgba8),
+    ("scene-levels", Target::Rgba8Levels),
+    ("scene-bc3", Target::Bc3),
+    ("scene-bc7", Target::Bc7),
+    ("scene-bc7-fine", Target::Bc7Fine),
 ];
 
 /// The values of `pack --codec`.
@@ -115,9 +118,6 @@ pub(crate) struct ListArgs {
     /// The package
     #[arg(value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) package: PathBuf,
-    /// Print a JSON array, with hashes and metadata
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Extract entries of a package into a folder.
@@ -146,9 +146,6 @@ pub(crate) struct ExtractArgs {
     /// The package that PAK, a patch, was made over: its entries are there, too
     #[arg(long, value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) base: Option<PathBuf>,
-    /// Print a JSON document about the work
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Write an entry of a package to standard output.
@@ -166,9 +163,6 @@ pub(crate) struct CatArgs {
     /// The package that PAK, a patch, was made over: its entries are there, too
     #[arg(long, value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) base: Option<PathBuf>,
-    /// Print a JSON document about the entry instead of its bytes
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Verify a package: every table, checksum and content.
@@ -199,9 +193,6 @@ pub(crate) struct VerifyArgs {
     /// [default: 64 times the package, at least 1G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) max_bytes: Option<u64>,
-    /// Print a JSON document about the work
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Compare two packages by their contents.
@@ -224,7 +215,4 @@ pub(crate) struct DiffArgs {
     #[arg(short, long, value_name = "PATCH.mpak", value_hint = ValueHint::FilePath,
         value_parser = path_words())]
     pub(crate) output: Option<OsString>,
-    /// Print a JSON document about the work
-    #[arg(long)]
-    pub(crate) json: bool,
 }

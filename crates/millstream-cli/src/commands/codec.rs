@@ -12,15 +12,15 @@ use crate::input::Input;
 use crate::output::{self, Output};
 
 /// Runs `compress`.
-pub(crate) fn compress(args: &CompressArgs) -> Result<(), Ending> {
-    let codec = args::codec(&args.codec);
+pub(crate) fn compress(args: &CompressArgs, json: bool) -> Result<(), Ending> {
+    let codec = args.codec;
     let levels = millstream_codec::level_range(codec);
     let default = millstream_codec::default_level(codec);
     let level = args.level.unwrap_or(default);
     if !levels.is_empty() {
         args::check_level(codec.name(), level, &levels)?;
     }
-    transfer(codec, "compressing", &args.stream, |input, output| {
+    transfer(codec, &args.stream, json, |input, output| {
         check_container(codec, input)?;
         millstream_codec::compress(codec, level, input, output)
     })
@@ -40,9 +40,9 @@ fn check_container(codec: CodecId, input: &Input) -> Result<(), StreamError> {
 }
 
 /// Runs `decompress`.
-pub(crate) fn decompress(args: &DecompressArgs) -> Result<(), Ending> {
-    let codec = args::codec(&args.codec);
-    transfer(codec, "decompressing", &args.stream, |input, output| {
+pub(crate) fn decompress(args: &DecompressArgs, json: bool) -> Result<(), Ending> {
+    let codec = args.codec;
+    transfer(codec, &args.stream, json, |input, output| {
         millstream_codec::decompress(codec, input, output)
     })
 }
@@ -50,16 +50,16 @@ pub(crate) fn decompress(args: &DecompressArgs) -> Result<(), Ending> {
 /// Opens both ends, moves the bytes with `work`, and reports the result.
 fn transfer(
     codec: CodecId,
-    label: &'static str,
     args: &StreamArgs,
+    json: bool,
     work: impl FnOnce(&mut Input, &mut Output) -> Result<Totals, StreamError>,
 ) -> Result<(), Ending> {
-    output::refuse_beside_json(args.json, &args.output, "OUT")?;
+    output::refuse_beside_json(json, &args.output, "OUT")?;
     let begun = Instant::now();
     // Bytes read and written, so far if it failed.
     let mut moved = (0, 0);
-    let ended = move_bytes(label, args, work, &mut moved);
-    if !args.json {
+    let ended = move_bytes(args, work, &mut moved);
+    if !json {
         return ended;
     }
     let failures = match &ended {
@@ -78,12 +78,11 @@ fn transfer(
 }
 
 fn move_bytes(
-    label: &'static str,
     args: &StreamArgs,
     work: impl FnOnce(&mut Input, &mut Output) -> Result<Totals, StreamError>,
     moved: &mut (u64, u64),
 ) -> Result<(), Ending> {
-    let mut input = Input::open(&args.input, label)?;
+    let mut input = Input::open(&args.input)?;
     let mut output = Output::create(&args.output)?;
     if output.writes_into(input.file()) {
         return Err(Failure::new(input.name(), "the output is written into the input").into());

@@ -13,14 +13,14 @@ use crate::limits::IO_CHUNK_BYTES;
 use crate::output::{self, Output};
 
 /// Runs `decode`.
-pub(crate) fn decode(args: &DecodeArgs) -> Result<(), Ending> {
-    output::refuse_beside_json(args.json, &args.output, "OUT.raw")?;
+pub(crate) fn decode(args: &DecodeArgs, json: bool) -> Result<(), Ending> {
+    output::refuse_beside_json(json, &args.output, "OUT.raw")?;
     let image = load(&args.image)?;
     let mut output = Output::create(&args.output)?;
     write(&image.samples, &mut output)?;
     let bytes = output.written_bytes();
     output.finish()?;
-    if args.json {
+    if json {
         let header = &image.header;
         output::print_json(&json!({
             "format": header.format.magic(),
@@ -43,7 +43,7 @@ fn load(name: &OsStr) -> Result<Image, Failure> {
         loaded.map_err(|error| failure(name, &error))?;
         return Ok(image);
     }
-    let mut input = Input::open(name, "decoding")?;
+    let mut input = Input::open(name)?;
     let loaded = loader.load_from(&mut input, &mut image);
     loaded.map_err(|error| failure(input.name(), &error))?;
     Ok(image)

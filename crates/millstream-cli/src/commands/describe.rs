@@ -12,11 +12,11 @@ use crate::failure::Ending;
 use crate::output::{self, Output};
 
 /// Prints a completion script.
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Ending> {
+pub(crate) fn completions(args: &CompletionsArgs, json: bool) -> Result<(), Ending> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Call::command(), "millstream", &mut script);
     let script = String::from_utf8(script).expect("the definitions are UTF-8");
-    if args.json {
+    if json {
         let document = json!({ "shell": args.shell.to_string(), "script": script });
         return output::print_json(&document);
     }
@@ -24,14 +24,14 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Ending> {
 }
 
 /// Writes `millstream.1` and a page for each command.
-pub(crate) fn man(args: &ManArgs) -> Result<(), Ending> {
+pub(crate) fn man(args: &ManArgs, json: bool) -> Result<(), Ending> {
     let mut program = Call::command().disable_help_subcommand(true);
     program.build();
     let mut pages = vec![write_page(&args.folder, program.clone())?];
     for command in program.get_subcommands() {
         pages.push(write_page(&args.folder, command.clone())?);
     }
-    if args.json {
+    if json {
         return output::print_json(&json!({ "pages": pages }));
     }
     Ok(())

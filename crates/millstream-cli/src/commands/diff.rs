@@ -12,7 +12,7 @@ use crate::output::{self, Output};
 use crate::package::{Reading, describe};
 
 /// Runs `diff`.
-pub(crate) fn diff(args: &DiffArgs) -> Result<(), Ending> {
+pub(crate) fn diff(args: &DiffArgs, json: bool) -> Result<(), Ending> {
     let (before, after) = (Reading::open(&args.before)?, Reading::open(&args.after)?);
     let found = millstream_pak::diff(&before.package, &after.package);
     let found = found.map_err(|error| describe(&args.after, &error))?;
@@ -20,7 +20,7 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<(), Ending> {
     if let Some(name) = &args.output {
         patch = Some(write(name, &before, &after)?);
     }
-    if args.json {
+    if json {
         let of = |change| -> Vec<String> {
             let those = found.iter().filter(move |one| one.change == change);
             those.map(|one| names::escape(&one.name)).collect()

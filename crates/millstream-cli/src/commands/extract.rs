@@ -23,7 +23,7 @@ use serde_json::json;
 use crate::args::ExtractArgs;
 use crate::failure::{Ending, Failure, Failures, check_path};
 use crate::output;
-use crate::package::{Reading, Sizes, describe};
+use crate::package::{Reading, Sizes, describe, visible};
 use crate::progress;
 use crate::size;
 use crate::table::Table;
@@ -44,7 +44,7 @@ struct Outcome {
 }
 
 /// Runs `extract`.
-pub(crate) fn extract(args: &ExtractArgs) -> Result<(), Ending> {
+pub(crate) fn extract(args: &ExtractArgs, json: bool) -> Result<(), Ending> {
     let begun = Instant::now();
     let outcome = match work(args) {
         Ok(outcome) => outcome,
@@ -54,7 +54,7 @@ pub(crate) fn extract(args: &ExtractArgs) -> Result<(), Ending> {
         },
         Err(ending) => return Err(ending),
     };
-    tell(args, outcome, begun.elapsed().as_secs_f64())
+    tell(outcome, json, begun.elapsed().as_secs_f64())
 }
 
 fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
@@ -66,7 +66,7 @@ fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
     }
     sizes.check(&args.package, args.max_bytes)?;
     let mut extraction = Extraction::new(&reading.package, &args.folder)?;
-    progress::begin("extracting", None);
+    progress::begin(None);
     let options = BatchOptions::default();
     for (package, indices) in entries {
         extraction.package = package;
@@ -89,14 +89,14 @@ fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
 }
 
 /// Prints the document; or a table, if anything was extracted.
-fn tell(args: &ExtractArgs, outcome: Outcome, seconds: f64) -> Result<(), Ending> {
+fn tell(outcome: Outcome, json: bool, seconds: f64) -> Result<(), Ending> {
     let Outcome {
         done,
         raw_bytes,
         failures,
     } = outcome;
     let failed = failures.count();
-    if args.json {
+    if json {
         let document = json!({
             "entries": done,
             "raw_bytes": raw_bytes,
@@ -134,10 +134,11 @@ fn chosen<'a>(args: &ExtractArgs, reading: &'a Reading) -> Result<Vec<Entries<'a
     }
     let mut chosen = vec![(&reading.package, Vec::new())];
     chosen.extend(reading.base.iter().map(|base| (base, Vec::new())));
+    let patch = [&reading.package];
     for pattern in patterns {
         let mut matches = false;
-        for (package, indices) in &mut chosen {
-            let found = matching(reading, package, pattern);
+        for (nth, (package, indices)) in chosen.iter_mut().enumerate() {
+            let found = visible(package, pattern, &patch[..nth]);
             let found = found.map_err(|error| describe(package.path(), &error))?;
             matches |= !found.is_empty();
             indices.extend(found);
@@ -152,21 +153,6 @@ fn chosen<'a>(args: &ExtractArgs, reading: &'a Reading) -> Result<Vec<Entries<'a
         indices.dedup();
     }
     Ok(chosen)
-}
-
-/// Entries of a package whose names match; of a base those that its patch does not have or remove.
-fn matching(reading: &Reading, of: &Package, pattern: &[u8]) -> millstream_pak::Result<Vec<u32>> {
-    let found = of.matching(pattern)?;
-    if std::ptr::eq(of, &reading.package) {
-        return Ok(found);
-    }
-    let mut kept = Vec::with_capacity(found.len());
-    for index in found {
-        if reading.package.lookup(of.name(index)?)?.is_none() {
-            kept.push(index);
-        }
-    }
-    Ok(kept)
 }
 
 /// A file that is written, and the name that it will get.

@@ -24,7 +24,7 @@ use crate::table::Table;
 mod vulkan;
 
 /// Runs `info`.
-pub(crate) fn info(args: &InfoArgs) -> Result<(), Ending> {
+pub(crate) fn info(args: &InfoArgs, json: bool) -> Result<(), Ending> {
     let found = probe::place(&args.path).map_err(|error| {
         let system = std::io::Error::from_raw_os_error(error.errno.0);
         Failure::io(&args.path, error.call, &system)
@@ -66,7 +66,7 @@ pub(crate) fn info(args: &InfoArgs) -> Result<(), Ending> {
         "kernels": kernels(&mut table),
         "limits": limits(&mut table),
     });
-    match args.json {
+    match json {
         true => output::print_json(&document),
         false => output::print(&table.text()),
     }

@@ -24,10 +24,10 @@ struct Row {
 }
 
 /// Runs `list`.
-pub(crate) fn list(args: &ListArgs) -> Result<(), Ending> {
+pub(crate) fn list(args: &ListArgs, json: bool) -> Result<(), Ending> {
     let reading = Reading::open(&args.package)?;
     let rows = rows(&reading).map_err(|error| reading.failure(&error))?;
-    if args.json {
+    if json {
         return output::print_json(&rows);
     }
     let width = |of: &dyn Fn(&Row) -> usize, least: usize| {
@@ -85,14 +85,14 @@ fn row(package: &Package, info: &EntryInfo) -> millstream_pak::Result<Row> {
 }
 
 /// Runs `cat`.
-pub(crate) fn cat(args: &CatArgs) -> Result<(), Ending> {
+pub(crate) fn cat(args: &CatArgs, json: bool) -> Result<(), Ending> {
     let reading = Reading::open_over(&args.package, args.base.as_deref())?;
     let Some((package, found)) = reading.find(args.name.as_encoded_bytes())? else {
         let name = shown(&args.name);
         let cause = format!("the package has no entry '{name}'");
         return Err(Failure::new(&args.package, cause).into());
     };
-    if args.json {
+    if json {
         let row = row(package, &found).map_err(|error| describe(package.path(), &error))?;
         return output::print_json(&row);
     }

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::io::{BufWriter, Write as _};
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,21 +16,21 @@ use serde_json::{Value, json};
 use crate::args::{BackendWord, DirectWord, LoadArgs};
 use crate::cold;
 use crate::failure::{self, Ending, Failure, refused};
-use crate::limits::{BATCH_PIECES, CLOSE_WAIT, WINDOW_REQUESTS};
-use crate::loader::{Hashes, Loader, Tally};
+use crate::limits::{CLOSE_WAIT, WINDOW_REQUESTS};
+use crate::loader::{Loader, Source, Tally, print_hashes};
 use crate::output::{self, Output};
-use crate::package::Sizes;
+use crate::package::{Sizes, visible};
 use crate::table::Table;
-use crate::walk::{Found, PackageEntry};
+use crate::walk::Found;
 use crate::{package, signals, size, walk};
 
 /// Runs `load`.
-pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
+pub(crate) fn load(args: &LoadArgs, json: bool) -> Result<(), Ending> {
     check_trace(args.trace.as_deref())?;
     let storage = Storage::new(options(args)?).map_err(refused)?;
-    let found = find(&storage, args)?;
+    let sources = find(&storage, args)?;
     if args.cold {
-        cold::drop_files(&found);
+        cold::drop_files(&sources);
     }
     let queue = storage.queue(queue_options()).map_err(refused)?;
     let interrupted = Arc::new(AtomicBool::new(false));
@@ -42,32 +41,34 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
     if trace.is_some() {
         storage.start_trace();
     }
-    let hashes = match (args.hash, args.json) {
-        (false, _) => Hashes::Unwanted,
-        (true, true) => Hashes::Kept(Vec::new()),
-        (true, false) => Hashes::Printed(BufWriter::new(Output::create(OsStr::new("-"))?)),
-    };
     let loader = Loader {
         storage: &storage,
         queue: &queue,
-        found: &found,
+        sources: &sources,
         timeout: args.timeout,
         traced: args.trace.is_some(),
-        hashes,
+        hashes: args.hash,
         interrupted: Arc::clone(&interrupted),
+        tally: Tally::default(),
     };
     // What the opening of packages took is no part of the load.
     let before = storage.stats();
-    let mut tally = loader.run()?;
+    let tally = loader.run()?;
     let stats = storage.stats().since(&before);
     let (stopped, traced) = end_of_load(&interrupted, trace, &storage);
-    let document = document(&storage, &mut tally, &stats);
+    let mut document = document(&storage, &tally, &stats);
     let nothing_loaded = tally.files > 0 && tally.files == tally.failures.count() + tally.canceled;
-    if !args.json && !args.hash && !nothing_loaded {
-        output::print(&table(args, &storage, &tally, &stats))?;
+    match (json, args.hash) {
+        // In the order of the lines.
+        (true, true) => document["hashes"] = tally.hashes(&sources).map(|it| json!(it)).collect(),
+        (false, true) => print_hashes(tally.hashes(&sources))?,
+        (false, false) if !nothing_loaded => {
+            output::print(&table(args, &storage, &tally, &stats))?;
+        }
+        _ => {}
     }
     let mut ended = ending(tally, stopped).and(traced);
-    if args.json {
+    if json {
         ended = output::conclude(document, ended);
     }
     close(&storage);
@@ -80,100 +81,87 @@ pub(crate) fn check_trace(name: Option<&OsStr>) -> Result<(), Ending> {
     output::refuse_stdout(name, "--trace: standard output is taken, so it")
 }
 
-/// What the paths name: files, what is below folders, and the entries of packages.
-fn find(storage: &Storage, args: &LoadArgs) -> Result<Vec<Found>, Failure> {
+/// What the paths name: files, what is below folders, and the entries of packages. A name that a
+/// patch has or removes is none of its base's.
+fn find(storage: &Storage, args: &LoadArgs) -> Result<Vec<Source>, Failure> {
+    let mut sources: Vec<Source> = Vec::new();
+    for path in &args.paths {
+        if package::is_package(path) {
+            match open(storage, path, args, &sources) {
+                Ok(package) => sources.push(Source::Entries(package, Vec::new())),
+                Err(failure) => sources.push(failed(path, failure)),
+            }
+            continue;
+        }
+        match sources.last_mut() {
+            Some(Source::Files(files)) => walk::find(path, files)?,
+            _ => {
+                let mut files = Vec::new();
+                walk::find(path, &mut files)?;
+                sources.push(Source::Files(files));
+            }
+        }
+    }
+    // A patch is named behind its base.
+    let mut above: Vec<Package> = Vec::new();
+    for source in sources.iter_mut().rev() {
+        let Source::Entries(package, indices) = source else {
+            continue;
+        };
+        let is_over = |patch: &&Package| {
+            let root = patch.base_root();
+            root.is_some() && [Some(package.root()), package.base_root()].contains(&root)
+        };
+        let patches: Vec<&Package> = above.iter().filter(is_over).collect();
+        // A patch is made for one base, however old that is.
+        let is_base = !patches.is_empty() && package.base_root().is_none();
+        let least = if is_base { 0 } else { args.min_version };
+        let version = package.require_version(least);
+        match version.and_then(|()| visible(package, b"**", &patches)) {
+            Ok(found) => {
+                *indices = found;
+                above.push(package.clone());
+            }
+            Err(error) => {
+                let path = package.path();
+                *source = failed(path, package::describe(path, &error));
+            }
+        }
+    }
+    Ok(sources)
+}
+
+/// A package that cannot be loaded.
+fn failed(path: &Path, failure: Failure) -> Source {
+    Source::Files(vec![Found::named(path, Err(failure))])
+}
+
+/// Opens a package; a patch over its base, if that is among those named before it.
+fn open(
+    storage: &Storage,
+    path: &Path,
+    args: &LoadArgs,
+    before: &[Source],
+) -> Result<Package, Failure> {
     let options = PackageOptions {
         verify: !args.no_verify,
         ..PackageOptions::default()
     };
-    let mut found = Vec::new();
-    let (mut before, mut packages) = (Vec::new(), Vec::new());
-    for path in &args.paths {
-        if !package::is_package(path) {
-            walk::find(path, &mut found)?;
-            continue;
-        }
-        let begin = found.len();
-        let listed = open(storage, path, options, &mut before)
-            .map_err(|error| package::describe(path, &error))
-            .and_then(|(package, mut sizes)| {
-                sizes.add(&package, 0..package.len());
-                sizes.check(path, args.max_bytes)?;
-                entries(&package, path, &mut found).map(|()| package)
-            });
-        match listed {
-            Ok(package) => packages.push((package, begin..found.len())),
-            Err(failure) => {
-                found.truncate(begin);
-                walk::push(&mut found, Found::named(path, Err(failure)))?;
-            }
-        }
-    }
-    refuse_outdated(&packages, args.min_version, &mut found);
-    Ok(found)
-}
-
-/// Puts an error in the place of the entries of each package that is older than it may be, but for
-/// the base of a patch that is not: a patch is made for this one base.
-fn refuse_outdated(packages: &[(Package, Range<usize>)], least: u64, found: &mut Vec<Found>) {
-    let patched: Vec<_> = packages
-        .iter()
-        .filter(|(package, _)| package.content_version() >= least)
-        .filter_map(|(package, _)| package.base_root())
-        .collect();
-    // From the end on: the places before stay as they are.
-    for (package, range) in packages.iter().rev() {
-        if let Err(error) = package.require_version(least)
-            && !patched.contains(&package.root())
-        {
-            let failure = package::describe(package.path(), &error);
-            let refused = Found::named(package.path(), Err(failure));
-            found.splice(range.clone(), [refused]);
-        }
-    }
-}
-
-/// Opens a package; a patch over its base, if that is among the packages named before it, whose
-/// size is returned.
-fn open(
-    storage: &Storage,
-    path: &Path,
-    options: PackageOptions,
-    before: &mut Vec<Package>,
-) -> millstream_pak::Result<(Package, Sizes)> {
-    let mut package = Package::open_with(storage, path, options)?;
+    let failed = |error| package::describe(path, &error);
+    let mut package = Package::open_with(storage, path, options).map_err(failed)?;
     let mut sizes = Sizes::default();
     let base_root = package.base_root();
-    if let Some(base) = before.iter().find(|it| base_root == Some(it.root())) {
-        package = package.with_base(base)?;
+    let base = before.iter().find_map(|source| match source {
+        Source::Entries(base, _) if base_root == Some(base.root()) => Some(base),
+        _ => None,
+    });
+    if let Some(base) = base {
+        package = package.with_base(base).map_err(failed)?;
         sizes.add(base, []);
     }
-    before.push(package.clone());
-    Ok((package, sizes))
-}
-
-/// Adds the entries of a package, in the byte order of their names.
-fn entries(package: &Package, path: &Path, found: &mut Vec<Found>) -> Result<(), Failure> {
-    let failed = |error: millstream_pak::Error| package::describe(path, &error);
-    for &index in package.by_name().map_err(failed)? {
-        let info = package.info(index).map_err(failed)?;
-        if info.gone {
-            continue;
-        }
-        // Also checks the entry's own fields: of any length it would be asked for, piece by piece.
-        let checked = package.range(index, 0, 0);
-        let one = Found {
-            path: path.to_path_buf(),
-            name: package.name(index).map_err(failed)?.to_vec(),
-            len: checked.map(|_| info.raw_bytes).map_err(failed),
-            entry: Some(PackageEntry {
-                package: package.clone(),
-                index,
-            }),
-        };
-        walk::push(found, one)?;
-    }
-    Ok(())
+    sizes.add(&package, 0..package.len());
+    sizes.check(path, args.max_bytes)?;
+    Ok(package)
 }
 
 fn options(args: &LoadArgs) -> Result<StorageOptions, Ending> {
@@ -207,8 +195,7 @@ fn in_memory(word: &str, bytes: u64) -> Result<usize, Ending> {
 }
 
 fn queue_options() -> QueueOptions {
-    // The last batch of a package may go beyond the window.
-    let window = u32::try_from(WINDOW_REQUESTS + BATCH_PIECES).expect("the window is small");
+    let window = u32::try_from(WINDOW_REQUESTS).expect("the window is small");
     let mut options = QueueOptions::default();
     options.name = String::from("load");
     // Each request with the close of its file.
@@ -296,11 +283,16 @@ fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }
 
-fn document(storage: &Storage, tally: &mut Tally, stats: &Stats) -> Value {
-    let mut document = json!({
+/// Requests of `load`; tables of packages are read with another priority.
+fn requests(stats: &Stats) -> u64 {
+    stats.completed(Priority::Normal)
+}
+
+fn document(storage: &Storage, tally: &Tally, stats: &Stats) -> Value {
+    json!({
         "backend": backend_name(storage),
         "files": tally.files,
-        "requests": tally.requests,
+        "requests": requests(stats),
         "stored_bytes": tally.stored_bytes,
         "raw_bytes": tally.bytes,
         "seconds": tally.elapsed.as_secs_f64(),
@@ -311,12 +303,7 @@ fn document(storage: &Storage, tally: &mut Tally, stats: &Stats) -> Value {
         "device_idle_seconds": seconds(stats.device_idle_ns),
         "decode_wait_seconds": seconds(stats.decode_wait_ns),
         "staging_peak_bytes": stats.staging_peak_bytes,
-    });
-    // In the order of the lines of `--hash`.
-    if let Some(hashes) = tally.hashes.take() {
-        document["hashes"] = json!(hashes);
-    }
-    document
+    })
 }
 
 fn table(args: &LoadArgs, storage: &Storage, tally: &Tally, stats: &Stats) -> String {
@@ -333,7 +320,7 @@ fn table(args: &LoadArgs, storage: &Storage, tally: &Tally, stats: &Stats) -> St
     );
     table
         .row("files", tally.files, lost)
-        .row("requests", tally.requests, "")
+        .row("requests", requests(stats), "")
         .row("bytes", tally.bytes, size::display(tally.bytes))
         .row(
             "time",
@@ -353,65 +340,38 @@ fn table(args: &LoadArgs, storage: &Storage, tally: &Tally, stats: &Stats) -> St
 
 /// Adds what the engine did, and how long.
 fn engine_rows(table: &mut Table, stats: &Stats, elapsed: f64) {
-    let share = |nanoseconds: u64| {
-        format!(
-            "{:.0} % of the time",
-            seconds(nanoseconds) / elapsed * 100.0
-        )
+    let share = |ns: u64| format!("{:.0} % of the time", seconds(ns) / elapsed * 100.0);
+    let (busy, idle) = (share(stats.device_busy_ns), share(stats.device_idle_ns));
+    let waited = summed(stats.decode_wait_ns, stats.jobs);
+    let longest = format_ns(stats.open_max_ns);
+    let opens = match stats.opens {
+        0 => String::from("no files"),
+        count => format!("the sum of {count} files; the longest {longest}"),
     };
-    table
-        .row(
-            "operations",
-            stats.operations,
-            format!(
-                "{} past the page cache, {} of several requests, {} repeated",
-                stats.direct_operations, stats.merged_operations, stats.retried_operations
-            ),
-        )
-        .row(
-            "device busy",
-            format_ns(stats.device_busy_ns),
-            share(stats.device_busy_ns),
-        )
-        .row(
-            "device idle",
-            format_ns(stats.device_idle_ns),
-            format!("{}, though requests waited", share(stats.device_idle_ns)),
-        )
-        .row(
-            "decode wait",
-            format_ns(stats.decode_wait_ns),
-            format!(
-                "data waited for a worker, {}",
-                summed(stats.decode_wait_ns, stats.jobs)
-            ),
-        )
-        .row(
-            "decoding",
-            format_ns(stats.decode_ns),
-            summed(stats.decode_ns, stats.jobs),
-        )
-        .row(
-            "worker wait",
-            format_ns(stats.worker_starved_ns),
-            "workers waited for data, the sum of all workers",
-        )
-        .row(
-            "opens",
-            format_ns(stats.open_ns),
-            match stats.opens {
-                0 => String::from("no files"),
-                count => format!(
-                    "the sum of {count} files; the longest {}",
-                    format_ns(stats.open_max_ns)
-                ),
-            },
-        )
-        .row(
-            "staging peak",
-            size::display(stats.staging_peak_bytes),
-            format!("of {}", size::display(stats.staging_capacity_bytes)),
-        );
+    let operations = format!(
+        "{} past the page cache, {} of several requests, {} repeated",
+        stats.direct_operations, stats.merged_operations, stats.retried_operations
+    );
+    table.row("operations", stats.operations, operations);
+    let mut time = |name, ns, remark: &str| {
+        table.row(name, format_ns(ns), remark);
+    };
+    time("device busy", stats.device_busy_ns, &busy);
+    let though = format!("{idle}, though requests waited");
+    time("device idle", stats.device_idle_ns, &though);
+    let waited = format!("data waited for a worker, {waited}");
+    time("decode wait", stats.decode_wait_ns, &waited);
+    let decoding = summed(stats.decode_ns, stats.jobs);
+    time("decoding", stats.decode_ns, &decoding);
+    let starved = "workers waited for data, the sum of all workers";
+    time("worker wait", stats.worker_starved_ns, starved);
+    time("opens", stats.open_ns, &opens);
+    let capacity = format!("of {}", size::display(stats.staging_capacity_bytes));
+    table.row(
+        "staging peak",
+        size::display(stats.staging_peak_bytes),
+        capacity,
+    );
 }
 
 /// Adds the latencies of each priority that had requests.
@@ -420,7 +380,7 @@ fn latency_rows(table: &mut Table, stats: &Stats) {
         if stats.completed(priority) > 0 {
             let latency = |quantile| format_ns(stats.latency_ns(priority, quantile));
             table.row(
-                &format!("latency {}", format!("{priority:?}").to_lowercase()),
+                &format!("latency {priority:?}").to_lowercase(),
                 format!("p50 {}", latency(0.5)),
                 format!(
                     "p99 {}, p99.9 {}, longest {}",

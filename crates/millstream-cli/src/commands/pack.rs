@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use millstream::CodecId;
 use millstream_gltf::ImageDescriber;
-use millstream_gltf::cook::{self, SceneCook};
+use millstream_gltf::cook::SceneCook;
 use millstream_gltf::record::SceneDescriber;
 use millstream_io::fs::names as file_names;
 use millstream_pak::{
@@ -28,7 +28,7 @@ use crate::{package, progress, size};
 mod target;
 
 /// Runs `pack`.
-pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
+pub(crate) fn pack(args: &PackArgs, json: bool) -> Result<(), Ending> {
     let begun = Instant::now();
     let mut coding = coding(args)?;
     let block_bytes = block_bytes(args)?;
@@ -37,7 +37,7 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
         SecretKey::read(path).map_err(|error| describe(path, &error))
     };
     let sign = args.sign.as_deref().map(read).transpose()?;
-    let mut items = find(&args.folder, links(&args.links))?;
+    let mut items = find(&args.folder, args.links)?;
     if let Some(itself) = name_below(&args.folder, Path::new(&args.output)) {
         items.retain(|item| item.name() != itself);
     }
@@ -49,9 +49,9 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
     }
     let lens = items.iter().map(Item::raw_bytes);
     let total = lens.fold(0, u64::saturating_add);
-    progress::begin("packing", Some(total));
+    progress::begin(Some(total));
     let describers = describers();
-    let cook = args.cook.as_deref().map(cook);
+    let cook = args.cook.map(SceneCook::new);
     let uncooked = Mutex::new(Failures::default());
     let options = PackOptions {
         coding,
@@ -83,7 +83,7 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
         let files = uncooked.summary("file");
         failure::tell(&format!("--cook: packed as they are: {files}"));
     }
-    tell(args, (&report, coding), begun.elapsed().as_secs_f64())
+    tell(args, json, (&report, coding), begun.elapsed().as_secs_f64())
 }
 
 /// Describers of all kinds that the program knows.
@@ -97,23 +97,12 @@ fn describers() -> Vec<Box<dyn Describe>> {
     ]
 }
 
-/// The cook that a word accepted by the parser names.
-fn cook(word: &str) -> SceneCook {
-    SceneCook::new(match word {
-        "scene-levels" => cook::Target::Rgba8Levels,
-        "scene-bc3" => cook::Target::Bc3,
-        "scene-bc7" => cook::Target::Bc7,
-        "scene-bc7-fine" => cook::Target::Bc7Fine,
-        _ => cook::Target::Rgba8,
-    })
-}
-
 fn coding(args: &PackArgs) -> Result<Coding, Ending> {
     let codec = match args.codec.as_str() {
         "auto" => CodecId::ZSTD,
         // Blocks know their raw size: no frame is needed.
         "lz4" => CodecId::LZ4_BLOCK,
-        word => crate::args::codec(word),
+        word => CodecId::from_name(word).expect("the parser takes no other"),
     };
     let levels = millstream_codec::block_level_range(codec);
     if let Some(level) = args.level {
@@ -139,15 +128,6 @@ fn block_bytes(args: &PackArgs) -> Result<Option<u32>, Ending> {
         None => Err(Ending::Usage(String::from(
             "--block: a power of two from 4K to 1M",
         ))),
-    }
-}
-
-/// What a word accepted by the parser says of links.
-fn links(word: &str) -> Links {
-    match word {
-        "skip" => Links::Skip,
-        "refuse" => Links::Refuse,
-        _ => Links::Follow,
     }
 }
 
@@ -260,6 +240,7 @@ fn ends(name: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn tell(
     args: &PackArgs,
+    json: bool,
     (report, coding): (&PackReport, Coding),
     seconds: f64,
 ) -> Result<(), Ending> {
@@ -269,7 +250,7 @@ fn tell(
     };
     let counts = CodecId::ALL.iter().zip(&report.blocks_by_codec);
     let codecs = counts.filter(|(_, count)| **count > 0);
-    if args.json {
+    if json {
         let codecs = codecs.map(|(codec, count)| (codec_name(codec), *count));
         return output::print_json(&json!({
             "entries": report.entries,

@@ -13,8 +13,8 @@ use crate::input::Input;
 use crate::output::{self, Output};
 
 /// Runs `report`.
-pub(crate) fn report(args: &ReportArgs) -> Result<(), Ending> {
-    output::refuse_beside_json(args.json, &args.output, "FILE.html")?;
+pub(crate) fn report(args: &ReportArgs, json: bool) -> Result<(), Ending> {
+    output::refuse_beside_json(json, &args.output, "FILE.html")?;
     let text = read(&args.trace)?;
     let name = shown(&args.trace);
     let place = match args.trace.as_encoded_bytes() {
@@ -23,7 +23,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Ending> {
     };
     let page = trace::page(&name, &text).map_err(|error| failure(place, &error))?;
     let bytes = Output::create(&args.output)?.put_all(page.html.as_bytes())?;
-    if args.json {
+    if json {
         output::print_json(&json!({
             "requests": page.requests,
             "seconds": page.times.total_ns as f64 / 1e9,
@@ -38,7 +38,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Ending> {
 
 /// A whole trace; no more than a page is made of, whatever a pipe delivers.
 pub(crate) fn read(name: &OsStr) -> Result<Vec<u8>, Failure> {
-    let mut input = Input::open(name, "reading")?;
+    let mut input = Input::open(name)?;
     let mut text = Vec::new();
     let read = input
         .by_ref()

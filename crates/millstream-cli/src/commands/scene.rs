@@ -1,5 +1,6 @@
 //! `scene`: glTF scenes into memory, with a table of what came when.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +21,7 @@ use crate::args::SceneArgs;
 use crate::commands::load::{cancel_on_interruption, check_trace, close, end_of_load};
 use crate::failure::{Ending, Failure, Failures, check_path, counted, refused, shown};
 use crate::limits::{EVENTS_LISTED, HASHES_MAX, SCENE_FAILURES_MAX};
-use crate::loader::{Hashed, describe};
+use crate::loader::{Hashed, describe, print_hashes};
 use crate::output::Output;
 use crate::progress;
 use crate::table::Table;
@@ -53,7 +54,9 @@ struct Document {
 struct Outcome {
     document: Document,
     failures: Failures,
-    /// With their times since the call, if a table is to be made of them.
+    /// Names of the files or entries that were loaded.
+    files: BTreeSet<String>,
+    /// With their times since the call.
     events: Vec<(Duration, Event)>,
     /// Those beyond the bound of the table.
     events_more: usize,
@@ -61,7 +64,7 @@ struct Outcome {
 }
 
 /// Runs `scene`.
-pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
+pub(crate) fn scene(args: &SceneArgs, json: bool) -> Result<(), Ending> {
     check_trace(args.trace.as_deref())?;
     check_kind(&args.file)?;
     let mut options = StorageOptions::default();
@@ -107,16 +110,15 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
     outcome.document.cpu_seconds = processor_time()
         .saturating_sub(processor_begun)
         .as_secs_f64();
-    outcome.document.stored_bytes = storage.stats().stored_bytes;
     #[cfg(feature = "gpu")]
     {
         outcome.document.gpu = gpu.map(|gpu| gpu::document(&gpu));
     }
     let (stopped, traced) = end_of_load(&interrupted, trace, &storage);
     let refused = stopped || outcome.failures.count() > 0 && !args.partial;
-    if !args.json && !refused {
-        match &outcome.document.hashes {
-            Some(hashes) => output::print(&hashes::lines(hashes))?,
+    if !json && !refused {
+        match outcome.document.hashes.take() {
+            Some(hashes) => print_hashes(hashes)?,
             None => output::print(&table(&outcome))?,
         }
     }
@@ -124,7 +126,7 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
         true => Err(Ending::Interrupted),
         false => outcome.failures.ending().and(traced),
     };
-    if args.json {
+    if json {
         ended = output::conclude(json!(outcome.document), ended);
     }
     drop(loader);
@@ -159,7 +161,7 @@ fn load_all(
     let file = &*args.file;
     let mut outcome = Outcome::default();
     outcome.document.hashes = args.hash.then(Vec::new);
-    progress::begin("loading", None);
+    progress::begin(None);
     let load_one =
         |scene: Option<&[u8]>, open: &dyn Fn() -> Result<Load, Error>, outcome: &mut Outcome| {
             let begun = call_begun.elapsed();
@@ -185,6 +187,7 @@ fn load_all(
         };
     if !package::is_package(file) {
         load_one(None, &|| loader.open(file), &mut outcome)?;
+        outcome.document.stored_bytes = storage.stats().stored_bytes;
         return Ok(outcome);
     }
     let wrong = |error: millstream_pak::Error| Ending::from(package::describe(file, &error));
@@ -213,7 +216,15 @@ fn load_all(
             &mut outcome,
         )?;
     }
+    // Each entry once: a block is read again for another entry that shares it.
+    let loaded = outcome.files.iter();
+    outcome.document.stored_bytes = loaded.filter_map(|name| stored_bytes(&source, name)).sum();
     Ok(outcome)
+}
+
+fn stored_bytes(package: &Package, name: &str) -> Option<u64> {
+    let info = package.lookup(name.as_bytes()).ok()??;
+    Some(package.storing(info.index).ok()?.stored_bytes)
 }
 
 /// The names of a package's scenes.
@@ -249,13 +260,13 @@ fn collect(
     document.requests += requests;
     document.files += files;
     document.raw_bytes += raw_bytes;
-    if !args.json && !args.hash {
-        let room = EVENTS_LISTED.saturating_sub(outcome.events.len());
-        let events = load.events().iter().take(room);
-        let events = events.map(|event| (begun + event.at, event.clone()));
-        outcome.events.extend(events);
-        outcome.events_more += load.events().len().saturating_sub(room);
-    }
+    let landed = load.events().iter().filter(|event| !event.failed);
+    outcome.files.extend(landed.map(|event| event.file.clone()));
+    let room = EVENTS_LISTED.saturating_sub(outcome.events.len());
+    let events = load.events().iter().take(room);
+    let events = events.map(|event| (begun + event.at, event.clone()));
+    outcome.events.extend(events);
+    outcome.events_more += load.events().len().saturating_sub(room);
     let drawable = load.first_drawable().map(|time| begun + time);
     outcome.first_drawable = outcome.first_drawable.max(drawable);
     match load.finish_partial() {
@@ -356,7 +367,7 @@ fn table(outcome: &Outcome) -> String {
             "bytes",
             size::display(document.raw_bytes),
             format!(
-                "in memory, of {} read",
+                "in memory, of {} stored",
                 size::display(document.stored_bytes)
             ),
         );

@@ -15,7 +15,7 @@ use crate::size;
 use crate::table::Table;
 
 /// Runs `verify`.
-pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
+pub(crate) fn verify(args: &VerifyArgs, json: bool) -> Result<(), Ending> {
     let begun = Instant::now();
     let read = |path| {
         refuse_fifo(path)?;
@@ -24,7 +24,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
     let key = args.key.as_deref().map(read).transpose()?;
     let (found, failures, uses) = look(args, key.as_ref())?;
     let seconds = begun.elapsed().as_secs_f64();
-    if args.json {
+    if json {
         let document = json!({
             "entries": found.entries,
             "skipped": found.skipped,
@@ -86,7 +86,7 @@ fn look(
     let packages = [&reading.package].into_iter().chain(&reading.base);
     let most = max_raw_bytes(packages.map(Package::file_bytes).sum(), args.max_bytes);
     let mut in_bounds = true;
-    progress::begin("verifying", None);
+    progress::begin(None);
     let found = millstream_pak::verify(&reading.storage, &reading.package, key, &mut |done| {
         progress::reach(done);
         in_bounds = done <= most;

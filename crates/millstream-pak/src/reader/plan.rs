@@ -30,10 +30,6 @@ pub(crate) struct Span {
 
 /// Finds the blocks of a range of an entry, and checks the entry's own fields.
 pub(crate) fn span(tables: &Tables, index: u32, offset: u64, len: u64) -> Result<Span> {
-    if u64::from(index) >= tables.entry_count() {
-        let cause = "the package has not so many entries";
-        return Err(Error::new(ErrorKind::NotFound, cause));
-    }
     let entry = tables.entry(index)?;
     let raw_bytes = entry.raw_bytes.get();
     let wrong = |cause| Err(tables.entries.wrong(index as usize * 32, cause));

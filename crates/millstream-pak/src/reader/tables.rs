@@ -74,6 +74,10 @@ impl Tables {
 
     #[inline]
     pub(crate) fn entry(&self, index: u32) -> Result<EntryRecord> {
+        if u64::from(index) >= self.entry_count() {
+            let cause = "the package has not so many entries";
+            return Err(Error::new(ErrorKind::NotFound, cause).of(&self.path));
+        }
         let size = size_of::<EntryRecord>();
         let bytes = self.entries.get(&self.file, index as usize * size, size)?;
         Ok(EntryRecord::read_from_bytes(bytes).expect("so many were asked for"))

@@ -10,9 +10,8 @@ use std::ops::ControlFlow;
 use millstream::{ErrorKind, Queue};
 
 use super::batch::{Batch, BatchOptions, Loaded, Piece};
-use super::content::ContentCheck;
 use super::{Package, plan};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, corrupt};
 use crate::limits::{VISIT_AHEAD, VISIT_GROUP_BYTES, VISIT_GROUP_PIECES, VISIT_PIECE_BYTES};
 use crate::memory;
 
@@ -94,6 +93,14 @@ fn ends_all(error: &Error) -> bool {
     kind.is_some_and(|kind| [Canceled, Closed, OnStorageThread, TimedOut].contains(&kind))
 }
 
+/// The entry whose pieces come, to be compared with its hash.
+struct ContentCheck {
+    index: u32,
+    /// Raw bytes still to come.
+    left: u64,
+    hasher: blake3::Hasher,
+}
+
 /// A piece, once the entry's hash is compared if it is the last one.
 fn checked(
     package: &Package,
@@ -101,12 +108,28 @@ fn checked(
     loaded: Loaded,
     check: &mut Option<ContentCheck>,
 ) -> Result<Loaded> {
-    if piece.offset == 0 {
-        *check = Some(package.content_check(piece.index)?);
+    if !package.0.options.verify {
+        return Ok(loaded);
     }
-    // Where the first piece failed, there is nothing to compare: pieces of one entry are neighbors.
+    if piece.offset == 0 {
+        *check = Some(ContentCheck {
+            index: piece.index,
+            left: package.info(piece.index)?.raw_bytes,
+            hasher: blake3::Hasher::new(),
+        });
+    }
+    // Where a piece failed, there is nothing to compare: pieces of one entry are neighbors.
     if let Some(check) = check.as_mut().filter(|check| check.index == piece.index) {
-        check.take(&loaded)?;
+        check.hasher.update(&loaded);
+        check.left = check.left.saturating_sub(loaded.len() as u64);
+        if check.left == 0
+            && let Some(hash) = package.content_hash(piece.index)?
+            && hash != *check.hasher.finalize().as_bytes()
+        {
+            return Err(corrupt(
+                "the content has another hash than the package says",
+            ));
+        }
     }
     Ok(loaded)
 }

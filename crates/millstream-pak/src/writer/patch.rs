@@ -65,8 +65,11 @@ type Differing<'a> = (&'a [u8], [Option<u32>; 2]);
 fn differing<'a>(a: &'a Package, b: &'a Package) -> Result<Vec<Differing<'a>>> {
     let mut names: BTreeMap<&[u8], [Option<u32>; 2]> = BTreeMap::new();
     for (side, package) in [a, b].into_iter().enumerate() {
-        for index in live(package)? {
-            names.entry(package.name(index)?).or_default()[side] = Some(index);
+        for index in package.matching(b"**")? {
+            let entries = names.entry(package.name(index)?).or_default();
+            if entries[side].replace(index).is_some() {
+                return Err(package.blame(index, corrupt("another entry has the same name")));
+            }
         }
     }
     let mut found = Vec::new();
@@ -77,22 +80,6 @@ fn differing<'a>(a: &'a Package, b: &'a Package) -> Result<Vec<Differing<'a>>> {
         }
     }
     Ok(found)
-}
-
-fn live(package: &Package) -> Result<Vec<u32>> {
-    let mut live = Vec::new();
-    let mut before = None;
-    for &index in package.by_name()? {
-        let name = package.name(index)?;
-        if before == Some(name) {
-            return Err(package.blame(index, corrupt("another entry has the same name")));
-        }
-        before = Some(name);
-        if !package.info(index)?.gone {
-            live.push(index);
-        }
-    }
-    Ok(live)
 }
 
 fn content(package: &Package, index: u32) -> Result<[u8; 32]> {

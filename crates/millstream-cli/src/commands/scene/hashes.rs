@@ -9,10 +9,6 @@ use crate::loader::Hashed;
 
 /// Adds a hash of each range of a buffer and of each image that was loaded.
 pub(super) fn add(hashes: &mut Vec<Hashed>, scene: &Scene) -> Result<(), Error> {
-    let mut push = |hash: u64, name: String| {
-        let hash = format!("{hash:016x}");
-        hashes.push(Hashed { hash, name });
-    };
     for (nth, state) in scene.buffers().iter().enumerate() {
         for (range, memory) in state.get().iter().flat_map(|bytes| bytes.ranges()) {
             let len = range.end - range.start;
@@ -24,12 +20,13 @@ pub(super) fn add(hashes: &mut Vec<Hashed>, scene: &Scene) -> Result<(), Error> 
                 (None, None) => continue,
             };
             let name = format!("buffers[{nth}] {}..{}", range.start, range.end);
-            push(hash, name);
+            hashes.push(Hashed::new(hash, name.as_bytes()));
         }
     }
     for (nth, state) in scene.images().iter().enumerate() {
         if let Some(image) = state.get() {
-            push(hash_of(image)?, format!("images[{nth}]"));
+            let name = format!("images[{nth}]");
+            hashes.push(Hashed::new(hash_of(image)?, name.as_bytes()));
         }
     }
     Ok(())
@@ -56,10 +53,4 @@ use super::gpu::read_back;
 #[cfg(not(feature = "gpu"))]
 fn read_back(_: &millstream_gltf::DeviceMemory) -> Result<Vec<u8>, Error> {
     unreachable!("this build has no GPU")
-}
-
-/// As `load --hash` prints them.
-pub(super) fn lines(hashes: &[Hashed]) -> String {
-    let line = |one: &Hashed| format!("{}  {}\n", one.hash, one.name);
-    hashes.iter().map(line).collect()
 }
