@@ -38,25 +38,20 @@ pub(crate) use self::codes::{Canonical, Lengths};
 use self::lanes::{Lanes, Words};
 use self::tables::Tables;
 use self::tokens::Tokens;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::cpu_has;
 use crate::error::{Error, ErrorKind};
 use crate::limits::{TILE_RAW_BYTES, TILE_STORED_BYTES_MAX, WORD_BYTES};
 use crate::stream::TileStream;
+use crate::zeroed;
 
 /// Decodes tiles, one at a time. Keeps its tables, so that decoding allocates nothing: make one
 /// per thread and use it again. It may be used by one thread at a time and moved between threads.
 pub struct Decoder {
     kernel: Kernel,
-    /// Whether the portable kernel may run as compiled for BMI2.
+    tables: Box<Tables>,
     #[cfg(target_arch = "x86_64")]
-    bmi2: bool,
-    scratch: Box<Scratch>,
-}
-
-/// A decoder's memory.
-pub(crate) struct Scratch {
-    tables: Tables,
-    #[cfg(target_arch = "x86_64")]
-    vector_tables: avx512::VectorTables,
+    vector_tables: Box<avx512::VectorTables>,
     tokens: Tokens,
 }
 
@@ -89,17 +84,12 @@ impl Decoder {
         } else {
             Kernel::Portable
         };
-        let scratch = Box::new(Scratch {
-            tables: Tables::new(),
-            #[cfg(target_arch = "x86_64")]
-            vector_tables: avx512::VectorTables::new(),
-            tokens: Tokens::new(),
-        });
         Self {
             kernel,
+            tables: zeroed(),
             #[cfg(target_arch = "x86_64")]
-            bmi2: portable::has_bmi2(),
-            scratch,
+            vector_tables: Box::new(avx512::VectorTables::ZERO),
+            tokens: Tokens::new(),
         }
     }
 
@@ -191,46 +181,34 @@ impl Decoder {
         raw: &mut [u8],
         done: usize,
     ) -> Result<usize, ErrorKind> {
-        let scratch = &mut *self.scratch;
-        let tokens = &mut scratch.tokens;
+        let (tables, tokens) = (&mut self.tables, &mut self.tokens);
         tokens.clear();
         let room = raw.len() - done;
+        if self.kernel != Kernel::Avx512 {
+            tables::build(tables, lengths)?;
+        }
         match self.kernel {
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx512 => {
-                let tables = &mut scratch.vector_tables;
+                let tables = &mut self.vector_tables;
                 // SAFETY: `with_kernel`, the only way to a decoder, keeps a kernel only if the
                 // machine has what it needs.
                 unsafe {
                     tables.build(lengths)?;
                     avx512::symbols(lanes, words, tables, tokens, room)?;
-                    copies::run_ssse3(tokens, raw, done)
                 }
             }
+            // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2 => {
-                scratch.tables.build(lengths)?;
-                // SAFETY: as above; AVX2 implies SSSE3.
-                unsafe {
-                    avx2::symbols(lanes, words, &scratch.tables, tokens, room)?;
-                    copies::run_ssse3(tokens, raw, done)
-                }
-            }
+            Kernel::Avx2 => unsafe { avx2::symbols(lanes, words, tables, tokens, room)? },
+            // SAFETY: the machine was just asked.
             #[cfg(target_arch = "x86_64")]
-            _ if self.bmi2 => {
-                scratch.tables.build(lengths)?;
-                // SAFETY: `with_kernel` asked the machine.
-                unsafe {
-                    portable::symbols_bmi2(lanes, words, &scratch.tables, tokens, room)?;
-                    copies::run_ssse3(tokens, raw, done)
-                }
-            }
-            _ => {
-                scratch.tables.build(lengths)?;
-                portable::symbols(lanes, words, &scratch.tables, tokens, room)?;
-                copies::run_portable(tokens, raw, done)
-            }
+            _ if cpu_has!("bmi1", "bmi2") => unsafe {
+                portable::symbols_bmi2(lanes, words, tables, tokens, room)?;
+            },
+            _ => portable::symbols(lanes, words, tables, tokens, room)?,
         }
+        copies::run(tokens, raw, done)
     }
 
     /// Decodes a whole stream into `raw`, which must have exactly its raw length.

@@ -45,9 +45,9 @@ use self::codes::Codes;
 use self::cost::Costs;
 use self::dealer::Dealer;
 use self::matches::Matches;
-use self::optimal::Optimal;
+use self::optimal::Way;
 use self::parse::Effort;
-use self::split::Splitter;
+use self::split::Segment;
 use self::symbols::Symbols;
 use self::tokens::{Frequencies, Token};
 use self::trees::Trees;
@@ -158,9 +158,6 @@ enum Finder {
 /// thread and use it again. It may be used by one thread at a time and moved between threads.
 pub struct Encoder {
     level: Level,
-    /// Whether this machine has what [`Encoder::encode_wide`] is compiled for.
-    #[cfg(target_arch = "x86_64")]
-    wide: bool,
     dealer: Dealer,
     symbols: Symbols,
     fixed: Codes,
@@ -170,9 +167,9 @@ pub struct Encoder {
     trees: Trees,
     matches: Matches,
     tokens: Vec<Token>,
-    splitter: Splitter,
+    segments: Vec<Segment>,
     costs: Costs,
-    optimal: Optimal,
+    ways: Vec<Way>,
     /// What `optimal` made of one block.
     parsed: Vec<Token>,
 }
@@ -191,8 +188,6 @@ impl Encoder {
     pub fn new(level: Level) -> Self {
         Self {
             level,
-            #[cfg(target_arch = "x86_64")]
-            wide: cpu_has!("avx2", "bmi1", "bmi2", "lzcnt", "popcnt"),
             dealer: Dealer::default(),
             symbols: Symbols::new(),
             fixed: Codes::fixed(),
@@ -202,9 +197,9 @@ impl Encoder {
             trees: Trees::new(),
             matches: Matches::default(),
             tokens: Vec::new(),
-            splitter: Splitter::default(),
+            segments: Vec::new(),
             costs: Costs::ZERO,
-            optimal: Optimal::default(),
+            ways: Vec::new(),
             parsed: Vec::new(),
         }
     }
@@ -219,8 +214,8 @@ impl Encoder {
             return Err(Error::new(ErrorKind::Argument, 0));
         }
         #[cfg(target_arch = "x86_64")]
-        if self.wide {
-            // SAFETY: `wide` says that this machine has the features.
+        if cpu_has!("avx2", "bmi1", "bmi2", "lzcnt", "popcnt") {
+            // SAFETY: the machine was just asked.
             unsafe { self.encode_wide(raw, out) };
             return Ok(());
         }
@@ -284,17 +279,18 @@ impl Encoder {
     /// Cuts the tokens of a tile into blocks, parses each of them again, and writes them.
     #[inline(always)]
     fn write_blocks(&mut self, raw: &[u8], method: Method) {
+        split::split(&self.tokens, method.unit_bytes, &mut self.segments);
         let (mut token_start, mut raw_start) = (0, 0);
-        for segment in self.splitter.split(&self.tokens, method.unit_bytes) {
+        for segment in &self.segments {
             let mut frequencies = segment.frequencies;
             let mut tokens = &self.tokens[token_start..segment.token_end];
             let range = raw_start..segment.raw_end;
             for _ in 0..method.passes {
                 self.costs.set_from(&frequencies);
-                let (matches, costs, parsed) = (&self.matches, &self.costs, &mut self.parsed);
-                self.optimal
-                    .parse(raw, range.clone(), matches, costs, method.nice, parsed);
-                frequencies = Frequencies::of_block(parsed);
+                let (matches, costs, nice) = (&self.matches, &self.costs, method.nice);
+                let (range, ways, parsed) = (range.clone(), &mut self.ways, &mut self.parsed);
+                optimal::parse(raw, range, matches, costs, nice, ways, parsed);
+                frequencies = Frequencies::of_block(parsed.iter().copied());
                 tokens = parsed;
             }
             let block = Block {

@@ -47,8 +47,9 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The likely cause, for a message.
-    const fn cause(self) -> &'static str {
+    /// The likely cause, in words: a part of a sentence without a full stop.
+    #[must_use]
+    pub const fn cause(self) -> &'static str {
         match self {
             Self::TruncatedHeader => "the header or tile table is cut off",
             Self::NotGdeflate => "not a GDeflate stream (first bytes are not 04 FB)",

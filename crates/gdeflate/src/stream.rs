@@ -150,8 +150,7 @@ impl<'a> TileTable<'a> {
         };
         let table = Self { header, entries };
         for tile in 0..header.tile_count {
-            let start = table.tile_start(tile);
-            let end = table.tile_end(tile);
+            let (start, end) = table.place(tile);
             let fits = end.checked_sub(start).is_some_and(|len| {
                 len % WORD_BYTES as u64 == 0
                     && (TILE_STORED_BYTES_MIN as u64..=TILE_STORED_BYTES_MAX as u64).contains(&len)
@@ -180,7 +179,8 @@ impl<'a> TileTable<'a> {
     pub fn tile_range(&self, tile: u32) -> Range<u64> {
         assert!(tile < self.header.tile_count, "no such tile");
         let data = self.header.data_start() as u64;
-        data + self.tile_start(tile)..data + self.tile_end(tile)
+        let (start, end) = self.place(tile);
+        data + start..data + end
     }
 
     /// Stored bytes of the whole stream, header and table included.
@@ -200,16 +200,18 @@ impl<'a> TileTable<'a> {
         u64::from(u32::from_le_bytes(*bytes))
     }
 
-    fn tile_start(&self, tile: u32) -> u64 {
-        if tile == 0 { 0 } else { self.entry(tile) }
-    }
-
-    fn tile_end(&self, tile: u32) -> u64 {
-        if tile + 1 == self.header.tile_count {
-            self.tile_start(tile) + self.entry(0)
-        } else {
-            self.entry(tile + 1)
-        }
+    /// Where a tile begins and ends, from the table's end.
+    fn place(&self, tile: u32) -> (u64, u64) {
+        let start = if tile == 0 { 0 } else { self.entry(tile) };
+        let is_last = tile + 1 == self.header.tile_count;
+        (
+            start,
+            if is_last {
+                start + self.entry(0)
+            } else {
+                self.entry(tile + 1)
+            },
+        )
     }
 }
 

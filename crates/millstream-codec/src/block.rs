@@ -12,7 +12,7 @@ pub(crate) mod libdeflate;
 mod lz4;
 mod zstd;
 
-use crate::error::{CodecError, CodecErrorKind, Fault};
+use crate::error::{CodecError, Fault};
 use crate::format::wrapper::Wrapper;
 use crate::stream::{Lz4, decode_whole};
 use crate::{CodecId, Scratch};
@@ -38,7 +38,7 @@ pub(crate) use zstd::{decode as decode_zstd, decode_frame as decode_zstd_frame};
 /// ```
 ///
 /// # Errors
-/// See [`CodecErrorKind`]; `raw` is unspecified then.
+/// See [`CodecErrorKind`](crate::CodecErrorKind); `raw` is unspecified then.
 pub fn decode_block(
     codec: CodecId,
     scratch: &mut Scratch,
@@ -47,16 +47,16 @@ pub fn decode_block(
 ) -> Result<usize, CodecError> {
     let decoded = match codec {
         CodecId::STORED => decode_stored(stored, raw),
-        CodecId::ZLIB => deflate::decode(Wrapper::Zlib, scratch, stored, raw),
-        CodecId::GZIP => deflate::decode(Wrapper::Gzip, scratch, stored, raw),
-        CodecId::DEFLATE => deflate::decode(Wrapper::Raw, scratch, stored, raw),
         CodecId::ZSTD => zstd::decode(scratch, None, stored, raw),
         CodecId::LZ4 => decode_whole(&mut Lz4::new(), stored, raw),
         CodecId::LZ4_BLOCK => lz4_block(stored, raw),
         CodecId::GDEFLATE => crate::gdeflate::decode(scratch, stored, raw),
-        _ => Err(Fault::unsupported(
-            "a codec that this library does not know",
-        )),
+        _ => match Wrapper::of(codec) {
+            Some(wrapper) => deflate::decode(wrapper, scratch, stored, raw),
+            None => Err(Fault::unsupported(
+                "a codec that this library does not know",
+            )),
+        },
     };
     decoded.map_err(|fault| fault.at(codec, 0))
 }
@@ -65,7 +65,7 @@ fn decode_stored(stored: &[u8], raw: &mut [u8]) -> Result<usize, Fault> {
     let room = raw.len();
     let target = raw
         .get_mut(..stored.len())
-        .ok_or(Fault::of(CodecErrorKind::RawTooLong).after(room))?;
+        .ok_or(Fault::RAW_TOO_LONG.after(room))?;
     target.copy_from_slice(stored);
     Ok(stored.len())
 }

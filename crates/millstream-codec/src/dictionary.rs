@@ -9,7 +9,7 @@
 //! Only dictionaries with tables of entropy are taken, which begin with the magic number: what
 //! libzstd calls raw ones have no number that a frame could name.
 
-use crate::error::{CodecError, CodecErrorKind, Fault};
+use crate::error::{CodecError, Fault};
 use crate::limits::{DICTIONARY_BYTES_MAX, DICTIONARY_HEAD_BYTES};
 use crate::{CodecId, Scratch};
 
@@ -164,7 +164,7 @@ pub fn encode_block_with(
     #[cfg(not(feature = "c"))]
     let encoded = {
         let _ = (dictionary, scratch, raw);
-        Err(Fault::of(CodecErrorKind::Unsupported))
+        Err(Fault::UNSUPPORTED)
     };
     encoded.map_err(|fault| {
         out.truncate(kept_bytes);
@@ -222,6 +222,6 @@ pub fn train_dictionary(
         }
     }
     let _ = bytes_max;
-    let error = CodecError::new(CodecErrorKind::Unsupported, CodecId::ZSTD, 0);
-    Err(error.because("no zstd dictionary can be made of these samples, or not in this build"))
+    let cause = "no zstd dictionary can be made of these samples, or not in this build";
+    Err(Fault::unsupported(cause).at(CodecId::ZSTD, 0))
 }

@@ -12,7 +12,7 @@ pub(crate) mod zstd;
 
 use std::ops::RangeInclusive;
 
-use crate::error::{CodecError, CodecErrorKind, Fault};
+use crate::error::{CodecError, Fault};
 use crate::format::wrapper::Wrapper;
 use crate::{CodecId, Scratch};
 
@@ -86,15 +86,15 @@ pub fn encode_block(
     let kept_bytes = out.len();
     let encoded = match codec {
         CodecId::STORED => reserve(out, raw.len()).map(|()| out.extend_from_slice(raw)),
-        CodecId::ZLIB => deflate::encode(Wrapper::Zlib, level, scratch, raw, out),
-        CodecId::GZIP => deflate::encode(Wrapper::Gzip, level, scratch, raw, out),
-        CodecId::DEFLATE => deflate::encode(Wrapper::Raw, level, scratch, raw, out),
         #[cfg(feature = "c")]
         CodecId::ZSTD => zstd::encode(level, scratch, raw, out),
         CodecId::LZ4 => lz4::encode_frame(scratch, raw, out),
         CodecId::LZ4_BLOCK => lz4::encode_block(scratch, raw, out),
         CodecId::GDEFLATE => crate::gdeflate::encode(level, raw, 1, out),
-        _ => Err(Fault::of(CodecErrorKind::Unsupported)),
+        _ => match Wrapper::of(codec) {
+            Some(wrapper) => deflate::encode(wrapper, level, scratch, raw, out),
+            None => Err(Fault::UNSUPPORTED),
+        },
     };
     encoded.map_err(|fault| {
         out.truncate(kept_bytes);
@@ -108,20 +108,17 @@ pub(crate) fn check_level(
     level: i32,
     levels: &RangeInclusive<i32>,
 ) -> Result<(), CodecError> {
-    let unsupported = CodecError::new(CodecErrorKind::Unsupported, codec, 0);
-    if levels.is_empty() {
-        return Err(unsupported.because("this codec cannot be encoded, or not in this build"));
-    }
-    if !levels.contains(&level) {
-        return Err(unsupported.because("the codec has no such level"));
-    }
-    Ok(())
+    let cause = match levels.is_empty() {
+        true => "this codec cannot be encoded, or not in this build",
+        false if levels.contains(&level) => return Ok(()),
+        false => "the codec has no such level",
+    };
+    Err(Fault::unsupported(cause).at(codec, 0))
 }
 
 /// Makes room for `bytes` more in `out`.
 pub(crate) fn reserve(out: &mut Vec<u8>, bytes: usize) -> Result<(), Fault> {
-    out.try_reserve(bytes)
-        .map_err(|_| Fault::of(CodecErrorKind::OutOfMemory))
+    out.try_reserve(bytes).map_err(|_| Fault::OUT_OF_MEMORY)
 }
 
 /// Lets `fill` write up to `room_bytes` behind what `out` holds; it returns how many it wrote.

@@ -105,7 +105,7 @@ pub(crate) struct Fault {
 
 impl Fault {
     /// A fault at the first byte of the input.
-    pub(crate) const fn new(kind: CodecErrorKind, cause: &'static str) -> Fault {
+    const fn new(kind: CodecErrorKind, cause: &'static str) -> Fault {
         Fault {
             kind,
             cause,
@@ -113,8 +113,15 @@ impl Fault {
         }
     }
 
+    pub(crate) const TRUNCATED: Fault = Fault::of(CodecErrorKind::Truncated);
+    pub(crate) const TRAILING_BYTES: Fault = Fault::of(CodecErrorKind::TrailingBytes);
+    pub(crate) const RAW_TOO_LONG: Fault = Fault::of(CodecErrorKind::RawTooLong);
+    pub(crate) const RAW_TOO_SHORT: Fault = Fault::of(CodecErrorKind::RawTooShort);
+    pub(crate) const UNSUPPORTED: Fault = Fault::of(CodecErrorKind::Unsupported);
+    pub(crate) const OUT_OF_MEMORY: Fault = Fault::of(CodecErrorKind::OutOfMemory);
+
     /// A fault whose cause is that of its kind.
-    pub(crate) const fn of(kind: CodecErrorKind) -> Fault {
+    const fn of(kind: CodecErrorKind) -> Fault {
         Fault::new(kind, kind.cause())
     }
 
@@ -146,6 +153,18 @@ impl Fault {
             offset: base.saturating_add(self.offset as u64),
             cause: self.cause,
         }
+    }
+}
+
+/// What was done with a part of the input.
+pub(crate) trait After {
+    /// The same, where the part began so many bytes behind the start of the input.
+    fn after(self, bytes: usize) -> Self;
+}
+
+impl<T> After for Result<T, Fault> {
+    fn after(self, bytes: usize) -> Self {
+        self.map_err(|fault| fault.after(bytes))
     }
 }
 

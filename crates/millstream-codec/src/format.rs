@@ -6,7 +6,7 @@ pub(crate) mod lz4_frame;
 pub(crate) mod wrapper;
 pub(crate) mod zstd_frame;
 
-use crate::error::{CodecErrorKind, Fault};
+use crate::error::{After, Fault};
 
 /// Little-endian integer of up to eight bytes.
 pub(crate) fn little_endian(bytes: &[u8]) -> u64 {
@@ -96,7 +96,7 @@ fn no_frame(first: bool, cause: &'static str) -> Fault {
     if first {
         Fault::corrupt(cause)
     } else {
-        Fault::of(CodecErrorKind::TrailingBytes)
+        Fault::TRAILING_BYTES
     }
 }
 
@@ -136,17 +136,15 @@ impl<const HEADER_BYTES_MAX: usize> Frames<HEADER_BYTES_MAX> {
                 break;
             };
             self.header.fill(self.header.bytes().len() + 1, byte);
-            let head = parse(self.header.bytes(), !self.any_frame);
-            let head = head.map_err(|fault| fault.after(taken))?;
+            let head = parse(self.header.bytes(), !self.any_frame).after(taken)?;
             taken += 1;
             match head {
                 Head::Incomplete => continue,
                 Head::Skippable { content_bytes } => self.skip_bytes = content_bytes,
                 Head::Frame(header) => {
                     self.any_frame = true;
-                    let found = found(header, self.header.bytes());
                     let begun = taken.saturating_sub(self.header.bytes().len());
-                    let found = found.map_err(|fault| fault.after(begun))?;
+                    let found = found(header, self.header.bytes()).after(begun)?;
                     self.header.clear();
                     return Ok((taken, Some(found)));
                 }

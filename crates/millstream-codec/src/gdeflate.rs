@@ -19,27 +19,14 @@ const _: () = assert!(limits::UNIT_STORED_BYTES_MAX >= gdeflate::limits::TILE_ST
 
 /// Decodes a whole stream.
 pub(crate) fn decode(scratch: &mut Scratch, stored: &[u8], raw: &mut [u8]) -> Result<usize, Fault> {
-    let (stream, target) = open(stored, raw)?;
-    let raw_bytes = target.len();
-    scratch
-        .gdeflate_decoder()
-        .decode(&stream, target)
-        .map_err(fault)?;
-    Ok(raw_bytes)
-}
-
-/// Checks a stream's table; gives the part of `raw` that it fills.
-fn open<'a, 'b>(
-    stored: &'a [u8],
-    raw: &'b mut [u8],
-) -> Result<(TileStream<'a>, &'b mut [u8]), Fault> {
     let stream = TileStream::parse(stored).map_err(fault)?;
     let target = usize::try_from(stream.header().raw_len())
         .ok()
-        .and_then(|raw_len| raw.get_mut(..raw_len));
-    target
-        .map(|target| (stream, target))
-        .ok_or(Fault::of(CodecErrorKind::RawTooLong))
+        .and_then(|raw_len| raw.get_mut(..raw_len))
+        .ok_or(Fault::RAW_TOO_LONG)?;
+    let decoder = scratch.gdeflate_decoder();
+    decoder.decode(&stream, target).map_err(fault)?;
+    Ok(target.len())
 }
 
 /// Appends `raw` as a stream, encoded on up to `threads` threads; the bytes do not depend on them.
@@ -88,18 +75,9 @@ pub(crate) fn fault(error: Error) -> Fault {
         }
         _ => CodecErrorKind::Corrupt,
     };
-    let cause = match error.kind {
-        ErrorKind::NotGdeflate => "this is no GDeflate stream: it does not begin with 04 FB",
-        ErrorKind::TileSize => "a GDeflate stream whose tiles are not 64 KiB",
-        ErrorKind::ReservedBits => "a reserved bit is set in the GDeflate header",
-        ErrorKind::TooLarge => "more bytes than one GDeflate stream can hold",
-        ErrorKind::LastTileSize | ErrorKind::TileTable => "the GDeflate tile table is broken",
-        _ if kind == CodecErrorKind::Corrupt => "the GDeflate data is broken",
-        _ => kind.cause(),
-    };
     Fault {
         kind,
-        cause,
+        cause: error.kind.cause(),
         offset: usize::try_from(error.offset).unwrap_or(usize::MAX),
     }
 }

@@ -3,7 +3,7 @@
 #[cfg(feature = "c")]
 use crate::block::libdeflate;
 #[cfg(feature = "c")]
-use crate::error::{CodecErrorKind, Fault};
+use crate::error::Fault;
 use crate::format::wrapper::Wrapper;
 use crate::stream::Deflate;
 
@@ -81,5 +81,5 @@ fn made<T>(slot: &mut Option<T>, make: impl FnOnce() -> Option<T>) -> Result<&mu
     if slot.is_none() {
         *slot = make();
     }
-    slot.as_mut().ok_or(Fault::of(CodecErrorKind::OutOfMemory))
+    slot.as_mut().ok_or(Fault::OUT_OF_MEMORY)
 }

@@ -10,6 +10,7 @@
 //! of at most 4 MiB and 64 KiB; GDeflate 256 KiB of
 //! table, as much of a tile, and 64 KiB.
 
+mod buffers;
 mod deflate;
 mod gdeflate;
 mod lz4;
@@ -19,7 +20,7 @@ mod zstd;
 mod zstd_body;
 
 use crate::CodecId;
-use crate::error::{CodecError, CodecErrorKind, Fault};
+use crate::error::{After, CodecError, Fault};
 use crate::format::wrapper::Wrapper;
 
 pub(crate) use deflate::Deflate;
@@ -49,9 +50,10 @@ pub trait StreamDecoder: Send {
     /// `stored` empty it writes what is pending from bytes it took before.
     ///
     /// # Errors
-    /// See [`CodecErrorKind`]. After an error every further call gives the same one. Whether a
-    /// stream is refused does not depend on how it is cut; of several faults, such as raw bytes
-    /// beyond the declared and a wrong checksum behind them, which one is named may.
+    /// See [`CodecErrorKind`](crate::CodecErrorKind). After an error every further call gives the
+    /// same one. Whether a stream is refused does not depend on how it is cut; of several faults,
+    /// such as raw bytes beyond the declared and a wrong checksum behind them, which one is named
+    /// may.
     fn decode(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<Progress, CodecError>;
 
     /// Told when no stored bytes will come any more and `at_end` was not reported: writes what only
@@ -81,15 +83,15 @@ pub trait StreamDecoder: Send {
 /// `Unsupported` for codecs that have none (stored, lz4 block, the application's own).
 pub fn stream_decoder(codec: CodecId) -> Result<Box<dyn StreamDecoder>, CodecError> {
     Ok(match codec {
-        CodecId::ZLIB => Box::new(Guard::new(codec, Deflate::new(Wrapper::Zlib))),
-        CodecId::GZIP => Box::new(Guard::new(codec, Deflate::new(Wrapper::Gzip))),
-        CodecId::DEFLATE => Box::new(Guard::new(codec, Deflate::new(Wrapper::Raw))),
         CodecId::ZSTD => Box::new(Guard::new(codec, zstd::Zstd::new())),
         CodecId::LZ4 => Box::new(Guard::new(codec, Lz4::new())),
-        CodecId::GDEFLATE => Box::new(Guard::new(codec, gdeflate::Gdeflate::new())),
+        CodecId::GDEFLATE => Box::new(Guard::new(codec, gdeflate::Gdeflate::default())),
         _ => {
-            return Err(CodecError::new(CodecErrorKind::Unsupported, codec, 0)
-                .because("this codec has no stream decoder"));
+            let none = Fault::unsupported("this codec has no stream decoder").at(codec, 0);
+            Box::new(Guard::new(
+                codec,
+                Deflate::new(Wrapper::of(codec).ok_or(none)?),
+            ))
         }
     })
 }
@@ -126,7 +128,7 @@ fn step(core: &mut dyn Core, stored: &[u8], raw: &mut [u8]) -> Result<Progress, 
     }
     let progress = core.step(stored, &mut [0; 1])?;
     if progress.produced > 0 {
-        return Err(Fault::of(CodecErrorKind::RawTooLong).after(progress.consumed));
+        return Err(Fault::RAW_TOO_LONG.after(progress.consumed));
     }
     Ok(progress)
 }
@@ -160,15 +162,14 @@ pub(crate) fn decode_whole(
 ) -> Result<usize, Fault> {
     let (mut consumed, mut produced) = (0, 0);
     loop {
-        let progress = step(core, &stored[consumed..], &mut raw[produced..])
-            .map_err(|fault| fault.after(consumed))?;
+        let progress = step(core, &stored[consumed..], &mut raw[produced..]).after(consumed)?;
         consumed += progress.consumed;
         produced += progress.produced;
         if progress.consumed == 0 && progress.produced == 0 {
             return if consumed == stored.len() && progress.at_end {
                 Ok(produced)
             } else {
-                Err(Fault::of(CodecErrorKind::Truncated).after(consumed))
+                Err(Fault::TRUNCATED.after(consumed))
             };
         }
     }

@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read, Write};
 use xxhash_rust::xxh32::Xxh32;
 
 use crate::encode::{self, check_level};
-use crate::error::{CodecError, CodecErrorKind, Fault, StreamError};
+use crate::error::{Fault, StreamError};
 use crate::format::wrapper::{Tally, Wrapper};
 use crate::limits::{GDEFLATE_RAW_BYTES_MAX, LZ4_ENCODE_BLOCK_BYTES, TRANSFER_BYTES};
 use crate::{CodecId, Scratch, StreamDecoder, stream_decoder};
@@ -58,9 +58,8 @@ pub fn compress(
             pump(codec, raw, stored, step, |_| {})
         }
         _ => {
-            let wrapper = Wrapper::of(codec).ok_or(at(Fault::unsupported(
-                "this codec cannot be encoded as a stream",
-            )))?;
+            let none = Fault::unsupported("this codec cannot be encoded as a stream");
+            let wrapper = Wrapper::of(codec).ok_or(at(none))?;
             compress_deflate(codec, wrapper, level, raw, stored)
         }
     }
@@ -98,8 +97,7 @@ fn decompress_stream(
         // Once more than there are bytes: what the decoder still holds must come out too.
         loop {
             let progress = decoder.decode(&input[consumed..available], &mut output)?;
-            raw.write_all(&output[..progress.produced])
-                .map_err(StreamError::Write)?;
+            write(raw, &output[..progress.produced])?;
             consumed += progress.consumed;
             totals.stored_bytes += progress.consumed as u64;
             totals.raw_bytes += progress.produced as u64;
@@ -116,9 +114,7 @@ fn decompress_stream(
             if progress.at_end {
                 return Ok(totals);
             }
-            return Err(
-                CodecError::new(CodecErrorKind::Truncated, codec, totals.stored_bytes).into(),
-            );
+            return Err(Fault::TRUNCATED.at(codec, totals.stored_bytes).into());
         }
     }
 }
@@ -130,17 +126,13 @@ fn compress_deflate(
     raw: &mut dyn Read,
     stored: &mut dyn Write,
 ) -> Result<Totals, StreamError> {
-    stored
-        .write_all(wrapper.header())
-        .map_err(StreamError::Write)?;
+    write(stored, wrapper.header())?;
     let mut body = encode::deflate::Body::new(level);
     let mut tally = Tally::new(wrapper);
     let step = |raw: &[u8], stored: &mut [u8], last: bool| body.step(raw, stored, last);
     let mut totals = pump(codec, raw, stored, step, |raw| tally.add(raw))?;
     let (trailer, trailer_bytes) = tally.trailer();
-    stored
-        .write_all(&trailer[..trailer_bytes])
-        .map_err(StreamError::Write)?;
+    write(stored, &trailer[..trailer_bytes])?;
     totals.stored_bytes += (wrapper.header().len() + trailer_bytes) as u64;
     Ok(totals)
 }
@@ -168,9 +160,7 @@ fn pump(
             consumed += taken;
             totals.raw_bytes += taken as u64;
             totals.stored_bytes += written as u64;
-            stored
-                .write_all(&output[..written])
-                .map_err(StreamError::Write)?;
+            write(stored, &output[..written])?;
             if ended {
                 return Ok(totals);
             }
@@ -205,7 +195,7 @@ fn compress_lz4(raw: &mut dyn Read, stored: &mut dyn Write) -> Result<Totals, St
         if last {
             encode::lz4::end_frame(hash.digest(), &mut encoded);
         }
-        stored.write_all(&encoded).map_err(StreamError::Write)?;
+        write(stored, &encoded)?;
         totals.stored_bytes += encoded.len() as u64;
         encoded.clear();
         if last {
@@ -219,21 +209,21 @@ fn compress_gdeflate(
     raw: &mut dyn Read,
     stored: &mut dyn Write,
 ) -> Result<Totals, StreamError> {
-    let bytes = read_all(CodecId::GDEFLATE, raw, GDEFLATE_RAW_BYTES_MAX)?;
+    let mut bytes = Vec::new();
+    // One byte more is refused as too large by the encoder.
+    raw.take(GDEFLATE_RAW_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(StreamError::Read)?;
+    // There is nothing to overlap it with: the stream is read before and written after.
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     let mut encoded = Vec::new();
-    crate::gdeflate::encode(level, &bytes, threads(), &mut encoded)
+    crate::gdeflate::encode(level, &bytes, threads, &mut encoded)
         .map_err(|fault| fault.at(CodecId::GDEFLATE, 0))?;
-    stored.write_all(&encoded).map_err(StreamError::Write)?;
+    write(stored, &encoded)?;
     Ok(Totals {
         stored_bytes: encoded.len() as u64,
         raw_bytes: bytes.len() as u64,
     })
-}
-
-/// Threads that GDeflate's encoder may keep busy: there is nothing to overlap it with, since the
-/// stream is read before and written after.
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |count| count.get())
 }
 
 fn copy(from: &mut dyn Read, to: &mut dyn Write) -> Result<Totals, StreamError> {
@@ -247,10 +237,13 @@ fn copy(from: &mut dyn Read, to: &mut dyn Write) -> Result<Totals, StreamError> 
                 raw_bytes: bytes,
             });
         }
-        to.write_all(&buffer[..available])
-            .map_err(StreamError::Write)?;
+        write(to, &buffer[..available])?;
         bytes += available as u64;
     }
+}
+
+fn write(to: &mut dyn Write, bytes: &[u8]) -> Result<(), StreamError> {
+    to.write_all(bytes).map_err(StreamError::Write)
 }
 
 /// One successful read; 0 at the end.
@@ -274,20 +267,4 @@ fn read_full(from: &mut dyn Read, buffer: &mut [u8]) -> Result<usize, StreamErro
         }
     }
     Ok(filled)
-}
-
-/// Reads everything, if it is not more than `bytes_max`.
-fn read_all(codec: CodecId, from: &mut dyn Read, bytes_max: u64) -> Result<Vec<u8>, StreamError> {
-    let mut bytes = Vec::new();
-    from.take(bytes_max + 1)
-        .read_to_end(&mut bytes)
-        .map_err(StreamError::Read)?;
-    if bytes.len() as u64 > bytes_max {
-        return Err(
-            CodecError::new(CodecErrorKind::Unsupported, codec, bytes_max)
-                .because("the stream is larger than its format allows")
-                .into(),
-        );
-    }
-    Ok(bytes)
 }

@@ -30,8 +30,6 @@ pub struct Unit {
     pub raw_len: usize,
     /// For `decode_unit` alone: how it is encoded.
     pub form: u32,
-    /// For `decode_unit` alone: a checksum or so.
-    pub check: u64,
 }
 
 /// Finds independent units in a stored stream while it arrives. Cheap: it reads headers, not data.

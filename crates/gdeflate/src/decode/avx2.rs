@@ -6,8 +6,8 @@
 //! one of 256 patterns here. Gathers are what this stands or falls with.
 //!
 //! Codewords longer than the root table cost the group a second gather. The end of the block, what
-//! is wrong, and the last words of a tile are left to the portable kernel's careful turns, lane by
-//! lane from the first of the group on.
+//! is wrong, and the last words of a tile are left to the portable kernel, from the first lane of
+//! the group on.
 //!
 //! # Safety
 //! The entry point must run on a CPU with the features that [`is_available`] asks for; the caller
@@ -121,51 +121,33 @@ pub(crate) fn symbols(
     portable::finish(lanes, words, tables, tokens, room, &mut pending, stopped)
 }
 
+#[inline(never)]
 #[target_feature(enable = "avx2")]
 fn load(lanes: &Lanes) -> [Group; GROUP_COUNT] {
-    let mut groups = [Group {
-        low: _mm256_setzero_si256(),
-        high: _mm256_setzero_si256(),
-        surplus: _mm256_setzero_si256(),
+    let [low, high, surplus, _] = lanes.halves();
+    let [low, high, surplus] = [
+        stored::load(&low),
+        stored::load(&high),
+        stored::load(&surplus),
+    ];
+    core::array::from_fn(|at| Group {
+        low: low[at],
+        high: high[at],
+        surplus: surplus[at],
         pending: _mm256_setzero_si256(),
-    }; GROUP_COUNT];
-    for (at, group) in groups.iter_mut().enumerate() {
-        let bits: [u64; GROUP] = core::array::from_fn(|lane| lanes.bits[at * GROUP + lane]);
-        let counts: [u32; GROUP] = core::array::from_fn(|lane| lanes.counts[at * GROUP + lane]);
-        let rows = [
-            bits.map(|bits| bits as u32),
-            bits.map(|bits| (bits >> 32) as u32),
-            counts.map(|count| count - 32),
-        ];
-        // SAFETY: rows of 32 bytes.
-        unsafe {
-            group.low = _mm256_loadu_si256(rows[0].as_ptr().cast());
-            group.high = _mm256_loadu_si256(rows[1].as_ptr().cast());
-            group.surplus = _mm256_loadu_si256(rows[2].as_ptr().cast());
-        }
-    }
-    groups
+    })
 }
 
 /// Writes the lanes back; returns the portable kernel's form of what is pending.
+#[inline(never)]
 #[target_feature(enable = "avx2")]
 fn store(groups: &[Group; GROUP_COUNT], lanes: &mut Lanes) -> [usize; LANE_COUNT] {
-    let mut pending = [0; LANE_COUNT];
-    for (at, group) in groups.iter().enumerate() {
-        let mut rows = [[0_u32; GROUP]; 4];
-        let vectors = [group.low, group.high, group.surplus, group.pending];
-        for (row, vector) in rows.iter_mut().zip(vectors) {
-            // SAFETY: rows of 32 bytes.
-            unsafe { _mm256_storeu_si256(row.as_mut_ptr().cast(), vector) };
-        }
-        let [low, high, surplus, waiting] = rows;
-        for (lane, to) in (at * GROUP..(at + 1) * GROUP).enumerate() {
-            lanes.bits[to] = (u64::from(high[lane]) << 32) | u64::from(low[lane]);
-            lanes.counts[to] = surplus[lane] + 32;
-            pending[to] = waiting[lane] as usize & DISTANCE_START;
-        }
-    }
-    pending
+    let low = stored::store(groups.map(|group| group.low));
+    let high = stored::store(groups.map(|group| group.high));
+    lanes.set_halves(low, high);
+    lanes.counts = stored::store(groups.map(|group| group.surplus)).map(|surplus| surplus + 32);
+    let pending = stored::store(groups.map(|group| group.pending));
+    pending.map(|pending| pending as usize & DISTANCE_START)
 }
 
 #[inline]
@@ -209,7 +191,7 @@ fn look_up(group: &Group, tables: &Tables) -> __m256i {
     let root = _mm256_and_si256(group.low, splat((1 << ROOT_BITS) - 1));
     let start = _mm256_and_si256(group.pending, splat(DISTANCE_START as u32));
     let index = _mm256_or_si256(root, start);
-    let table = tables.entries.as_ptr().cast::<i32>();
+    let table = tables.as_ptr().cast::<i32>();
     // SAFETY: `index` is at most 2048 + 1023, below ENTRY_COUNT.
     let entries = unsafe { _mm256_i32gather_epi32::<4>(table, index) };
     let special = flag(entries, SPECIAL);

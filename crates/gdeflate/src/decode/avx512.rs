@@ -90,9 +90,7 @@ pub(crate) fn is_available() -> bool {
 ///
 /// # Safety
 /// [`is_available`] said yes.
-#[target_feature(
-    enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2"
-)]
+#[target_feature(enable = "avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2")]
 pub(crate) fn symbols(
     lanes: &mut Lanes,
     words: &mut Words<'_>,
@@ -110,11 +108,8 @@ pub(crate) fn symbols(
     place = place.run(&codes, tokens, room, rest)?;
     words.advance(place.cursor);
     if !place.ended {
-        // Fewer than 32 words are left: zeros behind them make room for the loads, and taking one
-        // of the zeros is running off the tile.
-        let rest = words.rest();
-        let mut padded = [0; PAD_BYTES];
-        padded[..rest.len()].copy_from_slice(rest);
+        // Fewer than 32 words are left: zeros behind them make room for the loads.
+        let padded: [u8; PAD_BYTES] = words.padded();
         place.cursor = 0;
         while !place.ended {
             place = place.round_apart(&codes, tokens, room, &padded)?;
@@ -122,7 +117,7 @@ pub(crate) fn symbols(
                 return Err(ErrorKind::TruncatedTile);
             }
         }
-        words.advance(place.cursor);
+        words.take(place.cursor)?;
     }
     place.state.store(lanes);
     literals_of_ranks(tables, tokens);
@@ -170,16 +165,12 @@ impl Registers {
     fn load(tables: &VectorTables) -> Self {
         Self {
             coarse: tables.coarse.map(|code| code.map(|limit| splat(limit))),
-            fine: [
-                row(&tables.fine[0]),
-                row(&tables.fine[1]),
-                row(&tables.fine[2]),
-            ],
+            fine: tables.fine.each_ref().map(|limits| row(limits)),
             others_from: row(&tables.others_from),
             other_rank: row(&tables.other_rank),
             literal_rank: row(&tables.literal_rank),
-            base: [row(&tables.base[0]), row(&tables.base[1])],
-            extra: [row(&tables.extra[0]), row(&tables.extra[1])],
+            base: tables.base.each_ref().map(|values| row(values)),
+            extra: tables.extra.each_ref().map(|bits| row(bits)),
         }
     }
 }
@@ -265,7 +256,7 @@ impl State {
             surplus.0[lane] = (lanes.counts[lane] - 32) as u16;
         }
         Self {
-            bits: [row(&bits[0]), row(&bits[1]), row(&bits[2]), row(&bits[3])],
+            bits: bits.each_ref().map(|piece| row(piece)),
             surplus: row(&surplus),
             pending: _mm512_setzero_si512(),
         }
@@ -274,14 +265,10 @@ impl State {
     #[target_feature(enable = "avx512f")]
     fn store(&self, lanes: &mut Lanes) {
         let mut rows = [Row::ZERO; 5];
-        let vectors = [
-            self.bits[0],
-            self.bits[1],
-            self.bits[2],
-            self.bits[3],
-            self.surplus,
-        ];
-        for (row, vector) in rows.iter_mut().zip(vectors) {
+        for (row, vector) in rows
+            .iter_mut()
+            .zip(self.bits.into_iter().chain([self.surplus]))
+        {
             // SAFETY: a row has 64 bytes and is aligned to them.
             unsafe { _mm512_store_si512(row.0.as_mut_ptr().cast(), vector) };
         }
@@ -295,9 +282,7 @@ impl State {
 
     /// Decodes one symbol of every lane without taking it.
     #[inline]
-    #[target_feature(
-        enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2"
-    )]
+    #[target_feature(enable = "avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2")]
     fn look(&self, codes: &Registers) -> Round {
         let pending = self.pending;
         // The next 15 bits, first bit highest.
@@ -345,9 +330,7 @@ impl State {
     /// Consumes the bits of a round and refills. At least 32 words must follow `cursor`. Returns
     /// the cursor. `bits` and `extra` must be free of flags; only `APART` knows 16 extra bits.
     #[inline]
-    #[target_feature(
-        enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2"
-    )]
+    #[target_feature(enable = "avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2")]
     fn consume<const APART: bool>(
         &mut self,
         bytes: &[u8],
@@ -430,9 +413,7 @@ fn or_where(a: __m512i, mask: u32, b: __m512i) -> __m512i {
 impl Place {
     /// Runs rounds until the block ends or fewer than 32 words follow the cursor in `bytes`.
     #[inline]
-    #[target_feature(
-        enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2"
-    )]
+    #[target_feature(enable = "avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2")]
     fn run(
         mut self,
         codes: &Registers,
@@ -477,9 +458,7 @@ impl Place {
     /// must follow the cursor.
     #[cold]
     #[inline(never)]
-    #[target_feature(
-        enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2"
-    )]
+    #[target_feature(enable = "avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2")]
     fn round_apart(
         mut self,
         codes: &Registers,
@@ -527,9 +506,7 @@ impl Place {
 
     /// Takes what a round found for the lanes that are `active`; `end` is the lane, as a bit, whose
     /// symbol ends the block.
-    #[target_feature(
-        enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2"
-    )]
+    #[target_feature(enable = "avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2")]
     fn commit_apart(
         &mut self,
         codes: &Registers,
@@ -556,9 +533,7 @@ impl Place {
 
 /// Appends what `round` found in the lanes of each kind.
 #[inline]
-#[target_feature(
-    enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2"
-)]
+#[target_feature(enable = "avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2")]
 fn emit(
     codes: &Registers,
     tokens: &mut Tokens,

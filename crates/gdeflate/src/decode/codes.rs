@@ -1,6 +1,6 @@
 //! Code lengths: reading a dynamic block's, checking them, sorting them into canonical codes.
 
-use super::lanes::{Lanes, Words, refilled};
+use super::lanes::{Lanes, PADDING, Words, refilled};
 use crate::error::ErrorKind;
 use crate::limits::{
     CODEWORD_BITS_MAX, DISTANCE_SYMBOL_COUNT, LANE_COUNT, LITLEN_SYMBOL_COUNT, PRECODE_BITS_MAX,
@@ -88,11 +88,11 @@ fn read_items(
     all: &mut [u8; LENGTH_ROOM],
     total: usize,
 ) -> Result<(), ErrorKind> {
+    let mut padding = PADDING;
     let mut known = 0;
     let mut value = 0;
     loop {
-        // 32 items take at most 32 words: with as many left no refill needs a check.
-        let chunk = words.chunk();
+        let chunk = words.chunk(&mut padding);
         let mut used = 0;
         for lane in 0..LANE_COUNT {
             let bits = lanes.bits[lane];
@@ -116,20 +116,14 @@ fn read_items(
             known += count;
             let bits = bits >> (code_bits + extra_bits);
             let left = lanes.counts[lane] - (code_bits + extra_bits);
+            let (bits, left, taken) = refilled(bits, left, chunk, used);
             (lanes.bits[lane], lanes.counts[lane]) = (bits, left);
-            if let Some(chunk) = chunk {
-                let (bits, left, taken) = refilled(bits, left, chunk, used);
-                (lanes.bits[lane], lanes.counts[lane]) = (bits, left);
-                used += taken;
-            } else {
-                lanes.refill(lane, words)?;
-            }
+            used += taken;
             if known >= total {
-                words.advance(used);
-                return Ok(());
+                return words.take(used);
             }
         }
-        words.advance(used);
+        words.take(used)?;
     }
 }
 

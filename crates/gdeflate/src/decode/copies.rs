@@ -24,6 +24,8 @@
 )]
 
 use super::tokens::{LITERAL_ROOM, MATCH_ROOM, STREAM_SLACK, Tokens};
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::cpu_has;
 use crate::error::ErrorKind;
 use crate::limits::{MATCH_BYTES_MIN, TILE_RAW_BYTES};
 
@@ -92,11 +94,30 @@ static REPEATS: [[u8; PIECE]; PIECE + 1] = {
 };
 
 /// Appends a block's bytes to `raw`, of which `start` bytes are done. Returns how many are then.
+pub(crate) fn run(tokens: &Tokens, raw: &mut [u8], start: usize) -> Result<usize, ErrorKind> {
+    #[cfg(target_arch = "x86_64")]
+    if cpu_has!("ssse3") {
+        // SAFETY: the machine was just asked.
+        return unsafe { run_ssse3(tokens, raw, start) };
+    }
+    // SAFETY: arithmetic needs nothing.
+    unsafe { run_by::<false>(tokens, raw, start) }
+}
+
+/// [`run`] with shuffles.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "ssse3")]
+fn run_ssse3(tokens: &Tokens, raw: &mut [u8], start: usize) -> Result<usize, ErrorKind> {
+    // SAFETY: this function's features are what shuffles need.
+    unsafe { run_by::<true>(tokens, raw, start) }
+}
+
+/// [`run`] with or without shuffles.
 ///
 /// # Safety
 /// For `SHUFFLE` the machine has SSSE3.
 #[inline(always)]
-unsafe fn run<const SHUFFLE: bool>(
+unsafe fn run_by<const SHUFFLE: bool>(
     tokens: &Tokens,
     raw: &mut [u8],
     start: usize,
@@ -294,23 +315,3 @@ const LIBRARY_BYTES: usize = 256;
 const PATTERN_STEP: [u8; PIECE] = [
     16, 16, 16, 15, 16, 15, 12, 14, 16, 9, 10, 11, 12, 13, 14, 15,
 ];
-
-/// [`run`] for any machine.
-#[inline(never)]
-pub(crate) fn run_portable(
-    tokens: &Tokens,
-    raw: &mut [u8],
-    start: usize,
-) -> Result<usize, ErrorKind> {
-    // SAFETY: arithmetic needs nothing.
-    unsafe { run::<false>(tokens, raw, start) }
-}
-
-/// [`run`] with shuffles.
-#[cfg(target_arch = "x86_64")]
-#[inline(never)]
-#[target_feature(enable = "ssse3")]
-pub(crate) fn run_ssse3(tokens: &Tokens, raw: &mut [u8], start: usize) -> Result<usize, ErrorKind> {
-    // SAFETY: this function's features are what shuffles need.
-    unsafe { run::<true>(tokens, raw, start) }
-}

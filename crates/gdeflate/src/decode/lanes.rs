@@ -9,6 +9,11 @@
 use crate::error::ErrorKind;
 use crate::limits::{LANE_COUNT, WORD_BYTES};
 
+/// A word for each lane.
+pub(crate) type Chunk = [u8; LANE_COUNT * WORD_BYTES];
+/// Memory of [`Words::chunk`].
+pub(crate) const PADDING: Chunk = [0; LANE_COUNT * WORD_BYTES];
+
 /// A tile's words and how many of them are taken.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Words<'a> {
@@ -32,29 +37,32 @@ impl<'a> Words<'a> {
         self.cursor * WORD_BYTES
     }
 
-    /// The next word.
-    #[inline]
-    pub(crate) fn next(&mut self) -> Result<u32, ErrorKind> {
-        let at = self.cursor * WORD_BYTES;
-        match self.bytes.get(at..).and_then(|rest| rest.first_chunk()) {
-            Some(word) => {
-                self.cursor += 1;
-                Ok(u32::from_le_bytes(*word))
-            }
-            None => Err(ErrorKind::TruncatedTile),
-        }
-    }
-
-    /// The next 32 words as bytes, if there are as many; none is taken.
-    #[inline]
-    pub(crate) fn chunk(&self) -> Option<&'a [u8; LANE_COUNT * WORD_BYTES]> {
-        self.bytes.get(self.cursor * WORD_BYTES..)?.first_chunk()
-    }
-
     /// All bytes that are left.
-    #[cfg(target_arch = "x86_64")]
+    #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         &self.bytes[self.cursor * WORD_BYTES..]
+    }
+
+    /// The next words as bytes, zeros behind the last one, in `padding` where fewer are left than
+    /// a chunk has; none is taken. Who takes one of the zeros runs off the tile.
+    #[inline]
+    pub(crate) fn chunk<'b>(&self, padding: &'b mut Chunk) -> &'b Chunk
+    where
+        'a: 'b,
+    {
+        self.rest().first_chunk().unwrap_or_else(|| {
+            *padding = self.padded();
+            padding
+        })
+    }
+
+    /// The words that are left, fewer than `LEN` bytes, and zeros behind them.
+    #[cold]
+    pub(crate) fn padded<const LEN: usize>(&self) -> [u8; LEN] {
+        let rest = self.rest();
+        let mut padded = [0; LEN];
+        padded[..rest.len()].copy_from_slice(rest);
+        padded
     }
 
     /// Takes `count` words, which must be left.
@@ -62,6 +70,31 @@ impl<'a> Words<'a> {
     pub(crate) fn advance(&mut self, count: usize) {
         debug_assert!(count <= self.left());
         self.cursor += count;
+    }
+
+    /// Takes `count` words of a padded chunk.
+    pub(crate) fn take(&mut self, count: usize) -> Result<(), ErrorKind> {
+        if count > self.left() {
+            return Err(ErrorKind::TruncatedTile);
+        }
+        self.advance(count);
+        Ok(())
+    }
+
+    /// Takes the next word.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<u32, ErrorKind> {
+        let word = self.rest().first_chunk().ok_or(ErrorKind::TruncatedTile)?;
+        self.cursor += 1;
+        Ok(u32::from_le_bytes(*word))
+    }
+
+    /// Takes the next 32 words, as bytes.
+    #[inline]
+    pub(crate) fn next_chunk(&mut self) -> Result<&'a Chunk, ErrorKind> {
+        let chunk = self.rest().first_chunk().ok_or(ErrorKind::TruncatedTile)?;
+        self.cursor += LANE_COUNT;
+        Ok(chunk)
     }
 }
 
@@ -87,6 +120,14 @@ impl Lanes {
             (surplus[lane], missing[lane]) = (count - 32, 64 - count);
         }
         [low, high, surplus, missing]
+    }
+
+    /// Puts the lower and the upper halves of all lanes' bits back.
+    #[inline(always)]
+    pub(crate) fn set_halves(&mut self, low: [u32; LANE_COUNT], high: [u32; LANE_COUNT]) {
+        for lane in 0..LANE_COUNT {
+            self.bits[lane] = u64::from(high[lane]) << 32 | u64::from(low[lane]);
+        }
     }
 
     /// Every lane takes its first word.
@@ -126,12 +167,7 @@ impl Lanes {
 /// bits and their count then, and the words taken, 0 or 1. Arithmetic, because a branch on it would
 /// be mispredicted every third turn.
 #[inline(always)]
-pub(crate) fn refilled(
-    bits: u64,
-    count: u32,
-    chunk: &[u8; LANE_COUNT * WORD_BYTES],
-    used: usize,
-) -> (u64, u32, usize) {
+pub(crate) fn refilled(bits: u64, count: u32, chunk: &Chunk, used: usize) -> (u64, u32, usize) {
     let at = used % LANE_COUNT * WORD_BYTES;
     let word = u32::from_le_bytes([chunk[at], chunk[at + 1], chunk[at + 2], chunk[at + 3]]);
     // All ones where fewer than 32 bits are left.

@@ -6,16 +6,14 @@
 //! streams, and advance only the one it belongs to. The lanes do not depend on each other but for
 //! the word cursor, so a wide core runs several turns at once.
 
-use super::lanes::{Lanes, Words, refilled};
+use super::lanes::{Chunk, Lanes, PADDING, Words, refilled};
 use super::tables::{
     DISTANCE, DISTANCE_START, END_VALUE, ENTRY_COUNT, LENGTH, LITERAL, POINTER, ROOT_BITS, SPECIAL,
     TAKE, Tables, value,
 };
 use super::tokens::{MATCH_MASK, Tokens};
-#[cfg(target_arch = "x86_64")]
-use crate::cpu::cpu_has;
 use crate::error::ErrorKind;
-use crate::limits::{LANE_COUNT, WORD_BYTES};
+use crate::limits::LANE_COUNT;
 
 /// Mask of the root tables' indices.
 const ROOT: u64 = (1 << ROOT_BITS) - 1;
@@ -32,13 +30,12 @@ pub(crate) fn symbols(
 ) -> Result<(), ErrorKind> {
     // Where each lane's table begins: 0 for a litlen symbol, DISTANCE_START with a length pending.
     let mut pending = [0_usize; LANE_COUNT];
-    while let Some(chunk) = words.chunk() {
+    while let Some(chunk) = words.rest().first_chunk() {
         tokens.check_room(room)?;
-        let (used, end) = round(lanes, chunk, tables, tokens, &mut pending)?;
+        let (used, end) = round(lanes, chunk, tables, tokens, &mut pending, 0)?;
         words.advance(used);
         if let Some(lane) = end {
-            lanes.refill(lane, words)?;
-            return tail(lanes, words, tables, tokens, &mut pending, lane);
+            return tail(lanes, words, tables, tokens, &pending, lane);
         }
     }
     finish(lanes, words, tables, tokens, room, &mut pending, 0)
@@ -59,14 +56,8 @@ pub(crate) fn symbols_bmi2(
     symbols(lanes, words, tables, tokens, room)
 }
 
-/// Whether this machine can run [`symbols_bmi2`], and copy by shuffles.
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn has_bmi2() -> bool {
-    cpu_has!("bmi1", "bmi2", "ssse3")
-}
-
-/// Goes on turn by turn from `lane` to the end of the block's tail, with every refill checked: for
-/// the last words of a tile, of which fewer are left than a round may take.
+/// Goes on from a turn of `first` to the end of the block's tail, also where fewer words are left
+/// than a round may take.
 #[inline(never)]
 pub(super) fn finish(
     lanes: &mut Lanes,
@@ -75,38 +66,39 @@ pub(super) fn finish(
     tokens: &mut Tokens,
     room: usize,
     pending: &mut [usize; LANE_COUNT],
-    mut lane: usize,
+    mut first: usize,
 ) -> Result<(), ErrorKind> {
+    let mut padding = PADDING;
     loop {
-        if lane == 0 {
-            tokens.check_room(room)?;
-        }
-        let end = turn(lanes, tables, tokens, pending, lane)?;
-        lanes.refill(lane, words)?;
-        if end {
+        tokens.check_room(room)?;
+        let chunk = words.chunk(&mut padding);
+        let (used, end) = round(lanes, chunk, tables, tokens, pending, first)?;
+        words.take(used)?;
+        if let Some(lane) = end {
             return tail(lanes, words, tables, tokens, pending, lane);
         }
-        lane = (lane + 1) % LANE_COUNT;
+        first = 0;
     }
 }
 
-/// One turn of every lane, or up to the lane that ends the block, which is not refilled yet.
-/// Returns the words taken and that lane.
+/// One turn of every lane from `first` on, or up to the lane that ends the block, which is not
+/// refilled yet. Returns the words taken and that lane.
 #[inline(always)]
 fn round(
     lanes: &mut Lanes,
-    chunk: &[u8; LANE_COUNT * WORD_BYTES],
+    chunk: &Chunk,
     tables: &Tables,
     tokens: &mut Tokens,
     pending: &mut [usize; LANE_COUNT],
+    first: usize,
 ) -> Result<(usize, Option<usize>), ErrorKind> {
     let mut used = 0;
     let mut literal_count = tokens.literal_count;
     let mut length_count = tokens.length_count;
     let mut distance_count = tokens.distance_count;
-    for (lane, pending) in pending.iter_mut().enumerate() {
+    for lane in first..LANE_COUNT {
         let bits = lanes.bits[lane];
-        let mut entry = tables.entries[(*pending + (bits & ROOT) as usize) % ENTRY_COUNT];
+        let mut entry = tables[(pending[lane] + (bits & ROOT) as usize) % ENTRY_COUNT];
         if entry & SPECIAL != 0 {
             entry = follow(tables, entry, bits);
             if entry & SPECIAL != 0 {
@@ -135,7 +127,7 @@ fn round(
         length_count += ((entry / LENGTH) & 1) as usize;
         tokens.distances[distance_count & MATCH_MASK] = value as u16;
         distance_count += ((entry / DISTANCE) & 1) as usize;
-        *pending = (entry & LENGTH) as usize / (LENGTH as usize / DISTANCE_START);
+        pending[lane] = (entry & LENGTH) as usize / (LENGTH as usize / DISTANCE_START);
     }
     tokens.literal_count = literal_count;
     tokens.length_count = length_count;
@@ -147,56 +139,36 @@ fn round(
 #[inline]
 fn follow(tables: &Tables, entry: u32, bits: u64) -> u32 {
     if entry & POINTER == POINTER {
-        tables.entries[value(entry, bits) as usize % ENTRY_COUNT]
+        tables[value(entry, bits) as usize % ENTRY_COUNT]
     } else {
         entry
     }
 }
 
-/// One turn of one lane without its refill. True if it was the end of the block.
-fn turn(
-    lanes: &mut Lanes,
-    tables: &Tables,
-    tokens: &mut Tokens,
-    pending: &mut [usize; LANE_COUNT],
-    lane: usize,
-) -> Result<bool, ErrorKind> {
-    let bits = lanes.bits[lane];
-    let entry = tables.entries[(pending[lane] + (bits & ROOT) as usize) % ENTRY_COUNT];
-    let entry = follow(tables, entry, bits);
-    let special = entry & SPECIAL != 0;
-    if special && entry >> 16 != END_VALUE {
-        return Err(ErrorKind::BadSymbol);
-    }
-    let value = value(entry, bits) as u16;
-    lanes.bits[lane] = bits.wrapping_shr(entry);
-    lanes.counts[lane] -= entry & TAKE;
-    pending[lane] = 0;
-    if entry & LITERAL != 0 {
-        tokens.push_literal(value as u8);
-    } else if entry & LENGTH != 0 {
-        tokens.push_length(value);
-        pending[lane] = DISTANCE_START;
-    } else if !special {
-        tokens.push_distance(value);
-    }
-    Ok(special)
-}
-
-/// The distances that are still pending when `end_lane` has ended the block, in turn order.
+/// Refills `end_lane`, which has ended the block, and reads the distances that are still pending,
+/// in turn order.
+#[inline(never)]
 fn tail(
     lanes: &mut Lanes,
     words: &mut Words<'_>,
     tables: &Tables,
     tokens: &mut Tokens,
-    pending: &mut [usize; LANE_COUNT],
+    pending: &[usize; LANE_COUNT],
     end_lane: usize,
 ) -> Result<(), ErrorKind> {
-    pending[end_lane] = 0;
-    for step in 1..LANE_COUNT {
-        let lane = (end_lane + step) % LANE_COUNT;
+    lanes.refill(end_lane, words)?;
+    for lane in (end_lane + 1..LANE_COUNT).chain(0..end_lane) {
         if pending[lane] != 0 {
-            turn(lanes, tables, tokens, pending, lane)?;
+            let bits = lanes.bits[lane];
+            let entry = tables[(DISTANCE_START + (bits & ROOT) as usize) % ENTRY_COUNT];
+            let entry = follow(tables, entry, bits);
+            if entry & SPECIAL != 0 {
+                return Err(ErrorKind::BadSymbol);
+            }
+            tokens.distances[tokens.distance_count] = value(entry, bits) as u16;
+            tokens.distance_count += 1;
+            lanes.bits[lane] = bits.wrapping_shr(entry);
+            lanes.counts[lane] -= entry & TAKE;
             lanes.refill(lane, words)?;
         }
     }

@@ -45,9 +45,7 @@ pub(crate) fn groups(
     }
     let mut done = 0;
     for group in raw.chunks_exact_mut(GROUP_BYTES) {
-        let Some(chunk) = words.chunk() else {
-            return Err(ErrorKind::TruncatedTile);
-        };
+        let chunk = words.next_chunk()?;
         deal(&low, group.try_into().expect("a whole group"));
         let mut taken = [0_u32; LANE_COUNT];
         for (word, bytes) in taken.iter_mut().zip(chunk.chunks_exact(WORD_BYTES)) {
@@ -62,12 +60,9 @@ pub(crate) fn groups(
             low[lane] = high[lane] | placed as u32;
             high[lane] = (placed >> 32) as u32;
         }
-        words.advance(LANE_COUNT);
         done += GROUP_BYTES;
     }
-    for (bits, (low, high)) in lanes.bits.iter_mut().zip(low.into_iter().zip(high)) {
-        *bits = u64::from(high) << 32 | u64::from(low);
-    }
+    lanes.set_halves(low, high);
     Ok(done)
 }
 

@@ -78,33 +78,17 @@ const DISTANCE_MEANING: [u32; DISTANCE_SYMBOL_COUNT] = {
 };
 
 /// The tables of one block.
-#[derive(Debug, Clone)]
-pub(crate) struct Tables {
-    pub(crate) entries: [u32; ENTRY_COUNT],
-}
+pub(crate) type Tables = [u32; ENTRY_COUNT];
 
-impl Tables {
-    pub(crate) fn new() -> Self {
-        Self {
-            entries: [SPECIAL; ENTRY_COUNT],
-        }
-    }
-
-    /// Builds both tables; the codes are checked on the way.
-    pub(crate) fn build(&mut self, lengths: &Lengths) -> Result<(), ErrorKind> {
-        let (litlen, distance) = self.entries.split_at_mut(DISTANCE_START);
-        build(litlen, 0, &lengths.litlen, &LITLEN_MEANING)?;
-        build(
-            distance,
-            DISTANCE_START,
-            &lengths.distance,
-            &DISTANCE_MEANING,
-        )
-    }
+/// Builds both tables; the codes are checked on the way.
+pub(crate) fn build(tables: &mut Tables, lengths: &Lengths) -> Result<(), ErrorKind> {
+    let (litlen, far) = tables.split_at_mut(DISTANCE_START);
+    build_one(litlen, 0, &lengths.litlen, &LITLEN_MEANING)?;
+    build_one(far, DISTANCE_START, &lengths.distance, &DISTANCE_MEANING)
 }
 
 /// Fills one code's tables. `place` is where `entries` begin in the common array.
-fn build(
+fn build_one(
     entries: &mut [u32],
     place: usize,
     lengths: &[u8],

@@ -77,20 +77,4 @@ impl Tokens {
         }
         Ok(())
     }
-
-    pub(crate) fn push_literal(&mut self, literal: u8) {
-        self.literals[self.literal_count] = literal;
-        self.literal_count += 1;
-    }
-
-    pub(crate) fn push_length(&mut self, length: u16) {
-        self.literals_before[self.length_count] = self.literal_count as u16;
-        self.lengths[self.length_count] = length;
-        self.length_count += 1;
-    }
-
-    pub(crate) fn push_distance(&mut self, distance: u16) {
-        self.distances[self.distance_count] = distance;
-        self.distance_count += 1;
-    }
 }

@@ -11,9 +11,9 @@ use super::window::{COMMON_MAX, Window};
 use crate::limits::TILE_RAW_BYTES;
 use crate::zeroed;
 
-const HASH4_BITS: u32 = 15;
-const HASH3_BITS: u32 = 13;
-const NONE: u16 = u16::MAX;
+pub(super) const HASH4_BITS: u32 = 15;
+pub(super) const HASH3_BITS: u32 = 13;
+pub(super) const NONE: u16 = u16::MAX;
 
 /// The newest position of each hash, and for each position the one before it with its hash,
 /// anything for those not known yet.
@@ -123,8 +123,9 @@ impl MatchFinder for Chains {
     }
 }
 
+/// Hashes of the next four and the next three bytes.
 #[inline]
-fn hashes(word: u32) -> (usize, usize) {
+pub(super) fn hashes(word: u32) -> (usize, usize) {
     let hash4 = word.wrapping_mul(0x9E37_79B1) >> (32 - HASH4_BITS);
     let hash3 = (word << 8).wrapping_mul(0x9E37_79B1) >> (32 - HASH3_BITS);
     (hash4 as usize, hash3 as usize)

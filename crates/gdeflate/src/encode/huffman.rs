@@ -153,14 +153,6 @@ fn limit_depths(counts: &mut [u32; CODEWORD_BITS_MAX + 2], bits_max: usize) {
 mod tests {
     use super::*;
 
-    fn kraft(lengths: &[u8]) -> u32 {
-        lengths
-            .iter()
-            .filter(|&&len| len > 0)
-            .map(|&len| 1 << (15 - len))
-            .sum()
-    }
-
     #[test]
     fn codes_are_complete_and_limited_for_any_frequencies() {
         let mut random = fastrand::Rng::with_seed(7);
@@ -173,11 +165,10 @@ mod tests {
             }
             for bits_max in [9, 14, 15] {
                 let code = Code::of_frequencies(&frequencies, bits_max);
-                assert_eq!(
-                    kraft(&code.lengths),
-                    1 << 15,
-                    "round {round}, at most {bits_max}"
-                );
+                let kraft: u32 = (code.lengths.iter().filter(|&&len| len > 0))
+                    .map(|&len| 1 << (15 - len))
+                    .sum();
+                assert_eq!(kraft, 1 << 15, "round {round}, at most {bits_max}");
                 assert!(code.lengths.iter().all(|&len| usize::from(len) <= bits_max));
             }
         }

@@ -32,16 +32,9 @@ const _: () = assert!(
 /// Costs of a tile's positions, of its end, and of what a step reads behind it.
 const COST_COUNT: usize = TILE_RAW_BYTES + 1 + STEP;
 
-/// Memory of the parse.
-#[derive(Debug, Default)]
-pub(crate) struct Optimal {
-    /// From each position of the tile to the block's end; empty before the first parse.
-    ways: Vec<Way>,
-}
-
 /// The cheapest way from a position on: what it costs, and its first token.
 #[derive(Debug, Clone, Copy)]
-struct Way {
+pub(crate) struct Way {
     cost: i32,
     token: Token,
 }
@@ -53,50 +46,48 @@ impl Way {
     };
 }
 
-impl Optimal {
-    /// Sets `tokens` to the cheapest parse of a range of `raw`. Matches of `nice` bytes and more
-    /// are not cut short.
-    #[inline(always)]
-    pub(crate) fn parse(
-        &mut self,
-        raw: &[u8],
-        Range { start, end }: Range<usize>,
-        matches: &Matches,
-        costs: &Costs,
-        nice: usize,
-        tokens: &mut Vec<Token>,
-    ) {
-        self.ways.resize(COST_COUNT, Way::NONE);
-        let ways = &mut self.ways[..];
-        ways[end] = Way::NONE;
-        let positions = (start..end).zip(&raw[start..end]).rev();
-        for ((at, &literal), matches) in positions.zip(matches.backwards(start, end)) {
-            let mut best = Way {
-                cost: ways[at + 1].cost + costs.literals[usize::from(literal)],
-                token: Token::literal(literal),
+/// Sets `tokens` to the cheapest parse of a range of `raw`, and `ways` to the way from each of its
+/// positions to its end. Matches of `nice` bytes and more are not cut short.
+#[inline(always)]
+pub(crate) fn parse(
+    raw: &[u8],
+    Range { start, end }: Range<usize>,
+    matches: &Matches,
+    costs: &Costs,
+    nice: usize,
+    ways: &mut Vec<Way>,
+    tokens: &mut Vec<Token>,
+) {
+    ways.resize(COST_COUNT, Way::NONE);
+    let ways = &mut ways[..];
+    ways[end] = Way::NONE;
+    let positions = (start..end).zip(&raw[start..end]).rev();
+    for ((at, &literal), matches) in positions.zip(matches.backwards(start, end)) {
+        let mut best = Way {
+            cost: ways[at + 1].cost + costs.literals[usize::from(literal)],
+            token: Token::literal(literal),
+        };
+        let mut len_next = MATCH_BYTES_MIN;
+        for &found in matches {
+            let base = costs.distances[distance_symbol(found.low()) % DISTANCE_SYMBOL_COUNT];
+            // What lies behind the block's end is another block's.
+            let len_max = found.match_len().min(end - at);
+            let way = if found.match_len() >= nice {
+                whole(found, len_max, base, &ways[at..], costs)
+            } else {
+                cut(found, (len_next, len_max), base, &ways[at..], costs)
             };
-            let mut len_next = MATCH_BYTES_MIN;
-            for &found in matches {
-                let base = costs.distances[distance_symbol(found.low()) % DISTANCE_SYMBOL_COUNT];
-                // What lies behind the block's end is another block's.
-                let len_max = found.match_len().min(end - at);
-                let way = if found.match_len() >= nice {
-                    whole(found, len_max, base, &ways[at..], costs)
-                } else {
-                    cut(found, (len_next, len_max), base, &ways[at..], costs)
-                };
-                len_next = found.match_len() + 1;
-                best = if way.cost < best.cost { way } else { best };
-            }
-            ways[at] = best;
+            len_next = found.match_len() + 1;
+            best = if way.cost < best.cost { way } else { best };
         }
-        tokens.clear();
-        let mut at = start;
-        while at < end {
-            let token = self.ways[at].token;
-            tokens.push(token);
-            at += token.raw_len();
-        }
+        ways[at] = best;
+    }
+    tokens.clear();
+    let mut at = start;
+    while at < end {
+        let token = ways[at].token;
+        tokens.push(token);
+        at += token.raw_len();
     }
 }
 

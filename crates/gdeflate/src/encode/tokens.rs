@@ -141,23 +141,33 @@ pub(crate) struct Frequencies {
 }
 
 impl Frequencies {
-    pub(crate) const ZERO: Self = Self {
-        litlen: [0; LITLEN_SYMBOL_COUNT],
-        distance: [0; DISTANCE_SYMBOL_COUNT],
-    };
-
     /// Those of a block of these tokens, its end included.
     #[inline(always)]
-    pub(crate) fn of_block(tokens: &[Token]) -> Self {
-        let mut counts = Counts::ZERO;
-        for &token in tokens {
-            counts.count(token);
+    pub(crate) fn of_block(tokens: impl Iterator<Item = Token>) -> Self {
+        // Powers of two, so that an index needs no check. Literals are counted with a distance,
+        // too, behind the others, so that no branch asks which of both a token is.
+        let mut litlens = [0; 512];
+        let mut distances = [0; 2 * DISTANCE_SYMBOL_COUNT];
+        for token in tokens {
+            let len = token.match_len();
+            let is_match = u32::from(len > 0);
+            let short = usize::from(LENGTH_SYMBOL[len.wrapping_sub(MATCH_BYTES_MIN) & 0xFF]);
+            let long = u32::from(len > SHORT_MATCH_BYTES_MAX);
+            let length = 257 + chosen(long, 28, short as u32);
+            let litlen = chosen(is_match, length, token.low() as u32);
+            litlens[litlen as usize % 512] += 1;
+            let unused = DISTANCE_SYMBOL_COUNT as u32 * (1 - is_match);
+            let symbol = distance_symbol(token.low()) as u32 + unused;
+            distances[symbol as usize % (2 * DISTANCE_SYMBOL_COUNT)] += 1;
         }
-        let mut frequencies = counts.frequencies();
-        frequencies.litlen[END_OF_BLOCK] = 1;
-        frequencies
+        litlens[END_OF_BLOCK] = 1;
+        Self {
+            litlen: *litlens.first_chunk().expect("more than symbols"),
+            distance: *distances.first_chunk().expect("more than symbols"),
+        }
     }
 
+    /// Makes one block of this one and the next.
     pub(crate) fn add(&mut self, other: &Self) {
         for (sum, &count) in self.litlen.iter_mut().zip(&other.litlen) {
             *sum += count;
@@ -165,6 +175,7 @@ impl Frequencies {
         for (sum, &count) in self.distance.iter_mut().zip(&other.distance) {
             *sum += count;
         }
+        self.litlen[END_OF_BLOCK] = 1;
     }
 
     /// Extra bits of all symbols; the same whatever the codes are.
@@ -175,47 +186,6 @@ impl Frequencies {
             .chain(distances)
             .map(|(&count, &bits)| count * u32::from(bits))
             .sum()
-    }
-}
-
-/// Frequencies while they are counted: literals have a distance, too, that means nothing, so that
-/// no branch asks which of both a token is.
-#[derive(Debug, Clone)]
-pub(crate) struct Counts {
-    /// A power of two, so that an index needs no check.
-    litlen: [u32; 512],
-    distance: [u32; 2 * DISTANCE_SYMBOL_COUNT],
-}
-
-impl Counts {
-    pub(crate) const ZERO: Self = Self {
-        litlen: [0; 512],
-        distance: [0; 2 * DISTANCE_SYMBOL_COUNT],
-    };
-
-    #[inline(always)]
-    pub(crate) fn count(&mut self, token: Token) {
-        let len = token.match_len();
-        let is_match = u32::from(len > 0);
-        let short = usize::from(LENGTH_SYMBOL[len.wrapping_sub(MATCH_BYTES_MIN) & 0xFF]);
-        let long = u32::from(len > SHORT_MATCH_BYTES_MAX);
-        let length = 257 + chosen(long, 28, short as u32);
-        let litlen = chosen(is_match, length, token.low() as u32);
-        self.litlen[litlen as usize % 512] += 1;
-        let unused = DISTANCE_SYMBOL_COUNT as u32 * (1 - is_match);
-        let symbol = distance_symbol(token.low()) as u32 + unused;
-        self.distance[symbol as usize % (2 * DISTANCE_SYMBOL_COUNT)] += 1;
-    }
-
-    pub(crate) fn frequencies(&self) -> Frequencies {
-        let mut frequencies = Frequencies::ZERO;
-        frequencies
-            .litlen
-            .copy_from_slice(&self.litlen[..LITLEN_SYMBOL_COUNT]);
-        frequencies
-            .distance
-            .copy_from_slice(&self.distance[..DISTANCE_SYMBOL_COUNT]);
-        frequencies
     }
 }
 

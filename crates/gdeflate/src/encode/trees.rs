@@ -7,14 +7,11 @@
 
 use alloc::boxed::Box;
 
+use super::chains::{HASH3_BITS, HASH4_BITS, NONE, hashes};
 use super::matches::Matches;
 use super::window::{COMMON_MAX, Window};
 use crate::limits::TILE_RAW_BYTES;
 use crate::zeroed;
-
-const HASH4_BITS: u32 = 15;
-const HASH3_BITS: u32 = 13;
-const NONE: u16 = u16::MAX;
 
 /// The trees.
 #[derive(Debug)]
@@ -84,8 +81,7 @@ impl Trees {
         let children = &mut *self.children;
         let len_max = nice.min(window.left(position)).min(COMMON_MAX);
         let next = window.word(position);
-        let hash4 = (next.wrapping_mul(0x9E37_79B1) >> (32 - HASH4_BITS)) as usize;
-        let hash3 = ((next << 8).wrapping_mul(0x9E37_79B1) >> (32 - HASH3_BITS)) as usize;
+        let (hash4, hash3) = hashes(next);
         let newest3 = core::mem::replace(&mut self.head3[hash3], position);
         let mut best = 2;
         if newest3 != NONE && (window.word(newest3) ^ next) << 8 == 0 {

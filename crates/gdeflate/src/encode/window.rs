@@ -42,37 +42,36 @@ impl Window {
         self.len.saturating_sub(usize::from(position))
     }
 
+    /// `N` bytes at an offset of at most [`COMMON_MAX`].
+    #[inline(always)]
+    fn bytes<const N: usize>(&self, position: u16, offset: usize) -> [u8; N] {
+        let at = usize::from(position) + (offset & COMMON_MAX);
+        let bytes = self.bytes[at..].first_chunk();
+        *bytes.expect("the room behind the last position")
+    }
+
     /// Four bytes.
     #[inline(always)]
     pub(crate) fn word(&self, position: u16) -> u32 {
-        let at = usize::from(position);
-        u32::from_le_bytes(self.bytes[at..at + 4].try_into().expect("four bytes"))
+        self.word_behind(position, 0)
     }
 
     /// Four bytes at an offset of at most [`COMMON_MAX`].
     #[inline(always)]
     pub(crate) fn word_behind(&self, position: u16, offset: usize) -> u32 {
-        let at = usize::from(position) + (offset & COMMON_MAX);
-        u32::from_le_bytes(self.bytes[at..at + 4].try_into().expect("four bytes"))
+        u32::from_le_bytes(self.bytes(position, offset))
     }
 
     /// Eight bytes, the first one lowest.
     #[inline(always)]
     pub(crate) fn eight(&self, position: u16) -> u64 {
-        self.double(position, 0)
+        u64::from_le_bytes(self.bytes(position, 0))
     }
 
     /// How many bytes at a position are the lowest of `eight`, up to all eight.
     #[inline(always)]
     pub(crate) fn common_eight(&self, position: u16, eight: u64) -> usize {
         ((self.eight(position) ^ eight).trailing_zeros() / 8) as usize
-    }
-
-    /// Eight bytes.
-    #[inline(always)]
-    fn double(&self, position: u16, offset: usize) -> u64 {
-        let at = usize::from(position) + (offset & COMMON_MAX);
-        u64::from_le_bytes(self.bytes[at..at + 8].try_into().expect("eight bytes"))
     }
 
     /// The byte at an offset of at most [`COMMON_MAX`].
@@ -87,7 +86,8 @@ impl Window {
     pub(crate) fn common(&self, a: u16, b: u16, mut len: usize, len_max: usize) -> usize {
         debug_assert!(len_max <= COMMON_MAX);
         while len < len_max {
-            let different = self.double(a, len) ^ self.double(b, len);
+            let eight = |position| u64::from_le_bytes(self.bytes(position, len));
+            let different = eight(a) ^ eight(b);
             if different != 0 {
                 len += (different.trailing_zeros() / 8) as usize;
                 break;

@@ -22,7 +22,7 @@ pub(super) fn decode(
 #[cfg(feature = "c")]
 mod fast {
     use crate::Scratch;
-    use crate::error::{CodecErrorKind, Fault};
+    use crate::error::{After, Fault};
     use crate::format::wrapper::{HeaderReader, Tally, Wrapper};
 
     /// Decodes by libdeflate. `None`: it refuses the block, which may be cut, broken or too long;
@@ -39,7 +39,7 @@ mod fast {
             let first = consumed == 0;
             let (taken, complete) = HeaderReader::new(wrapper, first)
                 .read(&stored[consumed..])
-                .map_err(|fault| fault.after(consumed))?;
+                .after(consumed)?;
             consumed += taken;
             if !complete {
                 return Ok(None);
@@ -56,14 +56,12 @@ mod fast {
             tally.add(&raw[produced..produced + written]);
             consumed += trailer.len();
             produced += written;
-            tally
-                .verify(trailer)
-                .map_err(|fault| fault.after(consumed))?;
+            tally.verify(trailer).after(consumed)?;
             if consumed == stored.len() {
                 return Ok(Some(produced));
             }
             if !wrapper.has_members() {
-                return Err(Fault::of(CodecErrorKind::TrailingBytes).after(consumed));
+                return Err(Fault::TRAILING_BYTES.after(consumed));
             }
         }
     }

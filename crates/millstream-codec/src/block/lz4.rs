@@ -22,9 +22,9 @@ pub(crate) fn lz4_block_with_history(
 
 fn fault(error: &DecompressError) -> Fault {
     match error {
-        DecompressError::OutputTooSmall { .. } => Fault::of(CodecErrorKind::RawTooLong),
+        DecompressError::OutputTooSmall { .. } => Fault::RAW_TOO_LONG,
         DecompressError::LiteralOutOfBounds | DecompressError::ExpectedAnotherByte => {
-            Fault::of(CodecErrorKind::Truncated)
+            Fault::TRUNCATED
         }
         _ => Fault::corrupt("an LZ4 match reaches before the start of the data"),
     }

@@ -3,7 +3,7 @@
 
 use crate::Scratch;
 use crate::dictionary::Dictionary;
-use crate::error::{CodecErrorKind, Fault};
+use crate::error::{After, Fault};
 use crate::format::zstd_frame::{self, Extent};
 
 /// Decodes all frames of a block, each of which names `dictionary`, or none if there is none.
@@ -15,31 +15,29 @@ pub(crate) fn decode(
 ) -> Result<usize, Fault> {
     let number = dictionary.map_or(0, Dictionary::id);
     if stored.is_empty() {
-        return Err(Fault::of(CodecErrorKind::Truncated));
+        return Err(Fault::TRUNCATED);
     }
     let (mut consumed, mut produced) = (0, 0);
     while consumed < stored.len() {
         let rest = &stored[consumed..];
-        let extent = zstd_frame::measure(rest, consumed == 0, number);
-        consumed += match extent.map_err(|fault| fault.after(consumed))? {
+        let extent = zstd_frame::measure(rest, consumed == 0, number).after(consumed)?;
+        consumed += match extent {
             Extent::Skippable { stored_bytes } => stored_bytes,
             Extent::Frame {
                 header,
                 stored_bytes,
             } => {
                 let room = &mut raw[produced..];
-                if header
-                    .content_bytes
-                    .is_some_and(|bytes| bytes > room.len() as u64)
-                {
-                    return Err(Fault::of(CodecErrorKind::RawTooLong).after(consumed));
+                let content_bytes = header.content_bytes.unwrap_or(0);
+                if content_bytes > room.len() as u64 {
+                    return Err(Fault::RAW_TOO_LONG.after(consumed));
                 }
                 let frame = &rest[..stored_bytes];
                 let decoded = match dictionary {
                     None => decode_frame(scratch, frame, room),
                     Some(dictionary) => decode_frame_with(scratch, dictionary, frame, room),
                 };
-                produced += decoded.map_err(|fault| fault.after(consumed))?;
+                produced += decoded.after(consumed)?;
                 stored_bytes
             }
         };
@@ -102,14 +100,14 @@ pub(crate) fn zstd_fault(code: zstd_safe::ErrorCode) -> Fault {
     const CUT: usize = Code::ZSTD_error_srcSize_wrong as usize;
     // libzstd returns its codes as the negative of the enumeration.
     match code.wrapping_neg() {
-        MEMORY => Fault::of(CodecErrorKind::OutOfMemory),
-        CHECKSUM => Fault::checksum("the data does not match the zstd checksum: it is damaged"),
-        ROOM => Fault::of(CodecErrorKind::RawTooLong),
-        WINDOW => Fault::unsupported("the zstd frame needs a window above 128 MiB"),
+        MEMORY => Fault::OUT_OF_MEMORY,
+        CHECKSUM => zstd_frame::DAMAGED,
+        ROOM => Fault::RAW_TOO_LONG,
+        WINDOW => zstd_frame::WINDOW_TOO_LARGE,
         FEATURE => Fault::unsupported("the zstd frame has a feature of a later version"),
-        DICTIONARY => Fault::unsupported("the zstd frame needs a dictionary"),
+        DICTIONARY => zstd_frame::NEEDS_DICTIONARY,
         // Frames are given whole, so it is a block's inside that ends too early.
         CUT => Fault::corrupt("a zstd block is shorter than its content"),
-        _ => Fault::corrupt("the zstd data is broken"),
+        _ => zstd_frame::BROKEN,
     }
 }

@@ -4,7 +4,7 @@ use zlib_rs::{Deflate, DeflateFlush, Status};
 
 use super::append;
 use crate::Scratch;
-use crate::error::{CodecErrorKind, Fault};
+use crate::error::Fault;
 use crate::format::wrapper::{Tally, Wrapper};
 
 /// Log2 of the window: the largest compresses best and every decoder has it.
@@ -37,9 +37,7 @@ fn encode_body(
     let encoder = scratch.deflate_encoder(level)?;
     let bound_bytes = encoder.bound(raw.len());
     append(out, bound_bytes, |target| {
-        encoder
-            .encode(raw, target)
-            .ok_or(Fault::of(CodecErrorKind::OutOfMemory))
+        encoder.encode(raw, target).ok_or(Fault::OUT_OF_MEMORY)
     })
 }
 
@@ -95,7 +93,7 @@ impl Body {
         let written = (self.deflate.total_out() - out_before) as usize;
         match status {
             Ok(status) => Ok((taken, written, status == Status::StreamEnd)),
-            Err(_) => Err(Fault::of(CodecErrorKind::OutOfMemory)),
+            Err(_) => Err(Fault::OUT_OF_MEMORY),
         }
     }
 }

@@ -8,7 +8,7 @@ use xxhash_rust::xxh32::xxh32;
 
 use super::{append, reserve};
 use crate::Scratch;
-use crate::error::{CodecErrorKind, Fault};
+use crate::error::Fault;
 use crate::format::lz4_frame::{
     END_MARK, FLAG_CONTENT_CHECKSUM, FLAG_CONTENT_SIZE, FLAG_INDEPENDENT, FLAG_VERSION, MAGIC,
     UNCOMPRESSED, header_checksum,
@@ -23,8 +23,7 @@ pub(super) fn encode_block(
 ) -> Result<(), Fault> {
     let table = scratch.lz4_table();
     append(out, get_maximum_output_size(raw.len()), |target| {
-        compress_into_with_table(raw, target, table)
-            .map_err(|_| Fault::of(CodecErrorKind::OutOfMemory))
+        compress_into_with_table(raw, target, table).map_err(|_| Fault::OUT_OF_MEMORY)
     })
 }
 

@@ -5,7 +5,7 @@ use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 use super::append;
 use crate::Scratch;
 use crate::block::zstd_fault;
-use crate::error::{CodecErrorKind, Fault};
+use crate::error::Fault;
 
 /// Appends `raw` as one frame.
 pub(super) fn encode(
@@ -38,12 +38,8 @@ pub(crate) fn encode_with(
 fn prepare(context: &mut CCtx<'static>, level: i32) -> Result<(), Fault> {
     context
         .reset(ResetDirective::SessionAndParameters)
-        .map_err(zstd_fault)?;
-    context
-        .set_parameter(CParameter::CompressionLevel(level))
-        .map_err(zstd_fault)?;
-    context
-        .set_parameter(CParameter::ChecksumFlag(true))
+        .and_then(|_| context.set_parameter(CParameter::CompressionLevel(level)))
+        .and_then(|_| context.set_parameter(CParameter::ChecksumFlag(true)))
         .map_err(zstd_fault)?;
     Ok(())
 }
@@ -55,7 +51,7 @@ pub(crate) struct Body {
 
 impl Body {
     pub(crate) fn new(level: i32) -> Result<Body, Fault> {
-        let mut context = CCtx::try_create().ok_or(Fault::of(CodecErrorKind::OutOfMemory))?;
+        let mut context = CCtx::try_create().ok_or(Fault::OUT_OF_MEMORY)?;
         prepare(&mut context, level)?;
         Ok(Body { context })
     }

@@ -9,6 +9,9 @@ use super::{Head, little_endian};
 use crate::error::Fault;
 use crate::limits::LZ4_BLOCK_BYTES_MAX;
 
+pub(crate) const DAMAGED: Fault =
+    Fault::checksum("the data does not match the LZ4 content checksum: it is damaged");
+
 pub(crate) const MAGIC: u32 = 0x184D_2204;
 const LEGACY_MAGIC: u32 = 0x184C_2102;
 
@@ -128,9 +131,9 @@ pub(crate) fn parse_block(word: u32, header: &Header) -> Result<BlockHead, Fault
     })
 }
 
-/// Splits a block's checksum off and compares it.
-pub(crate) fn verify_block<'a>(block: &'a [u8], header: &Header) -> Result<&'a [u8], Fault> {
-    if !header.block_checksum {
+/// Splits a block's checksum off, if it has one, and compares it.
+pub(crate) fn verify_block(block: &[u8], has_checksum: bool) -> Result<&[u8], Fault> {
+    if !has_checksum {
         return Ok(block);
     }
     let (block, checksum) = block

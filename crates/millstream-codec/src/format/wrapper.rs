@@ -9,7 +9,7 @@
 
 use super::{Field, little_endian};
 use crate::CodecId;
-use crate::error::{CodecErrorKind, Fault};
+use crate::error::{After, Fault};
 
 /// The wrapper of a deflate stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,7 +190,7 @@ impl HeaderReader {
                 Part::HeaderCrc => self.read_header_crc(rest),
                 Part::Done => unreachable!("the loop ends at Done"),
             };
-            let (read, next) = step.map_err(|fault| fault.after(taken))?;
+            let (read, next) = step.after(taken)?;
             taken += read;
             let Some(next) = next else {
                 assert_eq!(taken, input.len());
@@ -236,7 +236,7 @@ impl HeaderReader {
             return Err(if self.first {
                 Fault::corrupt("this is no gzip stream: the magic number is missing")
             } else {
-                Fault::of(CodecErrorKind::TrailingBytes)
+                Fault::TRAILING_BYTES
             });
         }
         if fixed.get(2).is_some_and(|&method| method != 8) {

@@ -5,12 +5,20 @@
 //! window: whether a stream is accepted must not depend on its size or on how it arrives.
 
 use super::{Head, SKIPPABLE_HEADER_BYTES, little_endian};
-use crate::error::{CodecErrorKind, Fault};
+use crate::error::{After, Fault};
 use crate::limits::{ZSTD_BLOCK_BYTES_MAX, ZSTD_WINDOW_BYTES_MAX};
+
+pub(crate) const NEEDS_DICTIONARY: Fault = Fault::unsupported("the zstd frame needs a dictionary");
+pub(crate) const WINDOW_TOO_LARGE: Fault =
+    Fault::unsupported("the zstd frame needs a window above 128 MiB");
+pub(crate) const TOO_SHORT: Fault = Fault::corrupt("a zstd frame holds less than its header says");
+pub(crate) const BROKEN: Fault = Fault::corrupt("the zstd data is broken");
+pub(crate) const DAMAGED: Fault =
+    Fault::checksum("the data does not match the zstd checksum: it is damaged");
 
 pub(crate) const MAGIC: u32 = 0xFD2F_B528;
 pub(crate) const BLOCK_HEADER_BYTES: usize = 3;
-const CHECKSUM_BYTES: usize = 4;
+pub(crate) const CHECKSUM_BYTES: usize = 4;
 
 /// A frame's header, checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,9 +80,7 @@ pub(crate) fn parse(head: &[u8], first: bool, dictionary: u32) -> Result<Head<He
         None => content_bytes.unwrap_or(0),
     };
     if window_bytes > ZSTD_WINDOW_BYTES_MAX {
-        return Err(Fault::unsupported(
-            "the zstd frame needs a window above 128 MiB",
-        ));
+        return Err(WINDOW_TOO_LARGE);
     }
     let has_checksum = descriptor & 0x04 != 0;
     Ok(Head::Frame(Header {
@@ -91,7 +97,7 @@ fn check_dictionary(named: u64, at_hand: u64) -> Result<(), Fault> {
         (0, _) => Err(Fault::corrupt(
             "the zstd frame does not name its dictionary",
         )),
-        (_, 0) => Err(Fault::unsupported("the zstd frame needs a dictionary")),
+        (_, 0) => Err(NEEDS_DICTIONARY),
         _ => Err(Fault::corrupt("the zstd frame is of another dictionary")),
     }
 }
@@ -162,14 +168,11 @@ impl Walk {
     pub(crate) fn advance(&mut self, frame: &[u8]) -> Result<Option<usize>, Fault> {
         let block_bytes_max = self.header.block_bytes_max();
         while !self.last {
-            let Some(bytes) = frame
-                .get(self.walked_bytes..)
-                .and_then(|rest| rest.first_chunk())
-            else {
+            let rest = frame.get(self.walked_bytes..);
+            let Some(bytes) = rest.and_then(|rest| rest.first_chunk()) else {
                 return Ok(None);
             };
-            let block = parse_block(*bytes, block_bytes_max)
-                .map_err(|fault| fault.after(self.walked_bytes))?;
+            let block = parse_block(*bytes, block_bytes_max).after(self.walked_bytes)?;
             self.walked_bytes += BLOCK_HEADER_BYTES + block.stored_bytes;
             self.last = block.last;
             if self.last && self.header.has_checksum {
@@ -189,7 +192,7 @@ pub(crate) enum Extent {
 
 /// The frame that begins at `stored`, all of whose bytes must be there; see [`parse`].
 pub(crate) fn measure(stored: &[u8], first: bool, dictionary: u32) -> Result<Extent, Fault> {
-    let truncated = Fault::of(CodecErrorKind::Truncated).after(stored.len());
+    let truncated = Fault::TRUNCATED.after(stored.len());
     match parse(stored, first, dictionary)? {
         Head::Incomplete => Err(truncated),
         Head::Skippable { content_bytes } => {

@@ -10,7 +10,7 @@
 use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
 
 use super::{Core, Progress};
-use crate::error::{CodecErrorKind, Fault};
+use crate::error::{After, Fault};
 use crate::format::Field;
 use crate::format::wrapper::{HeaderReader, TRAILER_BYTES_MAX, Tally, Wrapper};
 
@@ -85,7 +85,7 @@ impl Deflate {
 
 fn inflate_fault(error: InflateError) -> Fault {
     match error {
-        InflateError::MemError => Fault::of(CodecErrorKind::OutOfMemory),
+        InflateError::MemError => Fault::OUT_OF_MEMORY,
         _ => Fault::corrupt("the deflate data is broken"),
     }
 }
@@ -97,8 +97,7 @@ impl Core for Deflate {
             let rest = &stored[consumed..];
             match &mut self.state {
                 State::Header(reader) => {
-                    let (taken, complete) =
-                        reader.read(rest).map_err(|fault| fault.after(consumed))?;
+                    let (taken, complete) = reader.read(rest).after(consumed)?;
                     consumed += taken;
                     if !complete {
                         break;
@@ -106,9 +105,8 @@ impl Core for Deflate {
                     self.state = State::Body;
                 }
                 State::Body => {
-                    let (taken, written, ended) = self
-                        .inflate(rest, &mut raw[produced..])
-                        .map_err(|fault| fault.after(consumed))?;
+                    let (taken, written, ended) =
+                        self.inflate(rest, &mut raw[produced..]).after(consumed)?;
                     consumed += taken;
                     produced += written;
                     if !ended {
@@ -122,14 +120,13 @@ impl Core for Deflate {
                     if self.trailer.bytes().len() < wanted {
                         break;
                     }
-                    let verdict = self.tally.verify(self.trailer.bytes());
-                    verdict.map_err(|fault| fault.after(consumed))?;
+                    self.tally.verify(self.trailer.bytes()).after(consumed)?;
                     self.state = State::Ended;
                 }
                 State::Ended if rest.is_empty() => break,
                 State::Ended if self.wrapper.has_members() => self.begin_member(false),
                 State::Ended => {
-                    return Err(Fault::of(CodecErrorKind::TrailingBytes).after(consumed));
+                    return Err(Fault::TRAILING_BYTES.after(consumed));
                 }
             }
         }

@@ -9,9 +9,10 @@
 
 use xxhash_rust::xxh32::Xxh32;
 
+use super::buffers::{Collected, Pending};
 use super::{Core, Progress};
 use crate::block::{broken_block, lz4_block, lz4_block_with_history};
-use crate::error::{CodecErrorKind, Fault};
+use crate::error::{After, CodecErrorKind, Fault};
 use crate::format::lz4_frame::{self, BlockHead, Header};
 use crate::format::{Field, Frames, first_u32};
 use crate::limits::{LZ4_HEADER_BYTES_MAX, LZ4_WINDOW_BYTES};
@@ -38,15 +39,16 @@ pub(crate) struct Lz4 {
     frames: Frames<LZ4_HEADER_BYTES_MAX>,
     /// A block's size, or the content checksum.
     field: Field<4>,
-    /// A block's stored bytes, when they come in pieces.
-    stored: Vec<u8>,
-    /// A block's raw bytes that had no room; the first `pending_start` are written.
-    pending: Vec<u8>,
-    pending_start: usize,
-    pending_end: usize,
-    /// The last raw bytes of the frame, for linked blocks: up to twice what they see.
+    stored: Collected,
+    pending: Pending,
+    seen: Seen,
+}
+
+/// What must be known of the frame's raw bytes so far.
+struct Seen {
+    /// The last of them, for linked blocks: up to twice what these see.
     history: Vec<u8>,
-    frame_raw_bytes: u64,
+    raw_bytes: u64,
     hash: Xxh32,
 }
 
@@ -56,13 +58,13 @@ impl Lz4 {
             state: State::Between,
             frames: Frames::new(),
             field: Field::new(),
-            stored: Vec::new(),
-            pending: Vec::new(),
-            pending_start: 0,
-            pending_end: 0,
-            history: Vec::new(),
-            frame_raw_bytes: 0,
-            hash: Xxh32::new(0),
+            stored: Collected::default(),
+            pending: Pending::default(),
+            seen: Seen {
+                history: Vec::new(),
+                raw_bytes: 0,
+                hash: Xxh32::new(0),
+            },
         }
     }
 
@@ -71,9 +73,9 @@ impl Lz4 {
         let found = |header, _: &[u8]| Ok(header);
         let (taken, header) = self.frames.next(stored, lz4_frame::parse, found)?;
         if let Some(header) = header {
-            self.history.clear();
-            self.frame_raw_bytes = 0;
-            self.hash.reset(0);
+            self.seen.history.clear();
+            self.seen.raw_bytes = 0;
+            self.seen.hash.reset(0);
             self.state = State::Size(header);
         }
         Ok((taken, header.is_some()))
@@ -89,7 +91,7 @@ impl Lz4 {
         self.state = match lz4_frame::parse_block(word, &header)? {
             BlockHead::End => {
                 let declared = header.content_bytes;
-                if declared.is_some_and(|declared| declared != self.frame_raw_bytes) {
+                if declared.is_some_and(|declared| declared != self.seen.raw_bytes) {
                     return Err(Fault::corrupt(
                         "an LZ4 frame holds less than its header says",
                     ));
@@ -99,14 +101,11 @@ impl Lz4 {
             BlockHead::Block {
                 stored_bytes,
                 compressed,
-            } => {
-                self.stored.clear();
-                State::Block {
-                    header,
-                    stored_bytes,
-                    compressed,
-                }
-            }
+            } => State::Block {
+                header,
+                stored_bytes,
+                compressed,
+            },
         };
         Ok((taken, true))
     }
@@ -120,87 +119,55 @@ impl Lz4 {
                 return Ok((taken, false));
             };
             self.field.clear();
-            if checksum != self.hash.digest() {
-                return Err(Fault::checksum(
-                    "the data does not match the LZ4 content checksum: it is damaged",
-                ));
+            if checksum != self.seen.hash.digest() {
+                return Err(lz4_frame::DAMAGED);
             }
         }
         self.state = State::Between;
         Ok((taken, true))
     }
 
-    /// Takes a block's stored bytes and decodes it once it is complete: consumed, produced,
-    /// complete.
+    /// Takes a block's stored bytes, and its checksum, and decodes it once it is complete into
+    /// `raw`, or into `pending` where that is too small: bytes taken, and bytes written to `raw`
+    /// then.
     fn read_block(
         &mut self,
         stored: &[u8],
         raw: &mut [u8],
         shape: (Header, usize, bool),
-    ) -> Result<(usize, usize, bool), Fault> {
+    ) -> Result<(usize, Option<usize>), Fault> {
         let (header, stored_bytes, compressed) = shape;
+        let (seen, pending) = (&mut self.seen, &mut self.pending);
+        let len_max = header.block_bytes_max;
         let wanted = stored_bytes + if header.block_checksum { 4 } else { 0 };
-        let taken = (wanted - self.stored.len()).min(stored.len());
-        if taken == wanted {
-            let produced = self.decode_block(&stored[..wanted], raw, &header, compressed)?;
-            return Ok((taken, produced, true));
-        }
-        if self.stored.try_reserve(taken).is_err() {
-            return Err(Fault::of(CodecErrorKind::OutOfMemory));
-        }
-        self.stored.extend_from_slice(&stored[..taken]);
-        if self.stored.len() < wanted {
-            return Ok((taken, 0, false));
-        }
-        let block = std::mem::take(&mut self.stored);
-        let produced = self.decode_block(&block, raw, &header, compressed);
-        self.stored = block;
-        Ok((taken, produced?, true))
-    }
-
-    /// Decodes a complete block (with its checksum) into `raw`, or into `pending` where that is too
-    /// small; the raw bytes written to `raw`.
-    fn decode_block(
-        &mut self,
-        block: &[u8],
-        raw: &mut [u8],
-        header: &Header,
-        compressed: bool,
-    ) -> Result<usize, Fault> {
-        let block = lz4_frame::verify_block(block, header)?;
-        let room = raw.len().min(header.block_bytes_max);
-        match expand(block, &mut raw[..room], &self.history, compressed) {
-            Ok(written) => {
-                self.account(&raw[..written], header)?;
-                return Ok(written);
+        self.stored.take(stored, wanted, |block| {
+            let block = lz4_frame::verify_block(block, header.block_checksum)?;
+            let room = raw.len().min(len_max);
+            match expand(block, &mut raw[..room], &seen.history, compressed) {
+                Ok(written) => {
+                    seen.add(&raw[..written], &header)?;
+                    return Ok(written);
+                }
+                // The room was less than the frame's largest block takes.
+                Err(fault) if fault.kind == CodecErrorKind::RawTooLong && room < len_max => {}
+                Err(fault) => return Err(broken_block(fault)),
             }
-            Err(fault) if !is_short(fault, room, header) => return Err(broken_block(fault)),
-            Err(_) => {}
-        }
-        let mut pending = std::mem::take(&mut self.pending);
-        if pending.len() < header.block_bytes_max {
-            let missing = header.block_bytes_max - pending.len();
-            if pending.try_reserve_exact(missing).is_err() {
-                return Err(Fault::of(CodecErrorKind::OutOfMemory));
-            }
-            pending.resize(header.block_bytes_max, 0);
-        }
-        let target = &mut pending[..header.block_bytes_max];
-        let expanded = expand(block, target, &self.history, compressed);
-        let written = expanded.map_err(broken_block)?;
-        self.account(&pending[..written], header)?;
-        self.pending = pending;
-        self.pending_start = 0;
-        self.pending_end = written;
-        Ok(self.flush(raw))
+            let written = pending.fill(len_max, |target| {
+                expand(block, target, &seen.history, compressed).map_err(broken_block)
+            })?;
+            seen.add(written, &header)?;
+            Ok(0)
+        })
     }
+}
 
+impl Seen {
     /// Books a block's raw bytes: size, checksum, history.
-    fn account(&mut self, raw: &[u8], header: &Header) -> Result<(), Fault> {
-        self.frame_raw_bytes += raw.len() as u64;
+    fn add(&mut self, raw: &[u8], header: &Header) -> Result<(), Fault> {
+        self.raw_bytes += raw.len() as u64;
         if header
             .content_bytes
-            .is_some_and(|declared| self.frame_raw_bytes > declared)
+            .is_some_and(|declared| self.raw_bytes > declared)
         {
             return Err(Fault::corrupt(
                 "an LZ4 frame holds more than its header says",
@@ -220,20 +187,6 @@ impl Lz4 {
         }
         Ok(())
     }
-
-    /// Writes what is pending; the bytes written.
-    fn flush(&mut self, raw: &mut [u8]) -> usize {
-        let written = (self.pending_end - self.pending_start).min(raw.len());
-        let pending = &self.pending[self.pending_start..self.pending_start + written];
-        raw[..written].copy_from_slice(pending);
-        self.pending_start += written;
-        written
-    }
-}
-
-/// Whether a block failed only because the room was less than the frame's largest block takes.
-fn is_short(fault: Fault, room: usize, header: &Header) -> bool {
-    fault.kind == CodecErrorKind::RawTooLong && room < header.block_bytes_max
 }
 
 /// Decodes a block into `target`.
@@ -245,7 +198,7 @@ fn expand(
 ) -> Result<usize, Fault> {
     if !compressed {
         let target = target.get_mut(..block.len());
-        let target = target.ok_or(Fault::of(CodecErrorKind::RawTooLong))?;
+        let target = target.ok_or(Fault::RAW_TOO_LONG)?;
         target.copy_from_slice(block);
         return Ok(block.len());
     }
@@ -260,8 +213,8 @@ impl Core for Lz4 {
     fn step(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<Progress, Fault> {
         let (mut consumed, mut produced) = (0, 0);
         loop {
-            produced += self.flush(&mut raw[produced..]);
-            if self.pending_start < self.pending_end {
+            produced += self.pending.flush(&mut raw[produced..]);
+            if !self.pending.is_empty() {
                 break;
             }
             let rest = &stored[consumed..];
@@ -275,29 +228,27 @@ impl Core for Lz4 {
                     compressed,
                 } => {
                     let shape = (header, stored_bytes, compressed);
-                    self.read_block(rest, &mut raw[produced..], shape).map(
-                        |(taken, written, complete)| {
+                    let step = self.read_block(rest, &mut raw[produced..], shape);
+                    step.map(|(taken, written)| {
+                        if let Some(written) = written {
                             produced += written;
-                            if complete {
-                                self.state = State::Size(header);
-                            }
-                            (taken, complete)
-                        },
-                    )
+                            self.state = State::Size(header);
+                        }
+                        (taken, written.is_some())
+                    })
                 }
             };
-            let (taken, goes_on) = step.map_err(|fault| fault.after(consumed))?;
+            let (taken, goes_on) = step.after(consumed)?;
             consumed += taken;
             if !goes_on {
                 break;
             }
         }
         let between = matches!(self.state, State::Between) && self.frames.may_end();
-        let flushed = self.pending_start == self.pending_end;
         Ok(Progress {
             consumed,
             produced,
-            at_end: between && flushed,
+            at_end: between && self.pending.is_empty(),
         })
     }
 }

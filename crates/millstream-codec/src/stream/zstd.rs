@@ -6,7 +6,7 @@
 
 use super::zstd_body::Body;
 use super::{Core, Progress};
-use crate::error::Fault;
+use crate::error::{After, Fault};
 use crate::format::Frames;
 use crate::format::zstd_frame;
 use crate::limits::ZSTD_HEADER_BYTES_MAX;
@@ -54,12 +54,11 @@ impl Core for Zstd {
         let (mut consumed, mut produced) = (0, 0);
         loop {
             let rest = &stored[consumed..];
-            let at = |fault: Fault| fault.after(consumed);
             if !self.in_body {
                 let (dictionary, body) = (self.dictionary, &mut self.body);
                 let parse = |head: &[u8], first| zstd_frame::parse(head, first, dictionary);
                 let begin = |header, bytes: &[u8]| body.begin(&header, bytes);
-                let (taken, begun) = self.frames.next(rest, parse, begin).map_err(at)?;
+                let (taken, begun) = self.frames.next(rest, parse, begin).after(consumed)?;
                 consumed += taken;
                 if begun.is_none() {
                     break;
@@ -67,7 +66,7 @@ impl Core for Zstd {
                 self.in_body = true;
                 continue;
             }
-            let step = self.body.step(rest, &mut raw[produced..]).map_err(at)?;
+            let step = self.body.step(rest, &mut raw[produced..]).after(consumed)?;
             consumed += step.consumed;
             produced += step.produced;
             self.in_body = !step.ended;

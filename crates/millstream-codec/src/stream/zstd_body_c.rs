@@ -8,7 +8,7 @@ use zstd_safe::{DCtx, InBuffer, OutBuffer, ResetDirective};
 
 use super::zstd::BodyProgress;
 use crate::block::zstd_fault;
-use crate::error::{CodecErrorKind, Fault};
+use crate::error::Fault;
 use crate::format::zstd_frame::Header;
 
 /// Decodes one frame after the other.
@@ -31,7 +31,7 @@ impl Body {
         if self.context.is_none() {
             self.context = DCtx::try_create();
         }
-        let out_of_memory = Fault::of(CodecErrorKind::OutOfMemory);
+        let out_of_memory = Fault::OUT_OF_MEMORY;
         let context = self.context.as_mut().ok_or(out_of_memory)?;
         context
             .reset(ResetDirective::SessionOnly)

@@ -8,11 +8,9 @@ use ruzstd::decoding::FrameDecoder;
 use ruzstd::decoding::errors::FrameDecoderError;
 
 use super::zstd::BodyProgress;
-use crate::error::{CodecErrorKind, Fault};
-use crate::format::zstd_frame::{BLOCK_HEADER_BYTES, Header, parse_block};
+use crate::error::{After, Fault};
+use crate::format::zstd_frame::{self, BLOCK_HEADER_BYTES, CHECKSUM_BYTES, Header, parse_block};
 use crate::limits::ZSTD_WINDOW_BYTES_MAX;
-
-const CHECKSUM_BYTES: usize = 4;
 
 /// Decodes one frame after the other.
 pub(super) struct Body {
@@ -73,7 +71,7 @@ impl Body {
     fn collect(&mut self, stored: &[u8], header: &Header) -> Result<(usize, bool), Fault> {
         let mut consumed = 0;
         loop {
-            let wanted = self.wanted(header).map_err(|fault| fault.after(consumed))?;
+            let wanted = self.wanted(header).after(consumed)?;
             let taken = (wanted - self.block.len()).min(stored.len() - consumed);
             self.block
                 .extend_from_slice(&stored[consumed..consumed + taken]);
@@ -81,7 +79,7 @@ impl Body {
             if self.block.len() < wanted {
                 return Ok((consumed, false));
             }
-            if self.wanted(header).map_err(|fault| fault.after(consumed))? == wanted {
+            if self.wanted(header).after(consumed)? == wanted {
                 return Ok((consumed, true));
             }
         }
@@ -100,15 +98,12 @@ impl Body {
             // Between its last block and its checksum ruzstd gives nothing out.
             if !self.last_block_seen || self.decoder.is_finished() {
                 if self.decoder.can_collect() > 0 && !room.is_empty() {
-                    let written = self
-                        .decode(&[], room)
-                        .map_err(|f| f.after(progress.consumed))?;
+                    let written = self.decode(&[], room).after(progress.consumed)?;
                     progress.produced += written;
                     continue;
                 }
                 if self.decoder.can_collect() == 0 && self.decoder.is_finished() {
-                    self.finish(&header)
-                        .map_err(|fault| fault.after(progress.consumed))?;
+                    self.finish(&header).after(progress.consumed)?;
                     progress.ended = true;
                     return Ok(progress);
                 }
@@ -118,7 +113,7 @@ impl Body {
             }
             let (taken, complete) = self
                 .collect(&stored[progress.consumed..], &header)
-                .map_err(|fault| fault.after(progress.consumed))?;
+                .after(progress.consumed)?;
             progress.consumed += taken;
             if !complete {
                 return Ok(progress);
@@ -131,7 +126,7 @@ impl Body {
             let decoded = self.decode(&block, target);
             self.block = block;
             self.block.clear();
-            progress.produced += decoded.map_err(|fault| fault.after(progress.consumed))?;
+            progress.produced += decoded.after(progress.consumed)?;
         }
     }
 
@@ -154,18 +149,14 @@ impl Body {
     fn finish(&self, header: &Header) -> Result<(), Fault> {
         if header
             .content_bytes
-            .is_some_and(|content_bytes| self.raw_bytes != content_bytes)
+            .is_some_and(|declared| self.raw_bytes != declared)
         {
-            return Err(Fault::corrupt(
-                "a zstd frame holds less than its header says",
-            ));
+            return Err(zstd_frame::TOO_SHORT);
         }
         if header.has_checksum
             && self.decoder.get_checksum_from_data() != self.decoder.get_calculated_checksum()
         {
-            return Err(Fault::checksum(
-                "the data does not match the zstd checksum: it is damaged",
-            ));
+            return Err(zstd_frame::DAMAGED);
         }
         Ok(())
     }
@@ -173,12 +164,8 @@ impl Body {
 
 fn fault(error: &FrameDecoderError) -> Fault {
     match error {
-        FrameDecoderError::WindowSizeTooBig { .. } => {
-            Fault::unsupported("the zstd frame needs a window above 128 MiB")
-        }
-        FrameDecoderError::DictNotProvided { .. } => {
-            Fault::unsupported("the zstd frame needs a dictionary")
-        }
-        _ => Fault::new(CodecErrorKind::Corrupt, "the zstd data is broken"),
+        FrameDecoderError::WindowSizeTooBig { .. } => zstd_frame::WINDOW_TOO_LARGE,
+        FrameDecoderError::DictNotProvided { .. } => zstd_frame::NEEDS_DICTIONARY,
+        _ => zstd_frame::BROKEN,
     }
 }

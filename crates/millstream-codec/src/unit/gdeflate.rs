@@ -3,7 +3,7 @@
 use super::steps::{Place, Scanner, Step, Steps};
 use super::{Unit, UnitScanner};
 use crate::CodecId;
-use crate::error::{CodecErrorKind, Fault};
+use crate::error::Fault;
 use crate::gdeflate::{Table, TableReader};
 
 /// A scanner, if there are several tiles.
@@ -27,9 +27,9 @@ impl Tiles {
         let (taken, table) = self.reader.read(rest)?;
         if let Some(table) = &table {
             match table.header.raw_len().cmp(&raw_len) {
-                std::cmp::Ordering::Less => return Err(Fault::of(CodecErrorKind::RawTooShort)),
+                std::cmp::Ordering::Less => return Err(Fault::RAW_TOO_SHORT),
                 std::cmp::Ordering::Equal => {}
-                std::cmp::Ordering::Greater => return Err(Fault::of(CodecErrorKind::RawTooLong)),
+                std::cmp::Ordering::Greater => return Err(Fault::RAW_TOO_LONG),
             }
         }
         self.table = table;
@@ -39,7 +39,7 @@ impl Tiles {
 
 impl Steps for Tiles {
     const CODEC: CodecId = CodecId::GDEFLATE;
-    const SHORTAGE: Fault = Fault::of(CodecErrorKind::RawTooShort);
+    const SHORTAGE: Fault = Fault::RAW_TOO_SHORT;
 
     fn step(&mut self, rest: &[u8], place: Place) -> Result<Option<Step>, Fault> {
         let Some(Table { header, tile_lens }) = &self.table else {
@@ -48,7 +48,7 @@ impl Steps for Tiles {
         let Some(&stored_len) = tile_lens.get(self.tile as usize) else {
             return match rest.is_empty() {
                 true => Ok(None),
-                false => Err(Fault::of(CodecErrorKind::TrailingBytes)),
+                false => Err(Fault::TRAILING_BYTES),
             };
         };
         let stored_len = stored_len as usize;
@@ -61,7 +61,6 @@ impl Steps for Tiles {
             raw_start: place.raw_bytes,
             raw_len: header.tile_raw_len(self.tile),
             form: 0,
-            check: 0,
         };
         self.tile += 1;
         Ok(Some((stored_len, Some(unit))))

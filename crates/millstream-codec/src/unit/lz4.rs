@@ -74,19 +74,15 @@ fn frame_bytes(stored: &[u8], header: &Header) -> Option<usize> {
     Some(walked + if header.content_checksum { 4 } else { 0 })
 }
 
-/// Decodes one block.
+/// Decodes one block, whose checksum, if it has one, stands behind it.
 pub(super) fn decode(unit: &Unit, stored: &[u8], raw: &mut [u8]) -> Result<(), Fault> {
-    if unit.form & FORM_CHECKED != 0 && u64::from(xxh32(stored, 0)) != unit.check {
-        return Err(Fault::checksum(
-            "an LZ4 block does not match its checksum: it is damaged",
-        ));
-    }
+    let block = lz4_frame::verify_block(stored, unit.form & FORM_CHECKED != 0)?;
     if unit.form & FORM_COMPRESSED == 0 {
-        raw.copy_from_slice(stored);
+        raw.copy_from_slice(block);
         return Ok(());
     }
     let raw_len = raw.len();
-    match lz4_block(stored, raw) {
+    match lz4_block(block, raw) {
         Ok(raw_bytes) if raw_bytes == raw_len => Ok(()),
         Ok(_) => Err(NOT_FULL),
         Err(fault) if fault.kind == CodecErrorKind::RawTooLong => Err(NOT_FULL),
@@ -172,9 +168,8 @@ impl Blocks {
             self.state = State::Ending { header, raw_start };
             return Ok(Some((4, None)));
         };
-        let checksum_start = 4 + stored_bytes;
-        let whole = checksum_start + if header.block_checksum { 4 } else { 0 };
-        let Some(next) = rest.get(whole..).and_then(first_u32) else {
+        let stored_len = stored_bytes + if header.block_checksum { 4 } else { 0 };
+        let Some(next) = rest.get(4 + stored_len..).and_then(first_u32) else {
             return Ok(None);
         };
         let left = match header.content_bytes {
@@ -192,21 +187,19 @@ impl Blocks {
         if raw_bytes > room {
             return Err(NOT_FULL);
         }
-        let check = if header.block_checksum {
-            first_u32(&rest[checksum_start..])
-        } else {
-            None
-        };
         let unit = Unit {
             stored_start: 4,
-            stored_len: stored_bytes,
+            stored_len,
             raw_start: place.raw_bytes,
             raw_len: raw_bytes as usize,
             form: if compressed { FORM_COMPRESSED } else { 0 }
-                | if check.is_some() { FORM_CHECKED } else { 0 },
-            check: u64::from(check.unwrap_or(0)),
+                | if header.block_checksum {
+                    FORM_CHECKED
+                } else {
+                    0
+                },
         };
-        Ok(Some((whole, Some(unit))))
+        Ok(Some((4 + stored_len, Some(unit))))
     }
 }
 
@@ -245,16 +238,12 @@ impl Steps for Blocks {
     fn verify(&self, raw: &[u8]) -> Result<(), CodecError> {
         for content in &self.contents {
             let range = content.raw_start as usize..content.raw_end as usize;
-            let raw = raw.get(range).ok_or(CodecError::new(
-                CodecErrorKind::RawTooShort,
-                CodecId::LZ4,
-                content.offset,
-            ))?;
-            if xxh32(raw, 0) != content.checksum {
-                let error = CodecError::new(CodecErrorKind::Checksum, CodecId::LZ4, content.offset);
-                let cause = "the data does not match the LZ4 content checksum: it is damaged";
-                return Err(error.because(cause));
-            }
+            let fault = match raw.get(range) {
+                Some(raw) if xxh32(raw, 0) == content.checksum => continue,
+                Some(_) => lz4_frame::DAMAGED,
+                None => Fault::RAW_TOO_SHORT,
+            };
+            return Err(fault.at(CodecId::LZ4, content.offset));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 
 use super::{Unit, UnitScanner};
 use crate::CodecId;
-use crate::error::{CodecError, CodecErrorKind, Fault};
+use crate::error::{After, CodecError, Fault};
 use crate::limits::{UNIT_STEP_RAW_BYTES, UNIT_STEPS_FREE};
 
 /// What one step did: bytes done with, and perhaps a unit, placed relative to the step's start.
@@ -74,8 +74,11 @@ impl<S: Steps> Scanner<S> {
     ) -> Result<usize, Fault> {
         let mut consumed = 0;
         loop {
-            let step = self.steps.step(&stored[consumed..], self.place);
-            let Some((taken, unit)) = step.map_err(|fault| fault.after(consumed))? else {
+            let step = self
+                .steps
+                .step(&stored[consumed..], self.place)
+                .after(consumed)?;
+            let Some((taken, unit)) = step else {
                 break;
             };
             let left = self.steps_left.checked_sub(1);
@@ -94,7 +97,7 @@ impl<S: Steps> Scanner<S> {
         }
         if end {
             if consumed < stored.len() || self.steps.is_open() {
-                return Err(Fault::of(CodecErrorKind::Truncated).after(stored.len()));
+                return Err(Fault::TRUNCATED.after(stored.len()));
             }
             if self.place.raw_bytes < self.place.raw_len {
                 return Err(S::SHORTAGE.after(consumed));

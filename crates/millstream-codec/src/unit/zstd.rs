@@ -3,7 +3,7 @@
 
 use super::steps::{Place, Scanner, Step, Steps};
 use super::{Unit, UnitScanner};
-use crate::error::{CodecErrorKind, Fault};
+use crate::error::Fault;
 use crate::format::zstd_frame::{self, Extent, Walk};
 use crate::format::{Head, SKIPPABLE_HEADER_BYTES, first_frame};
 use crate::limits::UNIT_STORED_BYTES_MAX;
@@ -44,9 +44,7 @@ pub(super) fn decode(scratch: &mut Scratch, stored: &[u8], raw: &mut [u8]) -> Re
     let raw_len = raw.len();
     match crate::block::decode_zstd_frame(scratch, stored, raw)? {
         raw_bytes if raw_bytes == raw_len => Ok(()),
-        _ => Err(Fault::corrupt(
-            "a zstd frame holds less than its header says",
-        )),
+        _ => Err(zstd_frame::TOO_SHORT),
     }
 }
 
@@ -65,7 +63,7 @@ fn unit(stored_len: usize, content_bytes: Option<u64>, place: Place) -> Result<U
     let content_bytes =
         content_bytes.ok_or(Fault::unsupported("a zstd frame without its content size"))?;
     if content_bytes > place.raw_len - place.raw_bytes {
-        return Err(Fault::of(CodecErrorKind::RawTooLong));
+        return Err(Fault::RAW_TOO_LONG);
     }
     let raw_len = usize::try_from(content_bytes)
         .map_err(|_| Fault::unsupported("a zstd frame too long to be a unit"))?;
@@ -75,13 +73,12 @@ fn unit(stored_len: usize, content_bytes: Option<u64>, place: Place) -> Result<U
         raw_start: place.raw_bytes,
         raw_len,
         form: 0,
-        check: 0,
     })
 }
 
 impl Steps for Frames {
     const CODEC: CodecId = CodecId::ZSTD;
-    const SHORTAGE: Fault = Fault::of(CodecErrorKind::RawTooShort);
+    const SHORTAGE: Fault = Fault::RAW_TOO_SHORT;
 
     fn step(&mut self, rest: &[u8], place: Place) -> Result<Option<Step>, Fault> {
         if self.skip_bytes > 0 {

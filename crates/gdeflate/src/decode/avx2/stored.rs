@@ -21,7 +21,7 @@
 use core::arch::x86_64::*;
 
 use super::{GROUP, GROUP_COUNT};
-use crate::decode::lanes::{Lanes, Words};
+use crate::decode::lanes::{Chunk, Lanes, Words};
 use crate::decode::stored::{GROUP_BYTES, word_order};
 use crate::error::ErrorKind;
 use crate::limits::{LANE_COUNT, WORD_BYTES};
@@ -36,18 +36,18 @@ fn load_one(lanes: &[u32; GROUP]) -> __m256i {
 }
 
 /// All lanes, eight doublewords in a vector.
-type Square = [__m256i; GROUP_COUNT];
+pub(super) type Square = [__m256i; GROUP_COUNT];
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn load(lanes: &[u32; LANE_COUNT]) -> Square {
+pub(super) fn load(lanes: &[u32; LANE_COUNT]) -> Square {
     // SAFETY: eight doublewords lie at each of the four places.
     core::array::from_fn(|at| unsafe { _mm256_loadu_si256(lanes.as_ptr().add(at * GROUP).cast()) })
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn store(square: Square) -> [u32; LANE_COUNT] {
+pub(super) fn store(square: Square) -> [u32; LANE_COUNT] {
     let mut lanes = [0; LANE_COUNT];
     for (vector, lanes) in square.into_iter().zip(lanes.chunks_exact_mut(GROUP)) {
         // SAFETY: the chunk has eight doublewords.
@@ -117,7 +117,7 @@ fn runs(vector: usize, counts: &[u32; LANE_COUNT], order: &[u32; LANE_COUNT]) ->
 /// The words of one vector's lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn spread(runs: &Runs, chunk: &[u8; LANE_COUNT * WORD_BYTES]) -> __m256i {
+fn spread(runs: &Runs, chunk: &Chunk) -> __m256i {
     let mut words = _mm256_setzero_si256();
     for run in &runs.runs[..runs.count] {
         let eight = &chunk[run.first * WORD_BYTES..][..GROUP * WORD_BYTES];
@@ -170,10 +170,7 @@ pub(crate) fn groups(
     let (surplus, missing) = (load(&surplus), load(&missing));
     let mut done = 0;
     for group in raw.chunks_exact_mut(GROUP_BYTES) {
-        let Some(chunk) = words.chunk() else {
-            return Err(ErrorKind::TruncatedTile);
-        };
-        words.advance(LANE_COUNT);
+        let chunk = words.next_chunk()?;
         deal(low, group.try_into().expect("a whole group"));
         for at in 0..GROUP_COUNT {
             let word = spread(&runs[at], chunk);
@@ -182,9 +179,6 @@ pub(crate) fn groups(
         }
         done += GROUP_BYTES;
     }
-    let (low, high) = (store(low), store(high));
-    for (bits, (low, high)) in lanes.bits.iter_mut().zip(low.into_iter().zip(high)) {
-        *bits = u64::from(high) << 32 | u64::from(low);
-    }
+    lanes.set_halves(store(low), store(high));
     Ok(done)
 }

@@ -86,10 +86,7 @@ pub(crate) fn groups(
     };
     let mut done = 0;
     for group in raw.chunks_exact_mut(GROUP_BYTES) {
-        let Some(chunk) = words.chunk() else {
-            return Err(ErrorKind::TruncatedTile);
-        };
-        words.advance(LANE_COUNT);
+        let chunk = words.next_chunk()?;
         // SAFETY: chunk and group have two vectors each.
         let next = unsafe {
             let to = group.as_mut_ptr();
@@ -109,9 +106,6 @@ pub(crate) fn groups(
         }
         done += GROUP_BYTES;
     }
-    let (low, high) = (store(low), store(high));
-    for (bits, (low, high)) in lanes.bits.iter_mut().zip(low.into_iter().zip(high)) {
-        *bits = u64::from(high) << 32 | u64::from(low);
-    }
+    lanes.set_halves(store(low), store(high));
     Ok(done)
 }

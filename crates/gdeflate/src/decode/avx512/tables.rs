@@ -53,18 +53,16 @@ pub(crate) struct VectorTables {
 }
 
 impl VectorTables {
-    pub(crate) fn new() -> Self {
-        Self {
-            coarse: [[0; 3]; 2],
-            fine: [Row::ZERO; 3],
-            others_from: Row::ZERO,
-            other_rank: Row::ZERO,
-            literal_rank: Row::ZERO,
-            base: [Row::ZERO; 2],
-            extra: [Row::ZERO; 2],
-            literals: [0; 256],
-        }
-    }
+    pub(crate) const ZERO: Self = Self {
+        coarse: [[0; 3]; 2],
+        fine: [Row::ZERO; 3],
+        others_from: Row::ZERO,
+        other_rank: Row::ZERO,
+        literal_rank: Row::ZERO,
+        base: [Row::ZERO; 2],
+        extra: [Row::ZERO; 2],
+        literals: [0; 256],
+    };
 
     /// Prepares a block; the codes are checked on the way.
     #[inline(never)]
@@ -148,6 +146,7 @@ const BYTES: [u8; 256] = {
 };
 
 /// How many codewords of each length there are.
+#[derive(Default)]
 struct Ranks {
     literals: [u16; 16],
     others: [u16; 16],
@@ -160,11 +159,7 @@ impl Ranks {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,popcnt")]
     fn sort(lengths: &Lengths, tables: &mut VectorTables) -> Self {
-        let mut ranks = Self {
-            literals: [0; 16],
-            others: [0; 16],
-            distances: [0; 16],
-        };
+        let mut ranks = Self::default();
         // As long as a rank and a vector behind the last one need.
         let mut literals = [0_u8; 256 + 64];
         let mut others = [[0_u16; 64]; 2];
