@@ -188,12 +188,14 @@ impl<'a> Encoder<'a> {
                 codec => default_level(codec),
             };
             let level = level.clamp(*levels.start(), *levels.end());
-            let mut stored = self.stored_as((codec, level), with, raw)?;
+            let stored = self.stored_as((codec, level), with, raw)?;
             if stored.len() < raw.len() {
                 sizes.push((codec, stored.len()));
                 if self.model.choose(raw.len(), &sizes) == sizes.len() - 1 {
-                    let before = best.replace((codec, stored));
-                    stored = before.map(|(_, stored)| stored).unwrap_or_default();
+                    if let Some((_, before)) = best.replace((codec, stored)) {
+                        self.free.put(before);
+                    }
+                    continue;
                 }
             }
             self.free.put(stored);
@@ -226,5 +228,36 @@ fn quick_codec() -> CodecId {
     match block_level_range(CodecId::ZSTD).is_empty() {
         true => CodecId::ZLIB,
         false => CodecId::ZSTD,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::writer::item::Item;
+
+    #[test]
+    fn buffers_do_not_become_more_from_block_to_block() {
+        let text = "the same words again, and again other words ".repeat(500);
+        let items = [text.into_bytes(), vec![7; 10_000], (0..=255).collect()];
+        let items = items.map(|bytes| Item::from_bytes("block", bytes));
+        let free = FreeBuffers::default();
+        let options = PackOptions::default();
+        assert!(matches!(options.coding, Coding::Auto(_)));
+        let mut encoder = Encoder::new(&options, None, &free);
+        let mut counts = Vec::new();
+        for _ in 0..4 {
+            for item in &items {
+                let len = item.len as usize;
+                let offset = 0;
+                let parts = [Part { item, offset, len }];
+                let done = encoder.encode(&parts, BlockKind::Own).unwrap();
+                if let Cow::Owned(buffer) = done.stored {
+                    free.put(buffer);
+                }
+            }
+            counts.push(free.all().len());
+        }
+        assert_eq!(counts, [counts[0]; 4]);
     }
 }
