@@ -321,6 +321,17 @@ fn nodes_scenes_and_samplers_are_read() {
 }
 
 #[test]
+fn a_model_whose_images_the_caller_took_away_can_still_be_asked_for_them() {
+    let json = r#"{"asset":{"version":"2.0"},
+        "images":[{"uri":"a.png"},{"uri":"b.webp"},{"uri":"c.png"}],
+        "textures":[{"source":0,"extensions":{"EXT_texture_webp":{"source":1}}}]}"#;
+    let mut model = Model::parse(json.as_bytes()).expect("a model");
+    assert_eq!(model.wanted_images(), [false, true, true]);
+    model.images.clear();
+    assert_eq!(model.wanted_images(), [false; 0]);
+}
+
+#[test]
 fn whole_numbers_may_have_a_fraction_of_zero() {
     let json = r#"{"asset":{"version":"2.0"},"buffers":[{"byteLength":64.0}],
         "bufferViews":[{"buffer":0.0,"byteOffset":4.0,"byteLength":6e1,"byteStride":12.0}],
