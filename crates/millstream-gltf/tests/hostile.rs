@@ -611,6 +611,29 @@ fn the_memory_of_a_scene_is_bounded() {
 }
 
 #[test]
+fn what_the_binary_chunk_is_too_short_for_has_failed() {
+    let ground = Ground::new();
+    let whole = r#""buffers":[{"byteLength":9}],"bufferViews":[{"buffer":0,"byteLength":9}]"#;
+    let parts = r#""buffers":[{"byteLength":1000000}],"images":[{"bufferView":1}],
+        "bufferViews":[{"buffer":0,"byteLength":4},{"buffer":0,"byteOffset":4,"byteLength":400000},
+        {"buffer":0,"byteOffset":500000,"byteLength":9},
+        {"buffer":0,"byteOffset":900000,"byteLength":9}]"#;
+    for (json, binary, failed) in [
+        (whole, Some(&[7; 12][..]), &[][..]),
+        (whole, Some(&[7; 8]), &["buffers[0]"]),
+        (whole, None, &["buffers[0]"]),
+        (parts, Some(&[7; 8]), &["buffers[0]", "images[0]"]),
+    ] {
+        let json = format!(r#"{{"asset":{{"version":"2.0"}},{json}}}"#);
+        let path = ground.write("short.glb", support::glb(json.as_bytes(), binary));
+        let scene = ground.load(&path).expect("a scene");
+        let places: Vec<&str> = scene.problems().map(Error::place).collect();
+        assert_eq!(places, failed, "{json} {binary:?}");
+        assert_eq!(scene.view(0).is_ok(), failed.is_empty());
+    }
+}
+
+#[test]
 fn cut_and_changed_glbs_never_hang_or_panic() {
     let ground = Ground::new();
     let whole = support::make(33, 2, 2, 30).glb();
