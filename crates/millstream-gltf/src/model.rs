@@ -140,11 +140,16 @@ impl Model {
     pub fn wanted_images(&self) -> Vec<bool> {
         let mut wanted = vec![true; self.images.len()];
         let textures = || self.textures.iter().flatten();
+        // The fields are public, so an index may be that of no image by now.
         for &image in textures().flat_map(|texture| &texture.passed_over) {
-            wanted[image] = false;
+            if let Some(wanted) = wanted.get_mut(image) {
+                *wanted = false;
+            }
         }
         for image in textures().filter_map(|texture| texture.image) {
-            wanted[image] = true;
+            if let Some(wanted) = wanted.get_mut(image) {
+                *wanted = true;
+            }
         }
         wanted
     }

@@ -29,8 +29,8 @@ pub(crate) enum Origin {
     },
 }
 
-/// An entry and a range of it, or a range of addresses: by it bytes of the same place are known,
-/// and comparing costs nothing, however many images a scene makes of one data URI.
+/// Identifies the bytes of an origin: an entry and a range of it, or a range of addresses. Keys of
+/// data URIs are compared without their bytes, of which a scene may make many images.
 pub(crate) type Key = (Option<Arc<[u8]>>, Option<Range<u64>>);
 
 impl Origin {

@@ -272,6 +272,16 @@ mod descriptions {
                 Some((second + 64 * texel, 64 * texel))
             );
         }
+        // No number of DXGI_FORMAT.
+        let mut unknown = dds();
+        unknown.resize(148, 0);
+        unknown[84..88].copy_from_slice(b"DX10");
+        for number in [0, 22, u32::MAX] {
+            unknown[128..132].copy_from_slice(&u32::to_le_bytes(number));
+            let record = described(&unknown, 1 << 20).expect("a texture");
+            assert_eq!(shape(&record), (128, 64, 0, 0, Container::DDS), "{number}");
+            assert_eq!(record.image.map(|image| image.format), Some(0));
+        }
         // VK_FORMAT_R16G16_SFLOAT has as many bytes as RGBA8.
         let mut ktx2 = ktx2();
         ktx2[12] = 83;

@@ -321,6 +321,17 @@ fn nodes_scenes_and_samplers_are_read() {
 }
 
 #[test]
+fn a_model_whose_images_the_caller_took_away_can_still_be_asked_for_them() {
+    let json = r#"{"asset":{"version":"2.0"},
+        "images":[{"uri":"a.png"},{"uri":"b.webp"},{"uri":"c.png"}],
+        "textures":[{"source":0,"extensions":{"EXT_texture_webp":{"source":1}}}]}"#;
+    let mut model = Model::parse(json.as_bytes()).expect("a model");
+    assert_eq!(model.wanted_images(), [false, true, true]);
+    model.images.clear();
+    assert_eq!(model.wanted_images(), [false; 0]);
+}
+
+#[test]
 fn whole_numbers_may_have_a_fraction_of_zero() {
     let json = r#"{"asset":{"version":"2.0"},"buffers":[{"byteLength":64.0}],
         "bufferViews":[{"buffer":0.0,"byteOffset":4.0,"byteLength":6e1,"byteStride":12.0}],
@@ -597,6 +608,29 @@ fn the_memory_of_a_scene_is_bounded() {
             .all(|error| error.kind() == ErrorKind::Limit)
     );
     assert!(scene.problems().count() > 0);
+}
+
+#[test]
+fn what_the_binary_chunk_is_too_short_for_has_failed() {
+    let ground = Ground::new();
+    let whole = r#""buffers":[{"byteLength":9}],"bufferViews":[{"buffer":0,"byteLength":9}]"#;
+    let parts = r#""buffers":[{"byteLength":1000000}],"images":[{"bufferView":1}],
+        "bufferViews":[{"buffer":0,"byteLength":4},{"buffer":0,"byteOffset":4,"byteLength":400000},
+        {"buffer":0,"byteOffset":500000,"byteLength":9},
+        {"buffer":0,"byteOffset":900000,"byteLength":9}]"#;
+    for (json, binary, failed) in [
+        (whole, Some(&[7; 12][..]), &[][..]),
+        (whole, Some(&[7; 8]), &["buffers[0]"]),
+        (whole, None, &["buffers[0]"]),
+        (parts, Some(&[7; 8]), &["buffers[0]", "images[0]"]),
+    ] {
+        let json = format!(r#"{{"asset":{{"version":"2.0"}},{json}}}"#);
+        let path = ground.write("short.glb", support::glb(json.as_bytes(), binary));
+        let scene = ground.load(&path).expect("a scene");
+        let places: Vec<&str> = scene.problems().map(Error::place).collect();
+        assert_eq!(places, failed, "{json} {binary:?}");
+        assert_eq!(scene.view(0).is_ok(), failed.is_empty());
+    }
 }
 
 #[test]

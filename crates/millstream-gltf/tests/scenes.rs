@@ -131,7 +131,7 @@ fn tight_elements_are_seen_in_place() {
 }
 
 #[test]
-fn quantised_strided_and_padded_numbers_become_floats() {
+fn quantized_strided_and_padded_numbers_become_floats() {
     let accessor =
         r#""bufferView":0,"count":2,"componentType":5120,"type":"VEC2","normalized":true"#;
     let bytes = [127, 0x80, 9, 9, 0, 0xff];

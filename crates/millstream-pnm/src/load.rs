@@ -172,10 +172,13 @@ impl Window<'_> {
     /// The window's bytes from `offset` on, which only grows from call to call; those of a new
     /// window, if there are none. `None` at the end of the file.
     fn at(&mut self, offset: u64) -> Result<Option<&[u8]>, Error> {
-        let end = self.begin + self.read as u64;
-        if offset >= end {
-            // The file may have grown: samples that its first length does not hold have no memory.
-            let left = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
+        // The file may have grown: samples that its first length does not hold have no memory.
+        let left = self.len.saturating_sub(offset);
+        if left == 0 {
+            return Ok(None);
+        }
+        if offset >= self.begin + self.read as u64 {
+            let left = usize::try_from(left).unwrap_or(usize::MAX);
             let first = offset == 0 && self.len > WINDOW_BYTES as u64;
             let most = if first { HEAD_BYTES } else { WINDOW_BYTES };
             let room = &mut self.memory[..most.min(left)];
@@ -294,5 +297,21 @@ mod tests {
                 assert!(matches!(error.kind, ErrorKind::Truncated), "{error}");
             }
         }
+    }
+
+    #[test]
+    fn the_end_of_a_file_is_known_without_a_read() {
+        let named = tempfile::NamedTempFile::new().expect("a temporary file");
+        let file = File::options().write(true).open(named.path());
+        let mut window = Window {
+            file: &file.expect("opened"),
+            memory: &mut [0; 16],
+            len: 16,
+            begin: 0,
+            read: 0,
+        };
+        // Any read fails, also one of no bytes: the file is open for writing alone.
+        assert!(window.at(15).is_err());
+        assert!(window.at(16).expect("no read").is_none());
     }
 }

@@ -291,7 +291,8 @@ pub trait WriteTyped: WriteStream + Sized {
 
 impl<S: WriteStream> WriteTyped for S {}
 
-/// Reads the bits of a LEB128 number; how many bytes had room for. A tenth byte must be `fitting`.
+/// Reads a LEB128 number; returns its bits, and how many its bytes have room for. The bits of a
+/// tenth byte must be `fitting`.
 #[inline(always)]
 fn leb128<S: ReadStream>(stream: &mut S, fitting: impl Fn(u64) -> bool) -> Result<(u64, u32)> {
     let mut value = 0;

@@ -12,7 +12,7 @@ pub(crate) struct Texels {
     /// Texels of a block's side, and bytes of a block.
     pub(crate) block: (u32, u32),
     pub(crate) channels: u8,
-    /// Bits of a channel; 0 for blocks, and where channels differ.
+    /// Bits of a color; 0 for blocks, and where colors differ.
     pub(crate) bits: u8,
     /// What it is decoded to, and whether it is sRGB-encoded.
     pub(crate) decoded: Option<(Format, bool)>,
@@ -51,7 +51,8 @@ impl Texels {
 
     /// The format of a number of `DXGI_FORMAT`.
     pub(crate) fn of_dxgi(number: u32) -> Option<&'static Texels> {
-        FORMATS.iter().find(|it| it.dxgi == number)
+        let mut formats = FORMATS.iter().filter(|it| it.dxgi != NONE);
+        formats.find(|it| it.dxgi == number)
     }
 }
 

@@ -65,7 +65,7 @@ impl Budget {
         fits
     }
 
-    /// Returns what an item has taken beyond `bytes`.
+    /// Gives back what an item has taken beyond `bytes`.
     pub(super) fn keep(&self, charged: &Charged, bytes: u64) {
         let before = charged.bytes.fetch_min(bytes, Ordering::AcqRel);
         self.give_back(before.saturating_sub(bytes));
@@ -85,7 +85,7 @@ impl Budget {
         Error::new(ErrorKind::Limit, place, cause).in_file(file)
     }
 
-    /// Returns bytes.
+    /// Gives bytes back.
     pub(super) fn give_back(&self, bytes: u64) {
         self.taken.fetch_sub(bytes, Ordering::Relaxed);
     }

@@ -355,7 +355,7 @@ impl Load {
         }
     }
 
-    /// Ends an item, and returns to the budget everything that it took.
+    /// Ends an item, and gives back to the budget everything that it took.
     fn abandon(&mut self, index: usize) {
         self.budget.keep(&self.items[index].charged, 0);
         self.end_item(index);
