@@ -85,9 +85,10 @@ pub(crate) fn check_trace(name: Option<&OsStr>) -> Result<(), Ending> {
 /// patch has or removes is none of its base's.
 fn find(storage: &Storage, args: &LoadArgs) -> Result<Vec<Source>, Failure> {
     let mut sources: Vec<Source> = Vec::new();
+    let mut opened = Vec::new();
     for path in &args.paths {
         if package::is_package(path) {
-            match open(storage, path, args, &sources) {
+            match open(storage, path, args, &mut opened) {
                 Ok(package) => sources.push(Source::Entries(package, Vec::new())),
                 Err(failure) => sources.push(failed(path, failure)),
             }
@@ -136,12 +137,13 @@ fn failed(path: &Path, failure: Failure) -> Source {
     Source::Files(vec![Found::named(path, Err(failure))])
 }
 
-/// Opens a package; a patch over its base, if that is among those named before it.
+/// Opens a package; a patch over its base, if that is among those opened before it. One that has
+/// more raw bytes than are allowed is a base all the same.
 fn open(
     storage: &Storage,
     path: &Path,
     args: &LoadArgs,
-    before: &[Source],
+    before: &mut Vec<Package>,
 ) -> Result<Package, Failure> {
     let options = PackageOptions {
         verify: !args.no_verify,
@@ -151,14 +153,11 @@ fn open(
     let mut package = Package::open_with(storage, path, options).map_err(failed)?;
     let mut sizes = Sizes::default();
     let base_root = package.base_root();
-    let base = before.iter().find_map(|source| match source {
-        Source::Entries(base, _) if base_root == Some(base.root()) => Some(base),
-        _ => None,
-    });
-    if let Some(base) = base {
+    if let Some(base) = before.iter().find(|it| base_root == Some(it.root())) {
         package = package.with_base(base).map_err(failed)?;
         sizes.add(base, []);
     }
+    before.push(package.clone());
     sizes.add(&package, 0..package.len());
     sizes.check(path, args.max_bytes)?;
     Ok(package)
