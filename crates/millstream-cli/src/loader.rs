@@ -369,6 +369,11 @@ impl<'a> Loader<'a> {
         place: usize,
     ) -> Result<Vec<Option<u64>>, Failure> {
         let mut hashes = self.room(package.len() as usize)?;
+        if self.is_interrupted() {
+            // A visit has requests on their way before it asks.
+            self.tally.canceled += indices.len() as u64;
+            return Ok(hashes);
+        }
         let options = BatchOptions {
             timeout: self.timeout,
             ..BatchOptions::default()

@@ -706,6 +706,30 @@ fn an_interruption_cancels_and_tells() {
 }
 
 #[test]
+fn an_interrupted_load_begins_no_other_package() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = hole(folder.path(), 1 << 40);
+    let (root, package) = (folder.path().join("in"), folder.path().join("p.mpak"));
+    std::fs::create_dir(&root).expect("made");
+    for name in ["a", "b"] {
+        std::fs::write(root.join(name), name).expect("a file");
+    }
+    let mut pack = millstream(&["pack"]);
+    expect_quiet_success(&run(pack.arg(&root).arg("-o").arg(&package)));
+    let mut child = load(&["--json", "--disk", "seek=1s,read=1G"], &[&path, &package])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    wait_until_open(&child, &path);
+    kill(&child, Signal::INT);
+    wait(&mut child);
+    let output = child.wait_with_output().expect("it has ended");
+    let document = json(&output);
+    assert_eq!(document["cancelled"], 3, "{document}");
+}
+
+#[test]
 fn few_descriptors_suffice_for_many_files() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for index in 0..5000 {
