@@ -597,6 +597,26 @@ fn hole(folder: &Path, len: u64) -> PathBuf {
 }
 
 #[test]
+fn hashes_are_printed_while_the_rest_is_loaded() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for index in 0..2000 {
+        std::fs::write(folder.path().join(format!("{index}")), "x").expect("a file");
+    }
+    // Behind the others, and longer than any test may take.
+    hole(folder.path(), 1 << 40);
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let mut child = load(&["--hash"], &[folder.path()])
+        .stdout(full.expect("there is /dev/full"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    wait(&mut child);
+    let output = child.wait_with_output().expect("it has ended");
+    let errors = expect_status(&output, 1);
+    assert!(errors.contains("standard output: "), "{errors}");
+}
+
+#[test]
 fn memory_is_bounded_whatever_the_size() {
     const MEMORY_KIB_MAX: u64 = 700 << 10;
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -17,7 +17,7 @@ use crate::args::{BackendWord, DirectWord, LoadArgs};
 use crate::cold;
 use crate::failure::{self, Ending, Failure, refused};
 use crate::limits::{CLOSE_WAIT, WINDOW_REQUESTS};
-use crate::loader::{Loader, Source, Tally, print_hashes};
+use crate::loader::{Hashes, Loader, Source, Tally};
 use crate::output::{self, Output};
 use crate::package::{Sizes, visible};
 use crate::table::Table;
@@ -41,13 +41,15 @@ pub(crate) fn load(args: &LoadArgs, json: bool) -> Result<(), Ending> {
     if trace.is_some() {
         storage.start_trace();
     }
+    // Before the work, too, so that a standard output that is closed fails now.
+    let hashes = args.hash.then(|| Hashes::new(json)).transpose()?;
     let loader = Loader {
         storage: &storage,
         queue: &queue,
         sources: &sources,
         timeout: args.timeout,
         traced: args.trace.is_some(),
-        hashes: args.hash,
+        hashes,
         interrupted: Arc::clone(&interrupted),
         tally: Tally::default(),
     };
@@ -58,14 +60,12 @@ pub(crate) fn load(args: &LoadArgs, json: bool) -> Result<(), Ending> {
     let (stopped, traced) = end_of_load(&interrupted, trace, &storage);
     let mut document = document(&storage, &tally, &stats);
     let nothing_loaded = tally.files > 0 && tally.files == tally.failures.count() + tally.canceled;
-    match (json, args.hash) {
+    if json && args.hash {
         // In the order of the lines.
-        (true, true) => document["hashes"] = tally.hashes(&sources).map(|it| json!(it)).collect(),
-        (false, true) => print_hashes(tally.hashes(&sources))?,
-        (false, false) if !nothing_loaded => {
-            output::print(&table(args, &storage, &tally, &stats))?;
-        }
-        _ => {}
+        document["hashes"] = json!(tally.hashes);
+    }
+    if !json && !args.hash && !nothing_loaded {
+        output::print(&table(args, &storage, &tally, &stats))?;
     }
     let mut ended = ending(tally, stopped).and(traced);
     if json {
