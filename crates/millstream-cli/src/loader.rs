@@ -79,8 +79,16 @@ pub(crate) struct Tally {
     pub(crate) elapsed: Duration,
     /// Processor time of the whole program in that time.
     pub(crate) processor: Duration,
-    /// For each source the hash of each file, or of each entry of the package by its number.
-    hashes: Vec<Vec<Option<u64>>>,
+    /// Hashes that were kept.
+    pub(crate) hashes: Vec<Hashed>,
+}
+
+/// What becomes of hashes, which come in the order of the names.
+pub(crate) enum Hashes {
+    /// A line each.
+    Printed(BufWriter<Output>),
+    /// Kept for a document.
+    Kept(Vec<Hashed>),
 }
 
 /// A name and the hash of its bytes, as text.
@@ -97,21 +105,41 @@ impl Hashed {
     }
 }
 
-impl Tally {
-    /// The hashes of what was loaded, in the order of the names.
-    pub(crate) fn hashes(&self, sources: &[Source]) -> impl Iterator<Item = Hashed> {
-        sources
-            .iter()
-            .zip(&self.hashes)
-            .flat_map(|(source, hashes)| {
-                (0..source.len()).filter_map(|nth| match source {
-                    Source::Files(files) => Some(Hashed::new(hashes[nth]?, &files[nth].name)),
-                    Source::Entries(package, indices) => {
-                        let hash = hashes[indices[nth] as usize]?;
-                        Some(Hashed::new(hash, package.name(indices[nth]).ok()?))
-                    }
-                })
-            })
+impl Hashes {
+    /// Kept, or printed.
+    ///
+    /// # Errors
+    /// Standard output is closed.
+    pub(crate) fn new(keeps: bool) -> Result<Hashes, Failure> {
+        Ok(match keeps {
+            true => Hashes::Kept(Vec::new()),
+            false => Hashes::Printed(BufWriter::new(Output::create(OsStr::new("-"))?)),
+        })
+    }
+
+    fn add(&mut self, one: Hashed) -> Result<(), Ending> {
+        match self {
+            Hashes::Kept(list) => {
+                list.push(one);
+                Ok(())
+            }
+            Hashes::Printed(lines) => {
+                let written = writeln!(lines, "{}  {}", one.hash, one.name);
+                written.map_err(|error| lines.get_ref().ending(&error))
+            }
+        }
+    }
+
+    /// Returns those that were kept.
+    fn finish(self) -> Result<Vec<Hashed>, Ending> {
+        match self {
+            Hashes::Kept(list) => Ok(list),
+            Hashes::Printed(mut lines) => {
+                let flushed = lines.flush();
+                flushed.map_err(|error| lines.get_ref().ending(&error))?;
+                Ok(Vec::new())
+            }
+        }
     }
 }
 
@@ -119,12 +147,10 @@ impl Tally {
 ///
 /// # Errors
 /// How the command ends where they cannot be printed.
-pub(crate) fn print_hashes(hashes: impl IntoIterator<Item = Hashed>) -> Result<(), Ending> {
-    let mut lines = BufWriter::new(Output::create(OsStr::new("-"))?);
-    let mut hashes = hashes.into_iter();
-    let written = hashes.try_for_each(|one| writeln!(lines, "{}  {}", one.hash, one.name));
-    let written = written.and_then(|()| lines.flush());
-    written.map_err(|error| lines.get_ref().ending(&error))
+pub(crate) fn print_hashes(hashes: Vec<Hashed>) -> Result<(), Ending> {
+    let mut lines = Hashes::new(false)?;
+    hashes.into_iter().try_for_each(|one| lines.add(one))?;
+    lines.finish().map(|_| ())
 }
 
 /// Loads what was found, and drops it.
@@ -136,8 +162,8 @@ pub(crate) struct Loader<'a> {
     pub(crate) timeout: Option<Duration>,
     /// A trace is recorded: requests carry the names of their files.
     pub(crate) traced: bool,
-    /// Hashes are wanted.
-    pub(crate) hashes: bool,
+    /// Where hashes go, if they are wanted.
+    pub(crate) hashes: Option<Hashes>,
     /// Set by an interruption.
     pub(crate) interrupted: Arc<AtomicBool>,
     /// The result to be.
@@ -192,34 +218,36 @@ impl<'a> Loader<'a> {
     /// Loads everything. Files that fail are counted, not errors.
     ///
     /// # Errors
-    /// There is no memory for the hashes.
-    pub(crate) fn run(mut self) -> Result<Tally, Failure> {
+    /// There is no memory for the hashes, or they cannot be printed.
+    pub(crate) fn run(mut self) -> Result<Tally, Ending> {
         let all = self.sources.iter();
         let total_bytes = all.map(Source::bytes).fold(0, u64::saturating_add);
         progress::begin(Some(total_bytes));
         let (begun, processor_begun) = (Instant::now(), processor_time());
         let mut place = 0;
         for source in self.sources {
-            let hashes = match source {
+            match source {
                 Source::Files(files) => self.load_files(files, place)?,
                 Source::Entries(package, indices) => self.load_entries(package, indices, place)?,
-            };
-            self.tally.hashes.push(hashes);
+            }
             place += source.len();
         }
         self.tally.files = place as u64;
         self.tally.elapsed = begun.elapsed();
         self.tally.processor = processor_time().saturating_sub(processor_begun);
+        if let Some(hashes) = self.hashes {
+            self.tally.hashes = hashes.finish()?;
+        }
         Ok(self.tally)
     }
 
-    /// Room for so many hashes, if they are wanted.
-    fn room(&self, count: usize) -> Result<Vec<Option<u64>>, Failure> {
-        let mut hashes = Vec::new();
-        if self.hashes {
+    /// Room for the hash of each entry of a package, if they are wanted.
+    fn room(&self, package: &Package) -> Result<Vec<Option<u64>>, Failure> {
+        let (mut hashes, count) = (Vec::new(), package.len() as usize);
+        if self.hashes.is_some() {
             hashes.try_reserve_exact(count).map_err(|_| {
                 let cause = format!("no memory for {count} hashes");
-                Failure::new("the files", cause).kind(&ErrorKind::OutOfMemory)
+                Failure::new(package.path(), cause).kind(&ErrorKind::OutOfMemory)
             })?;
             hashes.resize(count, None);
         }
@@ -228,7 +256,7 @@ impl<'a> Loader<'a> {
 
     fn claim(&self) -> Claim {
         Claim {
-            hasher: self.hashes.then(Box::default),
+            hasher: self.hashes.as_ref().map(|_| Box::default()),
             ..Claim::default()
         }
     }
@@ -240,17 +268,19 @@ impl<'a> Loader<'a> {
         claim.hasher.map(|hasher| hasher.digest())
     }
 
+    fn add_hash(&mut self, hash: Option<u64>, name: &[u8]) -> Result<(), Ending> {
+        match (&mut self.hashes, hash) {
+            (Some(hashes), Some(hash)) => hashes.add(Hashed::new(hash, name)),
+            _ => Ok(()),
+        }
+    }
+
     fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Acquire)
     }
 
-    /// Loads files, the first of which has this place among all; returns their hashes.
-    fn load_files(
-        &mut self,
-        files: &'a [Found],
-        place: usize,
-    ) -> Result<Vec<Option<u64>>, Failure> {
-        let mut hashes = self.room(files.len())?;
+    /// Loads files, the first of which has this place among all.
+    fn load_files(&mut self, files: &'a [Found], place: usize) -> Result<(), Ending> {
         let (mut window, mut cursor) = (Window::default(), Cursor::default());
         let mut claim = self.claim();
         loop {
@@ -258,7 +288,7 @@ impl<'a> Loader<'a> {
                 self.fill(files, place, &mut cursor, &mut window);
             }
             let Some(piece) = window.pieces.pop_front() else {
-                return Ok(hashes);
+                return Ok(());
             };
             window.bytes -= piece.len;
             progress::advance(piece.len);
@@ -285,9 +315,7 @@ impl<'a> Loader<'a> {
                 loaded => {
                     let bytes = loaded.bytes;
                     let hash = self.count(loaded, bytes);
-                    if self.hashes {
-                        hashes[piece.index] = hash;
-                    }
+                    self.add_hash(hash, &files[piece.index].name)?;
                 }
             }
         }
@@ -360,15 +388,20 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Loads entries of a package, which have this place among all; returns the hash of each by the
-    /// number of its entry.
+    /// Loads entries of a package, which have this place among all.
     fn load_entries(
         &mut self,
         package: &Package,
         indices: &[u32],
         place: usize,
-    ) -> Result<Vec<Option<u64>>, Failure> {
-        let mut hashes = self.room(package.len() as usize)?;
+    ) -> Result<(), Ending> {
+        if self.is_interrupted() {
+            // A visit has requests on their way before it asks.
+            self.tally.canceled += indices.len() as u64;
+            return Ok(());
+        }
+        // By the number of the entry: a visit goes by the places of their bytes.
+        let mut hashes = self.room(package)?;
         let options = BatchOptions {
             timeout: self.timeout,
             ..BatchOptions::default()
@@ -397,8 +430,8 @@ impl<'a> Loader<'a> {
                 let storing = package.storing(piece.index);
                 let loaded = std::mem::replace(&mut claim, self.claim());
                 let hash = self.count(loaded, storing.map_or(0, |it| it.stored_bytes));
-                if self.hashes {
-                    hashes[piece.index as usize] = hash;
+                if let Some(place) = hashes.get_mut(piece.index as usize) {
+                    *place = hash;
                 }
                 ended += 1;
             }
@@ -408,7 +441,14 @@ impl<'a> Loader<'a> {
             }
         });
         self.tally.canceled += (indices.len() - ended) as u64;
-        Ok(hashes)
+        for &index in indices {
+            if let Some(&Some(hash)) = hashes.get(index as usize) {
+                let name = package.name(index);
+                let name = name.map_err(|error| package::describe(package.path(), &error))?;
+                self.add_hash(Some(hash), name)?;
+            }
+        }
+        Ok(())
     }
 }
 

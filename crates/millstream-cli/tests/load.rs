@@ -597,6 +597,26 @@ fn hole(folder: &Path, len: u64) -> PathBuf {
 }
 
 #[test]
+fn hashes_are_printed_while_the_rest_is_loaded() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for index in 0..2000 {
+        std::fs::write(folder.path().join(format!("{index}")), "x").expect("a file");
+    }
+    // Behind the others, and longer than any test may take.
+    hole(folder.path(), 1 << 40);
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let mut child = load(&["--hash"], &[folder.path()])
+        .stdout(full.expect("there is /dev/full"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    wait(&mut child);
+    let output = child.wait_with_output().expect("it has ended");
+    let errors = expect_status(&output, 1);
+    assert!(errors.contains("standard output: "), "{errors}");
+}
+
+#[test]
 fn memory_is_bounded_whatever_the_size() {
     const MEMORY_KIB_MAX: u64 = 700 << 10;
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -703,6 +723,30 @@ fn an_interruption_cancels_and_tells() {
         assert_eq!(document["failed"], 0);
         assert_eq!(names_in(folder.path()), ["hole"]);
     }
+}
+
+#[test]
+fn an_interrupted_load_begins_no_other_package() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = hole(folder.path(), 1 << 40);
+    let (root, package) = (folder.path().join("in"), folder.path().join("p.mpak"));
+    std::fs::create_dir(&root).expect("made");
+    for name in ["a", "b"] {
+        std::fs::write(root.join(name), name).expect("a file");
+    }
+    let mut pack = millstream(&["pack"]);
+    expect_quiet_success(&run(pack.arg(&root).arg("-o").arg(&package)));
+    let mut child = load(&["--json", "--disk", "seek=1s,read=1G"], &[&path, &package])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    wait_until_open(&child, &path);
+    kill(&child, Signal::INT);
+    wait(&mut child);
+    let output = child.wait_with_output().expect("it has ended");
+    let document = json(&output);
+    assert_eq!(document["cancelled"], 3, "{document}");
 }
 
 #[test]

@@ -459,6 +459,27 @@ fn a_patch_turns_one_package_into_the_other() {
     assert!(same.stdout.is_empty());
 }
 
+/// It has more raw bytes than are allowed, which is of the base alone.
+#[test]
+fn a_patch_is_loaded_over_a_base_that_is_refused() {
+    let packed = Packed::new(&[]);
+    let (root, before) = (packed.path("in"), packed.path("p.mpak"));
+    let (after, patch) = (packed.path("q.mpak"), packed.path("patch.mpak"));
+    let mut changed = packed.files["noise/7"].clone();
+    changed[700_000] ^= 1;
+    std::fs::write(Path::new(&root).join("noise/7"), &changed).expect("written");
+    expect_quiet_success(&run(&mut millstream(&["pack", &root, "-o", &after])));
+    let diff = ["diff", &before, &after, "-o", &patch];
+    expect_quiet_success(&run(&mut millstream(&diff)));
+    let words = ["load", &before, &patch, "--max-bytes", "2M", "--json"];
+    let output = run(&mut millstream(&words));
+    expect_status(&output, 1);
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(document["failed"], 1, "{document}");
+    assert_eq!(document["error"]["path"], before, "{document}");
+    assert_eq!(document["raw_bytes"], changed.len(), "{document}");
+}
+
 #[test]
 fn the_base_of_a_new_enough_patch_may_be_older_and_no_other_package() {
     let packed = Packed::new(&["--content-version", "6"]);

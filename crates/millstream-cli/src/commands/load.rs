@@ -17,7 +17,7 @@ use crate::args::{BackendWord, DirectWord, LoadArgs};
 use crate::cold;
 use crate::failure::{self, Ending, Failure, refused};
 use crate::limits::{CLOSE_WAIT, WINDOW_REQUESTS};
-use crate::loader::{Loader, Source, Tally, print_hashes};
+use crate::loader::{Hashes, Loader, Source, Tally};
 use crate::output::{self, Output};
 use crate::package::{Sizes, visible};
 use crate::table::Table;
@@ -41,13 +41,15 @@ pub(crate) fn load(args: &LoadArgs, json: bool) -> Result<(), Ending> {
     if trace.is_some() {
         storage.start_trace();
     }
+    // Before the work, too, so that a standard output that is closed fails now.
+    let hashes = args.hash.then(|| Hashes::new(json)).transpose()?;
     let loader = Loader {
         storage: &storage,
         queue: &queue,
         sources: &sources,
         timeout: args.timeout,
         traced: args.trace.is_some(),
-        hashes: args.hash,
+        hashes,
         interrupted: Arc::clone(&interrupted),
         tally: Tally::default(),
     };
@@ -58,14 +60,12 @@ pub(crate) fn load(args: &LoadArgs, json: bool) -> Result<(), Ending> {
     let (stopped, traced) = end_of_load(&interrupted, trace, &storage);
     let mut document = document(&storage, &tally, &stats);
     let nothing_loaded = tally.files > 0 && tally.files == tally.failures.count() + tally.canceled;
-    match (json, args.hash) {
+    if json && args.hash {
         // In the order of the lines.
-        (true, true) => document["hashes"] = tally.hashes(&sources).map(|it| json!(it)).collect(),
-        (false, true) => print_hashes(tally.hashes(&sources))?,
-        (false, false) if !nothing_loaded => {
-            output::print(&table(args, &storage, &tally, &stats))?;
-        }
-        _ => {}
+        document["hashes"] = json!(tally.hashes);
+    }
+    if !json && !args.hash && !nothing_loaded {
+        output::print(&table(args, &storage, &tally, &stats))?;
     }
     let mut ended = ending(tally, stopped).and(traced);
     if json {
@@ -85,9 +85,10 @@ pub(crate) fn check_trace(name: Option<&OsStr>) -> Result<(), Ending> {
 /// patch has or removes is none of its base's.
 fn find(storage: &Storage, args: &LoadArgs) -> Result<Vec<Source>, Failure> {
     let mut sources: Vec<Source> = Vec::new();
+    let mut opened = Vec::new();
     for path in &args.paths {
         if package::is_package(path) {
-            match open(storage, path, args, &sources) {
+            match open(storage, path, args, &mut opened) {
                 Ok(package) => sources.push(Source::Entries(package, Vec::new())),
                 Err(failure) => sources.push(failed(path, failure)),
             }
@@ -136,12 +137,13 @@ fn failed(path: &Path, failure: Failure) -> Source {
     Source::Files(vec![Found::named(path, Err(failure))])
 }
 
-/// Opens a package; a patch over its base, if that is among those named before it.
+/// Opens a package; a patch over its base, if that is among those opened before it. One that has
+/// more raw bytes than are allowed is a base all the same.
 fn open(
     storage: &Storage,
     path: &Path,
     args: &LoadArgs,
-    before: &[Source],
+    before: &mut Vec<Package>,
 ) -> Result<Package, Failure> {
     let options = PackageOptions {
         verify: !args.no_verify,
@@ -151,14 +153,11 @@ fn open(
     let mut package = Package::open_with(storage, path, options).map_err(failed)?;
     let mut sizes = Sizes::default();
     let base_root = package.base_root();
-    let base = before.iter().find_map(|source| match source {
-        Source::Entries(base, _) if base_root == Some(base.root()) => Some(base),
-        _ => None,
-    });
-    if let Some(base) = base {
+    if let Some(base) = before.iter().find(|it| base_root == Some(it.root())) {
         package = package.with_base(base).map_err(failed)?;
         sizes.add(base, []);
     }
+    before.push(package.clone());
     sizes.add(&package, 0..package.len());
     sizes.check(path, args.max_bytes)?;
     Ok(package)
