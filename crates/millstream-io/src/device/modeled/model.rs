@@ -188,6 +188,20 @@ mod tests {
 
     #[test]
     fn names_and_figures_are_read() {
+        let known = "".parse::<DiskModel>().unwrap_err().to_string();
+        let rates = [
+            ("dvd", 2_400_000),
+            ("hdd", 48_000_000),
+            ("sata", 550_000_000),
+            ("nvme3", 3_500_000_000),
+            ("nvme5", 10_000_000_000),
+        ];
+        assert_eq!(NAMED.map(|(name, .., rate, _)| (name, rate)), rates);
+        for (name, rate) in rates {
+            let model: DiskModel = name.parse().unwrap();
+            assert_eq!((model.name.as_str(), model.bytes_per_second), (name, rate));
+            assert!(known.contains(name), "{known}");
+        }
         let model: DiskModel = "latency=1.5us,read=2.4M,name=mine,seek=2s,depth=7"
             .parse()
             .unwrap();
