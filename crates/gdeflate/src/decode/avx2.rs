@@ -203,7 +203,7 @@ fn look_up(group: &Group, tables: &Tables) -> __m256i {
     let root = _mm256_and_si256(group.low, splat((1 << ROOT_BITS) - 1));
     let start = _mm256_and_si256(group.pending, splat(DISTANCE_START as u32));
     let index = _mm256_or_si256(root, start);
-    let table = tables.as_ptr().cast::<i32>();
+    let table = tables.0.as_ptr().cast::<i32>();
     // SAFETY: `index` is at most 2048 + 1023, below ENTRY_COUNT.
     let entries = unsafe { _mm256_i32gather_epi32::<4>(table, index) };
     let special = flag(entries, SPECIAL);
