@@ -43,7 +43,6 @@ use crate::cpu::cpu_has;
 use crate::error::{Error, ErrorKind};
 use crate::limits::{TILE_RAW_BYTES, TILE_STORED_BYTES_MAX, WORD_BYTES};
 use crate::stream::TileStream;
-use crate::zeroed;
 
 /// Decodes tiles, one at a time. Keeps its tables, so that decoding allocates nothing: make one
 /// per thread and use it again. It may be used by one thread at a time and moved between threads.
@@ -86,7 +85,7 @@ impl Decoder {
         };
         Self {
             kernel,
-            tables: zeroed(),
+            tables: Box::new(Tables::EMPTY),
             #[cfg(target_arch = "x86_64")]
             vector_tables: Box::new(avx512::VectorTables::ZERO),
             tokens: Tokens::new(),

@@ -91,6 +91,31 @@ fn mutated_tiles_are_judged_as_the_plain_decoder_does() {
 }
 
 #[test]
+fn a_tile_that_is_cut_is_said_to_be_cut() {
+    let mut decoders = decoders();
+    for kind in KINDS {
+        for number in [0, 1, 6, 9, 12] {
+            let raw = data(kind, 2500, 5);
+            let mut tile = Vec::new();
+            let mut encoder = Encoder::new(Level::new(number).unwrap());
+            encoder.encode_tile(&raw, &mut tile).unwrap();
+            let mut decoded = vec![0; raw.len()];
+            for words in 0..tile.len() / 4 {
+                for decoder in &mut decoders {
+                    let error = decoder.decode_tile(&tile[..4 * words], &mut decoded);
+                    let kernel = decoder.kernel();
+                    assert_eq!(
+                        error.unwrap_err().kind,
+                        ErrorKind::TruncatedTile,
+                        "{kind}, level {number}, {words} words, {kernel:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn mutated_vectors_are_judged_as_the_plain_decoder_does() {
     let mut random = Rng::with_seed(99);
     let mut decoders = decoders();

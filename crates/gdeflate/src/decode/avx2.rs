@@ -142,12 +142,24 @@ fn load(lanes: &Lanes) -> [Group; GROUP_COUNT] {
 #[inline(never)]
 #[target_feature(enable = "avx2")]
 fn store(groups: &[Group; GROUP_COUNT], lanes: &mut Lanes) -> [usize; LANE_COUNT] {
-    let low = stored::store(groups.map(|group| group.low));
-    let high = stored::store(groups.map(|group| group.high));
+    let mut rows = [[0_u32; LANE_COUNT]; 4];
+    // Loops, because closures are not always inlined into functions with features.
+    for (at, group) in groups.iter().enumerate() {
+        let vectors = [group.low, group.high, group.surplus, group.pending];
+        for (row, vector) in rows.iter_mut().zip(vectors) {
+            let eight = &mut row[at * GROUP..][..GROUP];
+            // SAFETY: eight doublewords.
+            unsafe { _mm256_storeu_si256(eight.as_mut_ptr().cast(), vector) };
+        }
+    }
+    let [low, high, surplus, waiting] = rows;
     lanes.set_halves(low, high);
-    lanes.counts = stored::store(groups.map(|group| group.surplus)).map(|surplus| surplus + 32);
-    let pending = stored::store(groups.map(|group| group.pending));
-    pending.map(|pending| pending as usize & DISTANCE_START)
+    let mut pending = [0; LANE_COUNT];
+    for lane in 0..LANE_COUNT {
+        lanes.counts[lane] = surplus[lane] + 32;
+        pending[lane] = waiting[lane] as usize & DISTANCE_START;
+    }
+    pending
 }
 
 #[inline]
@@ -191,7 +203,7 @@ fn look_up(group: &Group, tables: &Tables) -> __m256i {
     let root = _mm256_and_si256(group.low, splat((1 << ROOT_BITS) - 1));
     let start = _mm256_and_si256(group.pending, splat(DISTANCE_START as u32));
     let index = _mm256_or_si256(root, start);
-    let table = tables.as_ptr().cast::<i32>();
+    let table = tables.0.as_ptr().cast::<i32>();
     // SAFETY: `index` is at most 2048 + 1023, below ENTRY_COUNT.
     let entries = unsafe { _mm256_i32gather_epi32::<4>(table, index) };
     let special = flag(entries, SPECIAL);

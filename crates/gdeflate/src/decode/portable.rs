@@ -96,9 +96,9 @@ fn round(
     let mut literal_count = tokens.literal_count;
     let mut length_count = tokens.length_count;
     let mut distance_count = tokens.distance_count;
-    for lane in first..LANE_COUNT {
+    for (lane, pending) in pending.iter_mut().enumerate().skip(first) {
         let bits = lanes.bits[lane];
-        let mut entry = tables[(pending[lane] + (bits & ROOT) as usize) % ENTRY_COUNT];
+        let mut entry = tables.0[(*pending + (bits & ROOT) as usize) % ENTRY_COUNT];
         if entry & SPECIAL != 0 {
             entry = follow(tables, entry, bits);
             if entry & SPECIAL != 0 {
@@ -127,7 +127,7 @@ fn round(
         length_count += ((entry / LENGTH) & 1) as usize;
         tokens.distances[distance_count & MATCH_MASK] = value as u16;
         distance_count += ((entry / DISTANCE) & 1) as usize;
-        pending[lane] = (entry & LENGTH) as usize / (LENGTH as usize / DISTANCE_START);
+        *pending = (entry & LENGTH) as usize / (LENGTH as usize / DISTANCE_START);
     }
     tokens.literal_count = literal_count;
     tokens.length_count = length_count;
@@ -139,7 +139,7 @@ fn round(
 #[inline]
 fn follow(tables: &Tables, entry: u32, bits: u64) -> u32 {
     if entry & POINTER == POINTER {
-        tables[value(entry, bits) as usize % ENTRY_COUNT]
+        tables.0[value(entry, bits) as usize % ENTRY_COUNT]
     } else {
         entry
     }
@@ -160,7 +160,7 @@ fn tail(
     for lane in (end_lane + 1..LANE_COUNT).chain(0..end_lane) {
         if pending[lane] != 0 {
             let bits = lanes.bits[lane];
-            let entry = tables[(DISTANCE_START + (bits & ROOT) as usize) % ENTRY_COUNT];
+            let entry = tables.0[(DISTANCE_START + (bits & ROOT) as usize) % ENTRY_COUNT];
             let entry = follow(tables, entry, bits);
             if entry & SPECIAL != 0 {
                 return Err(ErrorKind::BadSymbol);

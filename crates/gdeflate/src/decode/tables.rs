@@ -77,12 +77,18 @@ const DISTANCE_MEANING: [u32; DISTANCE_SYMBOL_COUNT] = {
     meaning
 };
 
-/// The tables of one block.
-pub(crate) type Tables = [u32; ENTRY_COUNT];
+/// The tables of one block. They begin with a cache line, because building them is copying above
+/// all: with the start elsewhere tiles of few words decoded 1 to 2 % slower.
+#[repr(align(64))]
+pub(crate) struct Tables(pub(crate) [u32; ENTRY_COUNT]);
+
+impl Tables {
+    pub(crate) const EMPTY: Self = Self([SPECIAL; ENTRY_COUNT]);
+}
 
 /// Builds both tables; the codes are checked on the way.
 pub(crate) fn build(tables: &mut Tables, lengths: &Lengths) -> Result<(), ErrorKind> {
-    let (litlen, far) = tables.split_at_mut(DISTANCE_START);
+    let (litlen, far) = tables.0.split_at_mut(DISTANCE_START);
     build_one(litlen, 0, &lengths.litlen, &LITLEN_MEANING)?;
     build_one(far, DISTANCE_START, &lengths.distance, &DISTANCE_MEANING)
 }

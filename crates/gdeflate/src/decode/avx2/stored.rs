@@ -47,7 +47,7 @@ pub(super) fn load(lanes: &[u32; LANE_COUNT]) -> Square {
 
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn store(square: Square) -> [u32; LANE_COUNT] {
+fn store(square: Square) -> [u32; LANE_COUNT] {
     let mut lanes = [0; LANE_COUNT];
     for (vector, lanes) in square.into_iter().zip(lanes.chunks_exact_mut(GROUP)) {
         // SAFETY: the chunk has eight doublewords.
