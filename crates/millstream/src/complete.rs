@@ -13,7 +13,7 @@ use std::task::Waker;
 use crate::error::ErrorKind;
 use crate::ids::Id;
 use crate::priority::{Guard, PRIORITIES, Priorities, Priority};
-use crate::queue::{Cancellation, Fifo, NO_INDEX, Parcel, QueueShared};
+use crate::queue::{Cancellation, Fifo, NO_INDEX, Parcel, QueueShared, Wishes};
 use crate::slots::{Cache, Ended, Freed, Posted};
 
 /// Which sequence numbers have completed: one bit each from the watermark on.
@@ -107,6 +107,8 @@ pub(crate) struct QueueState {
     pub(crate) shared: Arc<QueueShared>,
     /// Handed over and not taken in yet, with the place reached.
     pub(crate) backlog: VecDeque<(Parcel, usize)>,
+    /// Handed over a moment ago.
+    parcels: Vec<Parcel>,
     /// Empty parcels, to be filled again.
     pub(crate) spare: Vec<Parcel>,
     /// Entries below were taken in.
@@ -138,6 +140,7 @@ impl QueueState {
             bucket: shared.options.bandwidth.map(Bucket::new),
             shared,
             backlog: VecDeque::new(),
+            parcels: Vec::new(),
             spare: Vec::new(),
             next_sequence: 0,
             cancellations: Vec::new(),
@@ -154,6 +157,13 @@ impl QueueState {
             dropped: false,
             touched: false,
         }
+    }
+
+    /// Takes what was submitted into the backlog.
+    pub(crate) fn take(&mut self) -> Wishes {
+        let wishes = self.shared.take(&mut self.parcels, &mut self.spare);
+        self.backlog.extend(self.parcels.drain(..).map(|parcel| (parcel, 0)));
+        wishes
     }
 
     /// Entries below `sequence` were taken in.

@@ -178,9 +178,8 @@ impl Files {
         self.at(index).direct
     }
 
-    /// The next file to open, if one may be opened now. `hung_ns`: opens that have run longer are
-    /// not counted.
-    /// Its index, whether it is urgent, and the call.
+    /// The next file to open, if one may be opened now: its index, whether it is urgent, and the
+    /// call. Opens that have run longer than `OPEN_HUNG_NS` do not count.
     pub(crate) fn next_open(&mut self, now_ns: u64) -> Option<(u32, bool, OpenCall)> {
         let (&(Reverse(lane), _), &index) = self.queued.first_key_value()?;
         let recent = |started: &&u64| now_ns.saturating_sub(**started) < limits::OPEN_HUNG_NS;

@@ -115,3 +115,15 @@ impl StorageNumber {
         numbers.generations[usize::from(self.0)] = if next < 1 << 31 { next } else { 1 };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_an_id_do_not_overlap() {
+        let id = Id::new(StorageNumber(0xabc), 0xf_fffe, 0xdead_beef);
+        assert_eq!((id.index(), id.generation()), (0xf_fffe, 0xdead_beef));
+        assert_eq!(id.storage(), StorageNumber(0xabc));
+    }
+}

@@ -416,16 +416,13 @@ impl QueueShared {
         });
     }
 
-    /// Engine: takes what was submitted; empty parcels go back to be filled again.
-    pub(crate) fn take(
-        &self,
-        backlog: &mut VecDeque<(Parcel, usize)>,
-        spare: &mut Vec<Parcel>,
-    ) -> Wishes {
+    /// Engine: exchanges what was submitted for `parcels`, which is empty, as submitters wait
+    /// meanwhile; empty parcels go back to be filled again.
+    pub(crate) fn take(&self, parcels: &mut Vec<Parcel>, spare: &mut Vec<Parcel>) -> Wishes {
         let mut submitted = lock(&self.submitted);
         submitted.dirty = false;
         submitted.spare.append(spare);
-        backlog.extend(submitted.parcels.drain(..).map(|parcel| (parcel, 0)));
+        std::mem::swap(&mut submitted.parcels, parcels);
         std::mem::take(&mut submitted.wishes)
     }
 

@@ -180,7 +180,7 @@ pub struct Parts {
     pub(crate) verb: Verb,
     pub(crate) body: Body,
     pub(crate) memory: Memory,
-    /// The memory is borrowed: only the body says where it is.
+    /// The memory is borrowed: only the body, or the call on names, says where it is.
     pub(crate) borrowed: bool,
     pub(crate) tag: u64,
     pub(crate) priority: Option<Priority>,

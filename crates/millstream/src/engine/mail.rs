@@ -44,7 +44,7 @@ impl Engine {
         let index = queue.index.load(Ordering::Relaxed);
         // Something may still have been asked of a queue that was dropped and let go of.
         if let Some(state) = self.queues.get(index) {
-            let wishes = queue.take(&mut state.backlog, &mut state.spare);
+            let wishes = state.take();
             self.wishes.push((index, wishes));
         }
     }

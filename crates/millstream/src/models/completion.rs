@@ -90,7 +90,7 @@ impl Engine {
 
     fn take(&mut self, queue: &QueueShared, requests: &mut Vec<(u64, u32)>) -> usize {
         let state = self.queues.touch(0);
-        queue.take(&mut state.backlog, &mut state.spare);
+        state.take();
         let mut count = 0;
         while let Some((mut parcel, _)) = state.backlog.pop_front() {
             for (place, index) in parcel.indices.drain(..).enumerate() {

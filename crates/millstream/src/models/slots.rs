@@ -84,10 +84,8 @@ fn wait(ticket: &mut SlotTicket<()>) -> Completion {
         if let Some(outcome) = ticket.claim() {
             return Poll::Ready(outcome);
         }
-        match ticket.register(context.waker()) {
-            true => Poll::Ready(ticket.claim().expect("it has ended")),
-            false => Poll::Pending,
-        }
+        ticket.register(context.waker());
+        ticket.claim().map_or(Poll::Pending, Poll::Ready)
     });
     block_on(polled)
 }
