@@ -162,7 +162,8 @@ impl QueueState {
     /// Takes what was submitted into the backlog.
     pub(crate) fn take(&mut self) -> Wishes {
         let wishes = self.shared.take(&mut self.parcels, &mut self.spare);
-        self.backlog.extend(self.parcels.drain(..).map(|parcel| (parcel, 0)));
+        self.backlog
+            .extend(self.parcels.drain(..).map(|parcel| (parcel, 0)));
         wishes
     }
 
