@@ -1,7 +1,7 @@
-//! What the processor can do.
+//! Detection of CPU features.
 
-/// Whether this machine has all of these features; without `std`, whether every machine that this
-/// is compiled for has them.
+/// Whether this machine has all of these features; without `std`, whether the compilation target
+/// guarantees them.
 macro_rules! cpu_has {
     ($($feature:tt),+) => {{
         #[cfg(feature = "std")]

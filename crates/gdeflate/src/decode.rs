@@ -1,15 +1,15 @@
 //! Decoding tiles.
 //!
-//! A block is decoded in two phases. A kernel reads its symbols into three streams (`tokens` says
-//! why), and `copies` makes bytes of them. The header of a block, stored blocks, and the portable
-//! kernel are safe code; what a kernel may do faster stands in its own file behind [`Kernel`].
+//! A block is decoded in two phases. A kernel reads its symbols into three streams (the reason is
+//! in `tokens`), and `copies` expands them into bytes. Block headers, stored blocks, and the
+//! portable kernel are safe code; the vector kernels are in their own files behind [`Kernel`].
 //!
 //! Work is bounded by the tile: every turn takes bits, and the tile's words are bounded by
 //! `TILE_STORED_BYTES_MAX`; two turns of a lane make at least one byte, and raw bytes are bounded
-//! by what was declared. Memory is the decoder's own, 340 KiB, allocated once.
+//! by what was declared. A decoder allocates its memory, about 273 KiB, once.
 //!
 //! # Safety
-//! The one unsafe thing here is to call a kernel that not every machine can run.
+//! The only unsafe operation here is the call of a kernel that not every machine can run.
 #![expect(
     unsafe_code,
     reason = "calls kernels that need CPU features; see # Safety"
@@ -44,8 +44,8 @@ use crate::error::{Error, ErrorKind};
 use crate::limits::{TILE_RAW_BYTES, TILE_STORED_BYTES_MAX, WORD_BYTES};
 use crate::stream::TileStream;
 
-/// Decodes tiles, one at a time. Keeps its tables, so that decoding allocates nothing: make one
-/// per thread and use it again. It may be used by one thread at a time and moved between threads.
+/// A decoder of tiles, one at a time. It keeps its tables, so that decoding allocates nothing: make
+/// one per thread and reuse it. It may be used by one thread at a time and moved between threads.
 pub struct Decoder {
     kernel: Kernel,
     tables: Box<Tables>,
@@ -69,13 +69,13 @@ impl fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// A decoder with the fastest kernel of this machine, see [`Kernel::fastest`].
+    /// Creates a decoder with the fastest kernel of this machine, see [`Kernel::fastest`].
     #[must_use]
     pub fn new() -> Self {
         Self::with_kernel(Kernel::fastest())
     }
 
-    /// A decoder with the kernel asked for, or the portable one where this machine cannot run it.
+    /// Creates a decoder with the given kernel, or the portable one if this machine cannot run it.
     #[must_use]
     pub fn with_kernel(kernel: Kernel) -> Self {
         let kernel = if kernel.is_available() {
@@ -92,7 +92,7 @@ impl Decoder {
         }
     }
 
-    /// The kernel in use.
+    /// Returns the kernel in use.
     #[must_use]
     pub const fn kernel(&self) -> Kernel {
         self.kernel
@@ -102,8 +102,8 @@ impl Decoder {
     /// Allocates nothing, and writes nothing outside `raw`.
     ///
     /// # Errors
-    /// Whatever is wrong with the tile, with the offset from its first byte; `raw` is unspecified
-    /// then. Of several faults which one is named is unspecified, too.
+    /// [`ErrorKind::Argument`] if `raw` is longer than a tile; any fault in the tile, at its offset
+    /// from the tile's start. Which of several faults is reported is unspecified, as is `raw` then.
     pub fn decode_tile(&mut self, tile: &[u8], raw: &mut [u8]) -> Result<(), Error> {
         if raw.len() > TILE_RAW_BYTES {
             return Err(Error::new(ErrorKind::Argument, 0));
@@ -150,15 +150,15 @@ impl Decoder {
         Ok(())
     }
 
-    /// The bytes of a stored block, behind its length.
+    /// Decodes the bytes of a stored block, which follow its length.
     fn decode_stored(
         &self,
         lanes: &mut Lanes,
         words: &mut Words<'_>,
         raw: &mut [u8],
     ) -> Result<(), ErrorKind> {
-        // The first byte of lane 0 comes before the refill that the length made due; refilling
-        // first takes the same word, since no other lane moves in between.
+        // Lane 0 reads its first byte before the refill that the length makes due; refilling first
+        // takes the same word, since no other lane is read in between.
         lanes.refill(0, words)?;
         let done = match self.kernel {
             // SAFETY: as for the symbols.
@@ -190,8 +190,8 @@ impl Decoder {
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx512 => {
                 let tables = &mut self.vector_tables;
-                // SAFETY: `with_kernel`, the only way to a decoder, keeps a kernel only if the
-                // machine has what it needs.
+                // SAFETY: `with_kernel`, the only constructor, keeps a kernel only if the machine
+                // has the CPU features that it needs.
                 unsafe {
                     tables.build(lengths)?;
                     avx512::symbols(lanes, words, tables, tokens, room)?;
@@ -200,7 +200,7 @@ impl Decoder {
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => unsafe { avx2::symbols(lanes, words, tables, tokens, room)? },
-            // SAFETY: the machine was just asked.
+            // SAFETY: the CPU features were just detected.
             #[cfg(target_arch = "x86_64")]
             _ if cpu_has!("bmi1", "bmi2") => unsafe {
                 portable::symbols_bmi2(lanes, words, tables, tokens, room)?;
@@ -213,14 +213,14 @@ impl Decoder {
     /// Decodes a whole stream into `raw`, which must have exactly its raw length.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`] for another length; whatever is wrong with a tile, with its number
-    /// and the offset from the first byte of the stream. `raw` is unspecified then.
+    /// [`ErrorKind::Argument`] for another length; any fault in a tile, with its number and the
+    /// offset from the first byte of the stream. The contents of `raw` are then unspecified.
     pub fn decode(&mut self, stream: &TileStream<'_>, raw: &mut [u8]) -> Result<(), Error> {
         self.decode_range(stream, 0..stream.header().tile_count(), raw)
     }
 
-    /// Decodes some successive tiles of a stream into `raw`, which must have exactly their raw
-    /// length together.
+    /// Decodes consecutive tiles of a stream into `raw`, whose length must be exactly the sum of
+    /// their raw lengths.
     ///
     /// # Errors
     /// Those of [`Decoder::decode`]; [`ErrorKind::Argument`] for tiles that do not exist.

@@ -1,16 +1,16 @@
 //! Encoding tiles.
 //!
-//! A level chooses how matches are found and which are taken; block borders, codes and block types
-//! are then chosen by cost, and `dealer` writes the bits in the order in which a decoder asks for
-//! them. A tile whose coded form is not shorter than stored blocks is stored, so that
-//! [`compress_bound`](crate::compress_bound) is true for any input.
+//! A level chooses how matches are found and which are taken; block boundaries, codes and block
+//! types are then chosen by cost, and `dealer` writes the bits in the order in which a decoder
+//! reads them. A tile whose coded form exceeds the bound of stored blocks is stored, so that
+//! [`compress_bound`](crate::compress_bound) holds for any input.
 //!
 //! The result depends on the raw bytes and the level alone: an encoder keeps no state between
 //! tiles, so it does not matter which thread encodes which tile.
 //!
 //! # Safety
-//! The one unsafe thing here is to call the same safe code, compiled for features that not every
-//! machine has.
+//! The only unsafe operation here is the call of the same safe code compiled for CPU features that
+//! not every machine has.
 #![cfg_attr(
     target_arch = "x86_64",
     expect(
@@ -56,11 +56,11 @@ use crate::cpu::cpu_has;
 use crate::error::{Error, ErrorKind};
 use crate::limits::{TILE_RAW_BYTES, tile_stored_bytes_bound};
 
-/// How hard the encoder tries: 0 stores, 1 is quickest, 12 smallest.
+/// A compression level: 0 stores, 1 is the fastest, 12 gives the smallest output.
 ///
-/// Levels 1–3 take matches as they come, 4–7 look ahead before they take one, 8–12 search for the
-/// cheapest parse. Each level compresses better than the one before it on data that compresses at
-/// all, taken as a whole; on a single file neighbours may be a hair apart.
+/// Levels 1–3 parse greedily, 4–7 lazily (with lookahead), 8–12 search for the cheapest parse. Over
+/// a corpus of compressible data each level compresses better than the one before it; on a single
+/// file adjacent levels may differ very little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Level(u8);
 
@@ -74,7 +74,7 @@ impl Level {
     /// The reference encoder's "best ratio".
     pub const BEST_RATIO: Self = Self(12);
 
-    /// The level with this number, if there is one: 0 to 12.
+    /// Returns the level with this number, 0 to 12, or `None` for any other.
     #[must_use]
     pub const fn new(number: u8) -> Option<Self> {
         if number <= 12 {
@@ -84,13 +84,13 @@ impl Level {
         }
     }
 
-    /// Its number.
+    /// Returns the level's number.
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0
     }
 
-    /// All levels, ascending.
+    /// Returns all levels in ascending order.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..=12).map(Self)
     }
@@ -130,9 +130,9 @@ impl Default for Level {
 #[derive(Debug, Clone, Copy)]
 struct Method {
     finder: Finder,
-    /// A match this long is taken as it is.
+    /// A match at least this long is taken without looking for a better one.
     nice: usize,
-    /// How often each block is parsed again, for the symbols of the parse before.
+    /// How often each block is parsed again, at the costs of the previous parse's symbols.
     passes: u32,
     /// Raw bytes of the units that blocks are made of.
     unit_bytes: usize,
@@ -146,16 +146,16 @@ enum Finder {
     ShortBuckets(Effort),
     /// In all buckets, while parsing.
     LongBuckets,
-    /// In chains, while parsing, looking at so many candidates.
+    /// In chains, while parsing, looking at up to this many candidates.
     Chains(u32),
     /// In all buckets, for every position.
     AllOfBuckets,
-    /// In trees, for every position, looking at so many candidates.
+    /// In trees, for every position, looking at up to this many candidates.
     Trees(u32),
 }
 
-/// Encodes tiles, one at a time. Keeps its memory, 1 to 4 MiB by level and data: make one per
-/// thread and use it again. It may be used by one thread at a time and moved between threads.
+/// An encoder of tiles, one at a time. It keeps its memory, 1 to 4 MiB by level and data: make one
+/// per thread and reuse it. It may be used by one thread at a time and moved between threads.
 pub struct Encoder {
     level: Level,
     dealer: Dealer,
@@ -170,7 +170,7 @@ pub struct Encoder {
     segments: Vec<Segment>,
     costs: Costs,
     ways: Vec<Way>,
-    /// What `optimal` made of one block.
+    /// The output of `optimal::parse` for one block.
     parsed: Vec<Token>,
 }
 
@@ -183,7 +183,7 @@ impl fmt::Debug for Encoder {
 }
 
 impl Encoder {
-    /// An encoder of one level.
+    /// Creates an encoder for one level.
     #[must_use]
     pub fn new(level: Level) -> Self {
         Self {
@@ -204,7 +204,7 @@ impl Encoder {
         }
     }
 
-    /// Appends the tile that holds `raw`, at most 64 KiB, to `out`. It takes no more than
+    /// Encodes `raw`, at most 64 KiB, as one tile and appends it to `out`: at most
     /// [`tile_stored_bytes_bound`] bytes.
     ///
     /// # Errors
@@ -215,7 +215,7 @@ impl Encoder {
         }
         #[cfg(target_arch = "x86_64")]
         if cpu_has!("avx2", "bmi1", "bmi2", "lzcnt", "popcnt") {
-            // SAFETY: the machine was just asked.
+            // SAFETY: the CPU features were just detected.
             unsafe { self.encode_wide(raw, out) };
             return Ok(());
         }
@@ -223,8 +223,8 @@ impl Encoder {
         Ok(())
     }
 
-    /// [`Encoder::encode_plain`], compiled for machines of the last ten years: with their shifts
-    /// and bit counts the same code is a fifth faster.
+    /// [`Encoder::encode_plain`] compiled for AVX2 and BMI, whose shifts and bit counts make the
+    /// same code a fifth faster.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
     fn encode_wide(&mut self, raw: &[u8], out: &mut Vec<u8>) {
@@ -248,7 +248,7 @@ impl Encoder {
         self.dealer.finish(out);
     }
 
-    /// Makes tokens of a tile; none of one that is to be stored.
+    /// Parses a tile into `self.tokens`; leaves them empty for a tile that is to be stored.
     #[inline(always)]
     fn parse(&mut self, raw: &[u8], Method { finder, nice, .. }: Method) {
         let (matches, tokens) = (&mut self.matches, &mut self.tokens);

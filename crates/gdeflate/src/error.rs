@@ -1,8 +1,8 @@
-//! What can be wrong with a stream, and where.
+//! Errors: what is wrong with a stream, and where.
 
 use core::fmt;
 
-/// What is wrong.
+/// The kind of an [`Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -14,40 +14,40 @@ pub enum ErrorKind {
     TileSize,
     /// Reserved header bits are set: a newer format, or not this one.
     ReservedBits,
-    /// The header states a last tile of more than 64 KiB, or a last tile of a stream without tiles.
+    /// The header's last tile size is 64 KiB or more (0 is a full tile), or not 0 without tiles.
     LastTileSize,
-    /// A table entry is not a multiple of four, goes backwards, or makes a tile smaller than any
-    /// tile or larger than any sensible one.
+    /// A tile's stored size is not a multiple of four, is negative, or is outside
+    /// `TILE_STORED_BYTES_MIN` to `TILE_STORED_BYTES_MAX` of [`limits`](crate::limits).
     TileTable,
-    /// A tile ends behind the last stored byte.
+    /// A tile ends past the last stored byte.
     TruncatedStream,
     /// Bytes follow the last tile.
     TrailingBytes,
-    /// A tile's bits go on behind its last word.
+    /// A tile's bits continue past its last word.
     TruncatedTile,
-    /// A tile has words that its bits do not reach.
+    /// A tile has words left after its last block.
     UnusedWords,
     /// Block type 3.
     BlockType,
     /// A code's lengths are over-subscribed, incomplete, or repeat a length before the first.
     BadCode,
-    /// A codeword that the code does not define, or symbol 286 or 287.
+    /// A codeword that the code does not assign, or symbol 286 or 287.
     BadSymbol,
-    /// A match reaches to before the tile's first byte.
+    /// A match reaches back beyond the tile's first byte.
     Distance,
     /// The tile holds more raw bytes than declared.
     RawTooLong,
     /// The tile holds fewer raw bytes than declared.
     RawTooShort,
-    /// The caller's buffer is not as long as the raw bytes asked for, or a tile range lies outside
-    /// the stream.
+    /// The length of the caller's buffer does not match the tiles, or a tile range lies outside the
+    /// stream.
     Argument,
-    /// More raw bytes than one stream can hold.
+    /// More raw bytes than one stream, or this machine's address space, can hold.
     TooLarge,
 }
 
 impl ErrorKind {
-    /// The likely cause, in words: a part of a sentence without a full stop.
+    /// Returns a description of the likely cause: a sentence fragment without a full stop.
     #[must_use]
     pub const fn cause(self) -> &'static str {
         match self {
@@ -73,17 +73,17 @@ impl ErrorKind {
     }
 }
 
-/// An error, with its place.
+/// An error and its position in the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Error {
     /// What is wrong.
     pub kind: ErrorKind,
-    /// In which tile, if it lies in one and the call knew its number.
+    /// Number of the faulty tile, if the error lies in one and the call knows its number.
     pub tile: Option<u32>,
-    /// Stored bytes in front of the place where it was seen: from the first byte of the stream,
-    /// or of the tile where a tile alone was decoded. Lanes read ahead, so inside a tile the
-    /// offending bits lie at or before it.
+    /// Stored offset at which the error was detected, from the first byte of the stream, or of the
+    /// tile if a single tile was decoded. Lanes read ahead, so inside a tile the offending bits lie
+    /// at or before it.
     pub offset: u64,
 }
 
@@ -96,7 +96,7 @@ impl Error {
         }
     }
 
-    /// The same error of a tile that begins at `start` in its stream.
+    /// Attributes the error to `tile`, which begins at `start` in its stream.
     pub(crate) const fn in_tile(self, tile: u32, start: u64) -> Self {
         Self {
             kind: self.kind,

@@ -1,10 +1,10 @@
-//! GDeflate: the compression of DirectStorage and RTX IO, encoded, decoded and validated.
+//! An encoder and a validating decoder for GDeflate, the compression of DirectStorage and RTX IO.
 //!
-//! GDeflate is DEFLATE64 dealt to 32 lanes, in tiles of 64 KiB that do not depend on each other,
-//! so that a GPU expands it at storage speed. This crate is for the CPU side: tools that make such
-//! data, engines that must read it without a GPU, and checks before it is given to one. It does no
-//! I/O, has no dependencies, and takes any bytes: hostile input gives an [`Error`], never a panic,
-//! a write outside the output, or work out of proportion to the tile.
+//! GDeflate is DEFLATE64 interleaved over 32 lanes, in independent tiles of 64 KiB, so that a GPU
+//! can decode it in parallel. This crate is for the CPU side: tools that write such data, engines
+//! that must read it without a GPU, and validation before data goes to one. It does no I/O, has no
+//! dependencies, and accepts arbitrary bytes: hostile input gives an [`Error`], never a panic, a
+//! write outside the output, or work out of proportion to the tile.
 //!
 //! ```
 //! use gdeflate::{Level, compress, decompress};
@@ -16,8 +16,8 @@
 //! # Ok::<(), gdeflate::Error>(())
 //! ```
 //!
-//! An engine that gets its bytes in pieces and has threads of its own finds the tiles as soon as
-//! the table is there, and decodes each by itself:
+//! An engine that receives the stream in pieces and has its own threads can locate the tiles as
+//! soon as the table has arrived, and decode each one separately:
 //!
 //! ```
 //! # let raw = vec![7; 100_000];
@@ -41,12 +41,12 @@
 //!
 //! **Stream.** Byte 4, byte 0xFB, tile count (u16), then a u32: bits 0–1 tile size index (1 for
 //! 64 KiB), bits 2–19 raw size of the last tile (0 for a full one), the rest 0. Then one u32 per
-//! tile: entry 0 is the stored size of the *last* tile, entry i the offset of tile i behind the
-//! table; tile 0 begins at 0. Then the tiles without gaps. No checksum.
+//! tile: entry 0 is the stored size of the *last* tile, entry i the offset of tile i from the end
+//! of the table; tile 0 begins at 0. Then the tiles without gaps. There is no checksum.
 //!
 //! **Words and lanes.** A tile is a sequence of 32-bit words, handed out by one cursor to 32 bit
 //! readers, the lanes. Each lane first takes one word, in order. After each *turn* of a lane (the
-//! reading of one item), if it holds fewer than 32 bits, it takes the next word. That defines the
+//! reading of one item), if it holds fewer than 32 bits, it takes the next word. This defines the
 //! order of all words. Bits are read lowest first, codewords from their first bit, as in DEFLATE.
 //! A tile ends with its last block, having used every word.
 //!
@@ -58,17 +58,17 @@
 //!
 //! **Symbols.** Lanes take turns from lane 0 on. A lane without a pending length reads a literal,
 //! an end of block, or a length with its extra bits, and then has a length pending. A lane with one
-//! reads its distance with extra bits, exactly 32 turns later. A match stands where its length was
-//! read. After the end of block the lanes behind it, once round, read their pending distances.
+//! reads its distance with extra bits, exactly 32 turns later. A match is output at the position of
+//! its length. After the end of block the other lanes, in turn order, read pending distances.
 //!
 //! **Alphabets.** As in DEFLATE, but symbol 285 means 3 plus 16 extra bits, and distance symbols 30
 //! and 31 begin at 32,769 and 49,153 with 14 extra bits. Matches reach back to the tile's first
 //! byte.
 //!
-//! **Codes** are canonical and complete. As exceptions a code may be empty, or have one single
-//! codeword of one bit; reading what such a code leaves unassigned is an error here (the reference
-//! decoder takes it for the first symbol; no known encoder makes use of that). Symbols 286 and 287
-//! are errors, too.
+//! **Codes** are canonical and complete. As exceptions, a code may be empty or have a single
+//! codeword of one bit; reading a codeword that such a code leaves unassigned is an error here (the
+//! reference decoder reads it as the first symbol; no known encoder relies on that). Symbols 286
+//! and 287 are errors, too.
 //!
 //! # Features
 //!
@@ -99,7 +99,7 @@ pub use limits::compress_bound;
 pub use parallel::{compress, decompress};
 pub use stream::{Header, TileStream, TileTable};
 
-/// Zeros on the heap that were never on the stack, and take no memory before they are touched.
+/// Allocates a zeroed array directly on the heap, so that pages never touched take no memory.
 fn zeroed<T: Copy + Default, const LEN: usize>() -> Box<[T; LEN]> {
     match vec![T::default(); LEN].into_boxed_slice().try_into() {
         Ok(array) => array,

@@ -1,4 +1,4 @@
-//! Whole streams: encoding and decoding them, on several threads.
+//! Encoding and decoding whole streams on several threads.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,16 +9,16 @@ use crate::error::{Error, ErrorKind};
 use crate::limits::{HEADER_BYTES, TABLE_ENTRY_BYTES, TILE_RAW_BYTES};
 use crate::stream::{Header, TileStream};
 
-/// Tiles that are encoded one after the other: enough that a claim costs nothing beside it.
+/// Tiles per encoding job: enough to make the cost of claiming a job negligible.
 const PIECE_TILES: usize = 4;
 
-/// Encodes `raw` as one stream. No bytes make a stream of no tiles. With the feature `std` up to
-/// `threads` threads work on it, the calling one included (0 counts as 1; never more than there is
-/// work for); without it one. The result is the same for any number of threads, and at most
-/// [`compress_bound`](crate::compress_bound) bytes long.
+/// Encodes `raw` as one stream, of no tiles if `raw` is empty. With the feature `std` up to
+/// `threads` threads are used, including the caller's (0 counts as 1). The result is the same for
+/// any number, and at most [`compress_bound`](crate::compress_bound) bytes long.
 ///
 /// # Errors
-/// [`ErrorKind::TooLarge`] if `raw` is longer than a stream can hold.
+/// [`ErrorKind::TooLarge`] if `raw` is longer than a stream can hold, or if a tile's offset exceeds
+/// 32 bits, which can happen with almost 4 GiB of incompressible data.
 pub fn compress(raw: &[u8], level: Level, threads: usize) -> Result<Vec<u8>, Error> {
     let header = Header::of_raw_len(raw.len() as u64)?;
     let mut out = Vec::from(header.to_bytes());
@@ -28,7 +28,7 @@ pub fn compress(raw: &[u8], level: Level, threads: usize) -> Result<Vec<u8>, Err
     for piece in run_jobs(threads, pieces, || Encoder::new(level), encode_piece)? {
         out.extend_from_slice(&piece.bytes);
         for len in piece.tile_lens {
-            // The first tile begins at 0; its entry is the last one's length instead.
+            // The first tile begins at 0; its entry holds the last tile's length instead.
             set_entry(&mut out, tile, start)?;
             set_entry(&mut out, 0, len)?;
             tile += 1;
@@ -39,14 +39,14 @@ pub fn compress(raw: &[u8], level: Level, threads: usize) -> Result<Vec<u8>, Err
 }
 
 fn set_entry(out: &mut [u8], index: usize, value: usize) -> Result<(), Error> {
-    // A full stream of stored tiles is a little more than 4 GiB; its last tile begins below.
+    // Stored tiles are larger than their raw bytes: the last offsets of a full stream overflow.
     let value = u32::try_from(value).map_err(|_| Error::new(ErrorKind::TooLarge, value as u64))?;
     let at = HEADER_BYTES + index * TABLE_ENTRY_BYTES;
     out[at..at + TABLE_ENTRY_BYTES].copy_from_slice(&value.to_le_bytes());
     Ok(())
 }
 
-/// Some successive tiles.
+/// Consecutive encoded tiles.
 #[derive(Default)]
 struct Piece {
     bytes: Vec<u8>,
@@ -64,12 +64,12 @@ fn encode_piece(encoder: &mut Encoder, raw: &[u8]) -> Result<Piece, Error> {
 }
 
 /// Decodes a whole stream into new memory, with the feature `std` on up to `threads` threads (0
-/// counts as 1; never more than tiles). As much memory is asked for as the stream's header
-/// declares, at most 512 times the stored bytes: a tile has 128 bytes or more.
+/// counts as 1; never more than there are tiles). It allocates the raw size that the header
+/// declares, at most 512 times the stored bytes, since a tile has 128 bytes or more.
 ///
 /// # Errors
-/// Those of [`TileStream::parse`], bytes behind the last tile included, and of [`Decoder::decode`];
-/// of several broken tiles the first that was found.
+/// Those of [`TileStream::parse`], bytes after the last tile included, and of [`Decoder::decode`];
+/// of several broken tiles the first in the stream is reported.
 pub fn decompress(stored: &[u8], threads: usize) -> Result<Vec<u8>, Error> {
     let stream = TileStream::parse(stored)?;
     let raw_len = usize::try_from(stream.header().raw_len())
@@ -82,7 +82,7 @@ pub fn decompress(stored: &[u8], threads: usize) -> Result<Vec<u8>, Error> {
     Ok(raw)
 }
 
-/// Runs jobs in turn; their results, or the error of the first that failed.
+/// Runs jobs in order and returns their results, or the error of the first that failed.
 #[cfg(not(feature = "std"))]
 fn run_jobs<Job, State, Output>(
     _threads: usize,
@@ -94,9 +94,9 @@ fn run_jobs<Job, State, Output>(
     jobs.map(|next| job(&mut state, next)).collect()
 }
 
-/// Runs jobs on `threads` threads, this one included; their results in order, or the error of the
-/// first that failed. Threads claim one job after the other, so that a slow one holds up only the
-/// thread that has it. After a failure no further job begins.
+/// Runs jobs on up to `threads` threads, this one included, and returns their results in order, or
+/// the error of the first job, in that order, that failed. Threads claim one job at a time, so that
+/// a slow job delays only its own thread. After a failure no further job begins.
 #[cfg(feature = "std")]
 fn run_jobs<Job, State, Output: Send>(
     threads: usize,
@@ -126,7 +126,7 @@ fn run_jobs<Job, State, Output: Send>(
     let mut results = std::thread::scope(|scope| {
         let spawn = |_| {
             let builder = std::thread::Builder::new().name("gdeflate".into());
-            // Where no thread can be had, those that there are do the work.
+            // If a thread cannot be started, the existing ones do the work.
             builder.spawn_scoped(scope, work).ok()
         };
         let others: Vec<_> = (1..threads).map_while(spawn).collect();

@@ -1,9 +1,9 @@
 //! The container: header, tile table, tiles.
 //!
-//! Everything a stream says about itself is checked here, once, so that the rest can rely on it:
-//! a [`TileStream`] has only tiles of a possible size that lie inside its bytes. Three steps of
-//! one subject, because an engine gets its bytes in pieces: [`Header`] from the first eight,
-//! [`TileTable`] once the table is there, [`TileStream`] when all is.
+//! All metadata of a stream is checked here, once, so that the rest can rely on it: a
+//! [`TileStream`] has only tiles of a valid size that lie inside its bytes. There are three types
+//! because an engine receives a stream in pieces: [`Header`] from the first eight bytes,
+//! [`TileTable`] once the table is complete, [`TileStream`] once the whole stream is.
 
 use core::ops::Range;
 
@@ -17,7 +17,7 @@ const ID: u8 = 4;
 const MAGIC: u8 = ID ^ 0xFF;
 const TILE_SIZE_INDEX_64K: u32 = 1;
 
-/// The first eight bytes of a stream, checked.
+/// The validated header of a stream, its first eight bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     tile_count: u32,
@@ -28,8 +28,8 @@ impl Header {
     /// Reads the header from the first [`HEADER_BYTES`] of `stored`; what follows is ignored.
     ///
     /// # Errors
-    /// Too few bytes, another format, a tile size other than 64 KiB, reserved bits, or a last
-    /// tile size that cannot be.
+    /// Too few bytes, another format, a tile size other than 64 KiB, reserved bits, or an
+    /// impossible last tile size.
     pub fn parse(stored: &[u8]) -> Result<Self, Error> {
         let Some(bytes) = stored.first_chunk::<HEADER_BYTES>() else {
             return Err(Error::new(ErrorKind::TruncatedHeader, stored.len() as u64));
@@ -60,7 +60,7 @@ impl Header {
         })
     }
 
-    /// The header of a stream that holds `raw_len` bytes.
+    /// Returns the header of a stream that holds `raw_len` bytes.
     pub(crate) fn of_raw_len(raw_len: u64) -> Result<Self, Error> {
         if raw_len > STREAM_RAW_BYTES_MAX {
             return Err(Error::new(ErrorKind::TooLarge, 0));
@@ -73,7 +73,7 @@ impl Header {
         })
     }
 
-    /// The eight bytes.
+    /// Returns the header in its stored form.
     pub(crate) fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let last = self.last_tile_raw_len % TILE_RAW_BYTES as u32;
         let count = (self.tile_count as u16).to_le_bytes();
@@ -83,13 +83,13 @@ impl Header {
         ]
     }
 
-    /// Tiles of the stream; 0 for a stream that holds nothing.
+    /// Returns the number of tiles; 0 for an empty stream.
     #[must_use]
     pub const fn tile_count(&self) -> u32 {
         self.tile_count
     }
 
-    /// Raw bytes of the whole stream.
+    /// Returns the raw size of the whole stream in bytes.
     #[must_use]
     pub const fn raw_len(&self) -> u64 {
         if self.tile_count == 0 {
@@ -98,13 +98,13 @@ impl Header {
         (self.tile_count as u64 - 1) * TILE_RAW_BYTES as u64 + self.last_tile_raw_len as u64
     }
 
-    /// Where the first tile begins, from the first byte of the stream.
+    /// Returns the offset of the first tile from the first byte of the stream.
     #[must_use]
     pub const fn data_start(&self) -> usize {
         HEADER_BYTES + self.tile_count as usize * TABLE_ENTRY_BYTES
     }
 
-    /// Raw bytes of one tile.
+    /// Returns the raw size of one tile in bytes.
     ///
     /// # Panics
     /// If there is no such tile.
@@ -118,7 +118,7 @@ impl Header {
         }
     }
 
-    /// Where a tile's bytes go in the raw data.
+    /// Returns the range of a tile's bytes in the raw data.
     ///
     /// # Panics
     /// If there is no such tile.
@@ -129,7 +129,7 @@ impl Header {
     }
 }
 
-/// Header and tile table, checked against each other: where each tile lies.
+/// The validated header and tile table of a stream, which locate each tile.
 #[derive(Debug, Clone, Copy)]
 pub struct TileTable<'a> {
     header: Header,
@@ -141,8 +141,8 @@ impl<'a> TileTable<'a> {
     /// [`Header::data_start`] bytes are needed.
     ///
     /// # Errors
-    /// Those of [`Header::parse`]; too few bytes; a tile that is not a whole number of words, goes
-    /// backwards, or is smaller or larger than a tile can be.
+    /// Those of [`Header::parse`]; too few bytes; a tile whose size is not a whole number of words,
+    /// is negative, or is smaller or larger than a tile can be.
     pub fn parse(stored: &'a [u8]) -> Result<Self, Error> {
         let header = Header::parse(stored)?;
         let Some(entries) = stored.get(HEADER_BYTES..header.data_start()) else {
@@ -156,7 +156,7 @@ impl<'a> TileTable<'a> {
                     && (TILE_STORED_BYTES_MIN as u64..=TILE_STORED_BYTES_MAX as u64).contains(&len)
             });
             if !fits {
-                // The entry that says where this tile ends; the first one for the last tile.
+                // The entry that determines where this tile ends: entry 0 for the last tile.
                 let entry = (tile as usize + 1) % header.tile_count as usize;
                 let offset = HEADER_BYTES + entry * TABLE_ENTRY_BYTES;
                 return Err(Error::new(ErrorKind::TileTable, offset as u64).in_tile(tile, 0));
@@ -165,13 +165,13 @@ impl<'a> TileTable<'a> {
         Ok(table)
     }
 
-    /// The stream's header.
+    /// Returns the stream's header.
     #[must_use]
     pub const fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Where a tile's stored bytes lie, from the first byte of the stream.
+    /// Returns the range of a tile's stored bytes, from the first byte of the stream.
     ///
     /// # Panics
     /// If there is no such tile.
@@ -183,7 +183,7 @@ impl<'a> TileTable<'a> {
         data + start..data + end
     }
 
-    /// Stored bytes of the whole stream, header and table included.
+    /// Returns the stored size of the whole stream in bytes, header and table included.
     #[must_use]
     pub fn stored_len(&self) -> u64 {
         match self.header.tile_count {
@@ -200,7 +200,7 @@ impl<'a> TileTable<'a> {
         u64::from(u32::from_le_bytes(*bytes))
     }
 
-    /// Where a tile begins and ends, from the table's end.
+    /// Returns a tile's start and end, from the end of the table.
     fn place(&self, tile: u32) -> (u64, u64) {
         let start = if tile == 0 { 0 } else { self.entry(tile) };
         let is_last = tile + 1 == self.header.tile_count;
@@ -215,8 +215,8 @@ impl<'a> TileTable<'a> {
     }
 }
 
-/// A whole stream whose header and table are checked; the tiles' bits are not, before they are
-/// decoded.
+/// A whole stream with a validated header and table; the tiles' contents are validated only when
+/// they are decoded.
 #[derive(Debug, Clone, Copy)]
 pub struct TileStream<'a> {
     table: TileTable<'a>,
@@ -224,11 +224,11 @@ pub struct TileStream<'a> {
 }
 
 impl<'a> TileStream<'a> {
-    /// Checks a stream's header and table. Takes time in proportion to the number of tiles, and no
-    /// memory.
+    /// Checks a stream's header and table. Takes time proportional to the number of tiles and
+    /// allocates nothing.
     ///
     /// # Errors
-    /// Those of [`TileTable::parse`]; a last tile that ends behind `stored`; bytes after it.
+    /// Those of [`TileTable::parse`]; a last tile that ends past `stored`; bytes after it.
     pub fn parse(stored: &'a [u8]) -> Result<Self, Error> {
         let stream = Self::parse_prefix(stored)?;
         let end = stream.table.stored_len();
@@ -238,11 +238,11 @@ impl<'a> TileStream<'a> {
         Ok(stream)
     }
 
-    /// [`TileStream::parse`] of a stream that other bytes may follow, which are ignored. It ends at
+    /// Like [`TileStream::parse`], but ignores any bytes after the stream, which ends at
     /// [`TileTable::stored_len`].
     ///
     /// # Errors
-    /// Those of [`TileTable::parse`]; a last tile that ends behind `stored`.
+    /// Those of [`TileTable::parse`]; a last tile that ends past `stored`.
     pub fn parse_prefix(stored: &'a [u8]) -> Result<Self, Error> {
         let table = TileTable::parse(stored)?;
         if table.stored_len() > stored.len() as u64 {
@@ -251,19 +251,19 @@ impl<'a> TileStream<'a> {
         Ok(Self { table, stored })
     }
 
-    /// The stream's header.
+    /// Returns the stream's header.
     #[must_use]
     pub const fn header(&self) -> &Header {
         self.table.header()
     }
 
-    /// The stream's tile table.
+    /// Returns the stream's tile table.
     #[must_use]
     pub const fn table(&self) -> &TileTable<'a> {
         &self.table
     }
 
-    /// A tile's stored bytes.
+    /// Returns a tile's stored bytes.
     ///
     /// # Panics
     /// If there is no such tile.

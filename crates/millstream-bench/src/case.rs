@@ -1,11 +1,11 @@
-//! A case: the same work for every contender, and how contenders take turns at it.
+//! A case: the same work for every contender, and the order in which contenders run.
 //!
 //! A case has rounds; in each round every contender runs once (A B C, A B C, …), so that a machine
-//! that slows down slows everyone. Before each run the destination is poisoned and the case's
-//! preparation is made (dropping caches, say), outside the timed part; after it the bytes are
-//! checked, outside as well. One round goes ahead of the counted ones: it pays for first-time
-//! costs and finds what cannot run. A contender that fails is out of the case with its reason in a
-//! row; wrong bytes are a failure of the whole benchmark, whoever delivered them.
+//! that slows down slows all of them. Before each run the destination is poisoned and the case is
+//! prepared (dropping caches, say), outside the timed part; after it the bytes are checked, also
+//! outside. One uncounted round goes first: it pays for first-time costs and finds what cannot run.
+//! A contender that fails leaves the case, with its reason in a row; wrong bytes of any contender,
+//! and a failure of ours, are failures of the whole benchmark.
 
 use std::time::{Duration, Instant};
 
@@ -19,22 +19,22 @@ use crate::metric::Metric;
 use crate::rows::{self, Params};
 use crate::stats;
 
-/// Bytes between two poisoned stripes: a page, the smallest unit that a read could leave out.
+/// Distance of poisoned stripes in bytes: a page, the smallest unit that a read could leave out.
 const POISON_STEP_BYTES: usize = 4096;
-/// Bytes of a stripe.
+/// Length of a stripe in bytes.
 const POISON_BYTES: usize = 64;
 
-/// What a run did.
+/// The work that a run did.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Work {
     pub(crate) bytes: u64,
     pub(crate) requests: u64,
-    /// Set by contenders that deliver a digest instead of bytes; the check knows which.
+    /// Set by contenders that deliver a digest instead of bytes; the check compares it.
     pub(crate) digest: Option<u64>,
-    /// Set by contenders that must do something first that is not part of the work (spawning a
+    /// Set by contenders whose run includes something that is not part of the work (spawning a
     /// pool's threads, registering memory): the time that counts.
     pub(crate) span: Option<Span>,
-    /// Figures that only the contender can take (time its caller was held, say).
+    /// Figures that only the contender can measure (the time its caller was held, say).
     pub(crate) extra: Figures,
 }
 
@@ -49,19 +49,19 @@ impl Work {
         }
     }
 
-    /// Work whose time the contender has taken itself.
+    /// Sets the time, which the contender has measured itself.
     pub(crate) fn took(mut self, span: Span) -> Work {
         self.span = Some(span);
         self
     }
 
-    /// Work of which a digest can be checked.
+    /// Sets a digest to be checked.
     pub(crate) fn with_digest(mut self, digest: u64) -> Work {
         self.digest = Some(digest);
         self
     }
 
-    /// The same with figures that the contender has taken.
+    /// Sets the figures that the contender has measured.
     pub(crate) fn with(mut self, extra: Figures) -> Work {
         self.extra = extra;
         self
@@ -72,14 +72,14 @@ impl Work {
     }
 }
 
-/// One way to do a case's work.
+/// A way to do a case's work.
 pub(crate) trait Method {
-    /// What it does before each run, untimed.
+    /// Prepares a run, untimed.
     fn prepare(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// The timed part.
+    /// Does the work. This is the timed part.
     fn run(&mut self, into: &mut Destination) -> Result<Work>;
 }
 
@@ -89,14 +89,14 @@ impl<F: FnMut(&mut Destination) -> Result<Work>> Method for F {
     }
 }
 
-/// A method that makes anew, before each run and untimed, what it works with (a storage, say).
+/// A method that makes what it works with (a storage, say) anew before each run, untimed.
 pub(crate) struct Fresh<S, M, R> {
     made: Option<S>,
     make: M,
     run: R,
 }
 
-/// A method that works with what `make` makes before each run.
+/// Returns a method that works with what `make` creates before each run.
 pub(crate) fn fresh<S, M, R>(make: M, run: R) -> Fresh<S, M, R>
 where
     M: FnMut() -> Result<S>,
@@ -112,7 +112,7 @@ where
     R: FnMut(&mut S, &mut Destination) -> Result<Work>,
 {
     fn prepare(&mut self) -> Result<()> {
-        // The old one ends first: two at once would share the machine.
+        // The old one is dropped first: two at once would share the machine.
         self.made = None;
         self.made = Some((self.make)()?);
         Ok(())
@@ -124,9 +124,9 @@ where
     }
 }
 
-/// A method under the name of who uses it.
+/// A method with the name of the contender that uses it.
 pub(crate) struct Contender<'a> {
-    /// Its name in rows; ours begin with `millstream`.
+    /// Name in rows; ours begin with `millstream`.
     pub(crate) name: String,
     pub(crate) params: Params,
     pub(crate) method: Box<dyn Method + 'a>,
@@ -140,29 +140,29 @@ impl Contender<'_> {
 }
 
 type Prepare<'a> = Box<dyn FnMut() -> Result<()> + 'a>;
-/// Whether the bytes of the destination and the work are right.
+/// Checks the bytes of the destination and the work.
 type Check<'a> = Box<dyn Fn(&[u8], &Work) -> Result<()> + 'a>;
 type Figure<'a> = Box<dyn Fn(&Span, &Work) -> Figures + 'a>;
 
-/// One case: the same work for everyone.
+/// A case: the same work for every contender.
 pub(crate) struct Case<'a> {
     pub(crate) workload: &'static str,
     pub(crate) name: String,
     pub(crate) runs: usize,
     /// Time after which no further round begins, once there are [`RUNS_MIN`].
     pub(crate) budget: Duration,
-    /// Whether one uncounted round goes ahead; not where a run takes seconds by design.
+    /// Whether one uncounted round goes first; not if a run takes seconds by design.
     pub(crate) warm_up: bool,
-    /// How long a contender practices at least, untimed, before each run: where a run is shorter
-    /// than it takes to bring back what the contender before it has displaced from the caches.
+    /// Minimum time that a contender practices, untimed, before each run: for runs shorter than it
+    /// takes to bring back what the previous contender displaced from the caches.
     pub(crate) practice: Option<Duration>,
-    /// Whether rows `limit` are added: of the contender that is best by the first figure and not
-    /// ours.
+    /// Whether `limit` rows are added: those of the contender that is best by the first figure and
+    /// not ours.
     pub(crate) limit: bool,
     pub(crate) contenders: Vec<Contender<'a>>,
-    /// Rows of those that cannot.
+    /// Rows of contenders that cannot run.
     pub(crate) skipped: Vec<Row>,
-    /// Bytes of the destination, where contenders need more than is checked.
+    /// Bytes of the destination, if contenders need more than is checked.
     pub(crate) room: usize,
     checked_len: usize,
     prepare: Prepare<'a>,
@@ -171,7 +171,7 @@ pub(crate) struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// A case without preparation, check and figures.
+    /// Creates a case without preparation, check and figures.
     pub(crate) fn new(workload: &'static str, name: impl Into<String>, runs: usize) -> Case<'a> {
         Case {
             workload,
@@ -211,7 +211,7 @@ impl<'a> Case<'a> {
         self.push(name, run)
     }
 
-    /// Adds a contender, or the reason why there is none.
+    /// Adds a contender, or the reason why it cannot run.
     pub(crate) fn try_push(
         &mut self,
         name: &str,
@@ -237,19 +237,19 @@ impl<'a> Case<'a> {
         self.prepare = Box::new(prepare);
     }
 
-    /// Sets what looks, untimed, after each run, whether the first `len` bytes of the destination
-    /// and the work are right.
+    /// Sets the check, made untimed after each run, of the first `len` bytes of the destination and
+    /// of the work.
     pub(crate) fn check(&mut self, len: usize, check: impl Fn(&[u8], &Work) -> Result<()> + 'a) {
         self.checked_len = len;
         self.check = Box::new(check);
     }
 
-    /// Sets the figures of a run, beside those of its contender.
+    /// Sets the figures computed for a run, in addition to those of its contender.
     pub(crate) fn figures(&mut self, figures: impl Fn(&Span, &Work) -> Figures + 'a) {
         self.figures = Box::new(figures);
     }
 
-    /// Runs the case; its rows, and the failures of the benchmark.
+    /// Runs the case; returns its rows, and the failures of the benchmark.
     pub(crate) fn take_turns(mut self) -> Result<(Vec<Row>, Vec<String>)> {
         let destination = &mut Destination::new(self.room.max(self.checked_len))?;
         let contenders = std::mem::take(&mut self.contenders).into_iter();
@@ -294,7 +294,7 @@ impl<'a> Case<'a> {
         Ok((rows, failures))
     }
 
-    /// The figures of a run, or why its result is wrong.
+    /// Returns the figures of a run, or why its result is wrong.
     fn one_run(
         &mut self,
         contender: &mut Contender<'_>,
@@ -319,7 +319,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Spoils some bytes of every page, so that a result of an earlier run cannot pass for this one's.
+/// Overwrites some bytes of every page, so that an earlier run's result cannot pass for this one's.
 fn poison(memory: &mut [u8]) {
     for page in memory.chunks_mut(POISON_STEP_BYTES) {
         let len = page.len().min(POISON_BYTES);
@@ -350,7 +350,7 @@ impl Samples {
     }
 }
 
-/// The rows of the best contender that is not ours, once more under the name `limit`.
+/// Returns the rows of the best contender that is not ours, again under the name `limit`.
 fn limit_of(case: &Case<'_>, rows: &[Row]) -> Vec<Row> {
     let theirs = || rows.iter().filter(|row| !is_ours(&row.contender));
     let first = theirs().find_map(Row::figures);
@@ -373,7 +373,7 @@ mod tests {
     use crate::error::ensure;
     use std::cell::RefCell;
 
-    /// Contenders that fill the destination with a byte, or fail if it is 0; 13 is wrong.
+    /// Runs contenders that fill the destination with a byte, or fail if it is 0; 13 is wrong.
     fn run(contenders: &[(&'static str, u8)]) -> (Vec<Row>, Vec<String>, Vec<&'static str>) {
         let log = RefCell::new(Vec::new());
         let mut case = Case::new("test", "case", 2);

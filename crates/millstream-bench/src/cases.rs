@@ -2,8 +2,8 @@
 //!
 //! A family of cases has a name such as `{mode} {size} depth {depth}` and a list of values for each
 //! variable in it; it stands for every combination of them. The contenders are names that the
-//! workload's code knows; the goals (`goals.toml`) and the studies' figures (`study.toml`) name
-//! cases and contenders as they come out here.
+//! workload's code knows. The goals (`goals.toml`) and the studies' figures (`study.toml`) use the
+//! resulting names of cases and contenders.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -15,19 +15,19 @@ use toml::{Table, Value};
 #[derive(Deserialize)]
 pub(crate) struct Family {
     name: String,
-    /// Figures made of a run's time and work, as `Metric::of` reads them.
+    /// Figures computed from a run's time and work, as `Metric::of` parses them.
     #[serde(default)]
     pub(crate) figures: Vec<String>,
     #[serde(default)]
     contenders: Vec<String>,
-    /// Whether rows `limit` are added.
+    /// Whether `limit` rows are added.
     #[serde(default)]
     pub(crate) limit: bool,
-    /// Most counted rounds, where a run takes seconds or spreads little.
+    /// Maximum number of counted rounds, for runs that take seconds or vary little.
     pub(crate) runs_max: Option<usize>,
-    /// Counted rounds for each one asked for, where a run takes a millisecond.
+    /// Multiplies the number of counted rounds, for runs that take milliseconds.
     pub(crate) runs_times: Option<usize>,
-    /// Whether an uncounted round goes ahead, as one does by default.
+    /// Whether an uncounted round goes first, which is the default.
     pub(crate) warm_up: Option<bool>,
     /// The variables: a value, a list of values, or one of these for each size of a run.
     #[serde(flatten)]
@@ -60,7 +60,7 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// The value of a variable.
+    /// Returns the value of a variable.
     ///
     /// # Panics
     /// If `cases.toml` has no such variable, which every run of the workload would show.
@@ -69,13 +69,13 @@ impl Instance {
         value.unwrap_or_else(|| panic!("{:?} has no variable {variable}", self.name))
     }
 
-    /// The same of a variable that not every case has.
+    /// Returns the value of a variable that not every case has.
     pub(crate) fn find<T: de::DeserializeOwned>(&self, variable: &str) -> Option<T> {
         let value = self.values.get(variable)?.clone().try_into();
         Some(value.unwrap_or_else(|error| panic!("{variable} of {:?}: {error}", self.name)))
     }
 
-    /// Names of those who take part.
+    /// Returns the names of the contenders that take part.
     pub(crate) fn contenders(&self) -> impl Iterator<Item = &'static str> {
         let has = |value| self.values.values().any(|it| it.as_str() == Some(value));
         let all = self.family.contenders.iter();
@@ -86,8 +86,8 @@ impl Instance {
     }
 }
 
-/// The cases of a kind of a workload; `found` are variables whose values are known at run time
-/// only.
+/// Returns the cases of a kind of a workload; `found` has variables whose values are known only at
+/// run time.
 pub(crate) fn of(workload: &str, kind: &str, quick: bool, found: &Table) -> Vec<Instance> {
     let entry = FAMILIES.get_key_value(workload);
     let (workload, kinds) = entry.expect("a workload of cases.toml");
@@ -137,7 +137,7 @@ fn named(pattern: &str, values: &Table) -> String {
     name
 }
 
-/// A number of bytes, as text such as `64K` (powers of 1024) or `100MB` (powers of 1000).
+/// A number of bytes, from text such as `64K` (powers of 1024) or `100MB` (powers of 1000).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bytes(pub(crate) u64);
 

@@ -1,7 +1,7 @@
-//! Two clocks: the wall and the processor time of the whole process.
+//! Two clocks: wall-clock time, and the processor time of the whole process.
 //!
-//! Processor time counts every thread of the process, among them the kernel's io_uring helpers
-//! (`iou-wrk`, which belong to the process), so that work in another thread is counted too. What
+//! Processor time covers every thread of the process, including the kernel's io_uring workers
+//! (`iou-wrk`, which belong to the process), so that work in another thread is counted, too. What
 //! the kernel does in interrupts and in block-device threads is not counted.
 
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ pub(crate) struct Span {
 
 impl Moment {
     pub(crate) fn now() -> Moment {
-        // The processor time first: what reading the wall costs then counts for neither.
+        // Processor time first, so that reading the wall clock does not count as processor time.
         let cpu = process_cpu();
         Moment {
             wall: Instant::now(),
@@ -41,7 +41,7 @@ impl Moment {
     }
 }
 
-/// What `work` gives, and the time that it takes.
+/// Returns the result of `work`, and the time that it takes.
 pub(crate) fn span_of<T>(work: impl FnOnce() -> T) -> (T, Span) {
     let start = Moment::now();
     let done = work();

@@ -3,15 +3,15 @@
 //! Rates are in MB of raw bytes per second of processor time, on one thread. Corpora are made from
 //! a seed (the example `speed` of the crate `gdeflate` takes files). Two views:
 //!
-//! - *tiles*: GDeflate as each of its kernels decodes it, beside libdeflate, which decodes deflate
-//!   of the same bytes, cut at the same 64 KiB, encoded at the same level: what a lane format costs
-//!   or gains a CPU. Level 0 is stored blocks, beside a bare copy. How
-//!   fast and how small both encode.
+//! - *tiles*: GDeflate with each of its kernels, beside libdeflate, which decodes deflate of the
+//!   same bytes, cut at the same 64 KiB, encoded at the same level: what a lane format costs or
+//!   gains a CPU. Level 0 is stored blocks, beside a bare copy. Also how fast and how small both
+//!   encode.
 //! - *blocks*: all codecs through `millstream-codec`, in blocks as the engine's decode jobs have
 //!   them, at their default levels, beside the libraries called directly and a bare copy.
 //!
-//! GDeflate's reference codec is no contender: it is not to be had as a library, and not to be
-//! trusted with a process.
+//! GDeflate's reference codec is no contender: it is not available as a library, and not safe to
+//! run in the process.
 
 use gdeflate::limits::TILE_RAW_BYTES;
 use toml::Table;
@@ -46,7 +46,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// All contenders leave the corpus' raw bytes in the destination.
+/// Runs a case. All contenders leave the corpus' raw bytes in the destination.
 fn one(session: &mut Session<'_>, instance: &Instance, raw: &[u8]) -> Result<()> {
     let mut case = session.begin(instance);
     let level: Option<i32> = instance.find("level");
@@ -82,7 +82,7 @@ fn add<'a>(
         }
     };
     let contender = match way {
-        // What it made is decoded after the clock has stopped, to be checked.
+        // The encoded data is decoded after the clock has stopped, to be checked.
         "encode" => case.add(name, move |into| {
             let (pieces, span) = span_of(|| Pieces::encode(raw, piece, &mut coder));
             let pieces = pieces?;
@@ -103,7 +103,7 @@ fn add<'a>(
     Ok(())
 }
 
-/// A corpus in pieces, each encoded by itself.
+/// A corpus in pieces, each encoded separately.
 struct Pieces {
     stored: Vec<Vec<u8>>,
     raw_len: usize,
@@ -131,7 +131,7 @@ impl Pieces {
         pieces.try_for_each(|(stored, raw)| (coder.decode)(stored, raw))
     }
 
-    /// The work of coding all of it.
+    /// Returns the work of coding all of it.
     fn work(&self) -> Work {
         let stored: usize = self.stored.iter().map(Vec::len).sum();
         let ratio = self.raw_len as f64 / stored as f64;

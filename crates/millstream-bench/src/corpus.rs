@@ -1,10 +1,10 @@
 //! The corpus: files made from a seed, written once, verified before use.
 //!
-//! A folder holds the files and beside each a small record (`NAME.json`) with lengths and XXH3-64
-//! of what is stored and of what it decodes to. A file is used only if its content hashes as its
-//! record says and the record is of this generator; otherwise it is made again and replaced as a
-//! whole, so that an interrupted benchmark never leaves half a corpus behind. Two benchmarks at
-//! once may both make a file; both make the same one.
+//! Each file has a small record beside it (`NAME.json`) with the lengths and XXH3-64 hashes of the
+//! stored and the decoded bytes. A file is used only if its content matches the hash in its record
+//! and the record is of this generator version; otherwise it is made again and replaced atomically,
+//! so that an interrupted benchmark never leaves half a file behind. Two concurrent benchmarks may
+//! both make a file; both make the same one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,17 +18,17 @@ use crate::files::{make_folder, replace};
 
 pub(crate) mod generate;
 
-/// Counts changes of the generator or the encoders; files of another version are made again.
+/// Version of the generator and the encoders; files of another version are made again.
 const GENERATOR_VERSION: u32 = 2;
-/// The seed of every corpus: figures of different machines are on the same bytes.
+/// The seed of every corpus, so that figures of different machines are for the same bytes.
 const SEED: u64 = 0x4D49_4C4C;
-/// Raw bytes of one block of the corpora that are cut into independent blocks. The engine's decode
-/// jobs are of this size, and larger blocks gain under 1 % of ratio.
+/// Raw bytes of a block in the corpora that are cut into independent blocks. The engine's decode
+/// jobs are of this size, and larger blocks improve the ratio by less than 1 %.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 
-/// A stored form. Two families: one stream, as the studies had it, where nothing can be decoded
-/// before all in front of it is; and independent blocks of [`BLOCK_BYTES`] behind each other, with
-/// a table beside.
+/// A stored form, of two families: one stream, as the studies had it, in which nothing can be
+/// decoded before everything ahead of it is; and consecutive independent blocks of [`BLOCK_BYTES`],
+/// with a block table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Form {
@@ -44,12 +44,12 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Extension of its file and its name in a case.
+    /// Returns the extension of its file, which is also its name in a case.
     pub(crate) fn name(self) -> &'static str {
         self.about().0
     }
 
-    /// Codec of the whole file as one stream; for bare blocks, of each block.
+    /// Returns the codec of the whole file as one stream; for independent blocks, of each block.
     pub(crate) fn codec(self) -> CodecId {
         self.about().1
     }
@@ -66,7 +66,7 @@ impl Form {
         }
     }
 
-    /// The stored bytes, and every block where the form has blocks.
+    /// Returns the stored bytes, and the table of blocks if the form has blocks.
     fn encode(self, raw: Vec<u8>) -> Result<(Vec<u8>, Vec<BlockSpan>)> {
         let (codec, mut scratch) = (self.codec(), Scratch::default());
         let (mut out, mut blocks) = (Vec::new(), Vec::new());
@@ -90,7 +90,7 @@ impl Form {
     }
 }
 
-/// One frame whose blocks depend on one another, which the engine's encoder does not make.
+/// Encodes one frame whose blocks depend on one another, which the engine's encoder does not make.
 fn linked_lz4(raw: &[u8]) -> Result<Vec<u8>> {
     use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
     let info = FrameInfo::new()
@@ -102,7 +102,7 @@ fn linked_lz4(raw: &[u8]) -> Result<Vec<u8>> {
     encoder.finish().what("lz4")
 }
 
-/// What is known of a file: who made it, and what of.
+/// The record of a file: the generator's version and seed, and the file's description.
 #[derive(Serialize, Deserialize)]
 struct Record {
     generator_version: u32,
@@ -111,7 +111,7 @@ struct Record {
     file: CorpusFile,
 }
 
-/// One independently encoded block of a file.
+/// An independently encoded block of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BlockSpan {
     pub(crate) stored_offset: u64,
@@ -134,7 +134,7 @@ pub(crate) struct CorpusFile {
 }
 
 impl CorpusFile {
-    /// Any file, as it is.
+    /// Describes any stored file, as it is.
     pub(crate) fn stored(path: &Path) -> Result<CorpusFile> {
         let bytes = fs::read(path).on("read", path)?;
         Ok(CorpusFile {
@@ -147,7 +147,7 @@ impl CorpusFile {
         })
     }
 
-    /// An error unless these are the raw bytes.
+    /// Returns an error unless these are the raw bytes.
     pub(crate) fn check(&self, bytes: &[u8]) -> Result<()> {
         match xxh3_64(bytes) == self.raw_xxh3 {
             true => Ok(()),
@@ -159,17 +159,17 @@ impl CorpusFile {
     }
 }
 
-/// Makes and finds the corpus' files.
+/// Makes and finds the corpus files.
 pub struct Corpus {
     folder: PathBuf,
 }
 
 impl Corpus {
-    /// The corpus in `folder`, which is made if need be; by default a folder below the system's
-    /// one for temporary files.
+    /// Opens the corpus in `folder`, creating it if need be; by default a folder below the system's
+    /// folder for temporary files.
     ///
     /// # Errors
-    /// The folder cannot be made.
+    /// The folder cannot be created.
     pub fn open(folder: Option<&Path>) -> Result<Corpus> {
         let folder = match folder {
             Some(folder) => folder.to_owned(),
@@ -179,26 +179,26 @@ impl Corpus {
         Ok(Corpus { folder })
     }
 
-    /// Where the files are.
+    /// Returns the folder of the files.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The file of `raw_len` generated bytes in `form`, verified or made.
+    /// Returns the file of `raw_len` generated bytes in `form`, verified or made.
     pub(crate) fn big(&self, raw_len: u64, form: Form) -> Result<CorpusFile> {
         let path = self.folder.join(format!("big-{raw_len}.{}", form.name()));
         file(path, SEED, raw_len, form)
     }
 
-    /// `count` stored files of log-normal size, verified or made.
+    /// Returns `count` stored files of log-normal size, verified or made.
     pub(crate) fn small(&self, count: usize) -> Result<Vec<CorpusFile>> {
         let folder = self.folder.join(format!("small-{count}"));
         make_folder(&folder)?;
         let sizes = generate::small_sizes(SEED, count);
         let small = |(index, size): (usize, &u64)| {
-            // Names in mixed case and of some length, as an engine's asset names are: what the
-            // study's case-folding lookups had to work on.
+            // Names in mixed case and of realistic length for assets, which the study's
+            // case-folding lookups had to handle.
             let name = format!("Textures_Level{:02}_Asset{index:04}.Bin", index % 40);
             file(
                 folder.join(name),
@@ -226,7 +226,7 @@ fn record_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The file, if it and its record are what the generator would make; `None` means: make it.
+/// Returns the file if it and its record are what the generator makes; otherwise it must be made.
 fn verified(path: &Path, record: &Path, seed: u64, raw_len: u64) -> Option<CorpusFile> {
     let record: Record = serde_json::from_slice(&fs::read(record).ok()?).ok()?;
     let of_this = (GENERATOR_VERSION, seed, raw_len);
@@ -253,16 +253,16 @@ fn make(path: &Path, record: &Path, seed: u64, raw_len: u64, form: Form) -> Resu
             blocks,
         },
     };
-    // A stale record beside a new file would only cause another making; the other way round as
-    // well.
+    // Written one after the other: a record that does not match its file only causes the file to be
+    // made again.
     replace(path, &bytes)?;
     replace(record, &serde_json::to_vec(&made)?)?;
     Ok(made.file)
 }
 
-/// Sum of the little-endian 64-bit words (the last one filled with zeros): what a contender that
-/// only touches a mapping computes, so that its pass over the bytes can be checked and not be
-/// optimised away.
+/// Sums the little-endian 64-bit words (the last one padded with zeros). A contender that only
+/// touches a mapping computes it, so that its pass over the bytes can be checked and is not
+/// optimized away.
 pub(crate) fn word_sum(bytes: &[u8]) -> u64 {
     let (words, tail) = bytes.as_chunks::<8>();
     let mut last = [0; 8];

@@ -1,10 +1,10 @@
-//! What a benchmark can fail with.
+//! The error type of the benchmark.
 
 use std::fmt::{self, Display};
 use std::path::Path;
 
 /// A failure as a sentence with its cause. A benchmark has no caller that would branch on the kind
-/// of a failure, so there is none.
+/// of a failure, so there are no kinds.
 #[derive(Debug)]
 pub struct Error(String);
 
@@ -12,7 +12,7 @@ pub struct Error(String);
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// A failure in words.
+    /// Creates a failure from words.
     #[must_use]
     pub fn new(what: impl Into<String>) -> Error {
         Error(what.into())
@@ -25,18 +25,18 @@ impl Display for Error {
     }
 }
 
-// So that `?` takes any error, the type itself is none of the standard library's trait.
+// The type does not implement `std::error::Error`, so that `?` can convert any error into it.
 impl<E: std::error::Error> From<E> for Error {
     fn from(error: E) -> Error {
         Error::new(error.to_string())
     }
 }
 
-/// Says what failed.
+/// Adds what failed to an error.
 pub(crate) trait Context<T> {
-    /// Names the failed call.
+    /// Adds the failed call.
     fn what(self, call: &str) -> Result<T>;
-    /// Names the failed call and the file that it was made on.
+    /// Adds the failed call and the file it was made on.
     fn on(self, call: &str, path: &Path) -> Result<T>;
 }
 
@@ -50,7 +50,7 @@ impl<T, E: Display> Context<T> for std::result::Result<T, E> {
     }
 }
 
-/// An error unless `right`.
+/// Returns an error with `otherwise` unless `right` holds.
 pub(crate) fn ensure(right: bool, otherwise: &str) -> Result<()> {
     if right {
         return Ok(());

@@ -1,7 +1,7 @@
-//! Files without the engine, and their state in the page cache: cold and warm.
+//! File operations without the engine, and control of the page cache: cold and warm files.
 //!
 //! `drop_caches` is never used: it needs root and slows down the whole machine. The host of a
-//! virtual machine may still cache; no guest can tell.
+//! virtual machine may still cache, which a guest cannot detect.
 
 use std::fs::File;
 use std::io::{self, copy, sink};
@@ -14,7 +14,7 @@ use crate::error::{Context, Error, Result};
 /// Alignment of offsets and lengths of direct reads: a page suits every block size up to it.
 pub(crate) const DIRECT_ALIGNMENT: u64 = 4096;
 
-/// Opens for reading through the page cache.
+/// Opens a file for buffered reads.
 pub(crate) fn open_buffered(path: &Path) -> Result<File> {
     File::open(path).on("open", path)
 }
@@ -27,14 +27,14 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     std::fs::remove_file(path).on("remove", path)
 }
 
-/// Makes sure, before the work of hours that makes its content, that a file can be written. Leaves
-/// no file that was not there.
+/// Checks that a file can be written, before hours of work that make its content. Leaves no file
+/// that did not exist before.
 ///
 /// # Errors
 /// It cannot be opened for writing.
 pub fn check_writable(path: &Path) -> Result<()> {
     let about = std::fs::metadata(path);
-    // To open a FIFO for a moment would tell its reader that there is nothing.
+    // Opening and closing a FIFO would signal end of file to its reader.
     if about.as_ref().is_ok_and(|it| !it.is_file() && !it.is_dir()) {
         return Ok(());
     }
@@ -43,16 +43,16 @@ pub fn check_writable(path: &Path) -> Result<()> {
     opened.on("write to", path)?;
     match about {
         Ok(_) => Ok(()),
-        // Of a dangling link what it leads to, and not the link.
+        // Removes the target of a dangling link, and not the link.
         Err(_) => remove(&path.canonicalize().on("find", path)?),
     }
 }
 
-/// Replaces a file as a whole: an interrupted run leaves no half of it under its name. A device or
-/// a pipe is written through.
+/// Replaces a file atomically: an interrupted run leaves no partial file under its name. A device
+/// or a pipe is written directly.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
         return std::fs::write(path, bytes).on("write", path);
@@ -79,7 +79,7 @@ pub(crate) fn drop_path(path: &Path) -> Result<()> {
     evict(&open_buffered(path)?).on("evict from the page cache", path)
 }
 
-/// Has the kernel evict what of a file nobody has mapped.
+/// Asks the kernel to evict the pages of a file that are not mapped.
 pub(crate) fn forget(path: &Path) -> Result<()> {
     let advice = rustix::fs::Advice::DontNeed;
     rustix::fs::fadvise(open_buffered(path)?, 0, None, advice).on("fadvise", path)
@@ -89,7 +89,7 @@ pub(crate) fn drop_all(paths: &[PathBuf]) -> Result<()> {
     paths.iter().try_for_each(|path| drop_path(path))
 }
 
-/// Whether any of a file is in the page cache.
+/// Returns whether any page of a file is in the page cache.
 pub(crate) fn is_cached(path: &Path) -> Result<bool> {
     let cached = cached_bytes(&open_buffered(path)?).on("look for cached pages of", path)?;
     let cached = cached.ok_or_else(|| Error::new("the system does not report cached pages"))?;

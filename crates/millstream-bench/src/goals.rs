@@ -1,7 +1,7 @@
 //! The goals, as data (`goals.toml`), and their judgment from rows.
 //!
-//! A verdict carries the interval of the figure over the rounds; where the goal's bound lies within
-//! it the verdict says so, because another run could come out the other way.
+//! A verdict has the interval of the figure over the rounds; if the goal's bound lies within it the
+//! verdict says so, because another run could come out the other way.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -19,12 +19,12 @@ use crate::stats;
 enum Figure {
     Amount,
     Ratio,
-    /// Theirs over ours: how many times as fast, where less is better.
+    /// Theirs over ours, for metrics of which less is better.
     Speedup,
     Distance,
 }
 
-/// What a figure should be; see `goals.toml`.
+/// The required value of a figure; see `goals.toml`.
 #[derive(Deserialize)]
 struct Goal {
     cases: Vec<String>,
@@ -120,7 +120,7 @@ fn verdict(goal: &Goal, row: &Row, rows: &[Row]) -> Option<Verdict> {
     })
 }
 
-/// The best of the goal's rivals in the case of `ours`.
+/// Returns the best of the goal's rivals in the case of `ours`.
 fn best_of<'a>(
     goal: &Goal,
     ours: &Row,
@@ -146,7 +146,7 @@ mod tests {
     use crate::metric::Metric;
     use crate::rows::{self, Params};
 
-    /// Judges rows of one case: who, and what they reached.
+    /// Judges rows of one case; returns the verdicts as text.
     fn judged(
         (workload, case): (&str, &str),
         metric: &'static str,

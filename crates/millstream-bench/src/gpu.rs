@@ -1,14 +1,14 @@
 //! Workload `gpu`: entries of a package into the memory of a Vulkan device.
 //!
-//! Everyone ends with the same raw bytes in device buffers, which are read back and hashed outside
-//! of the timed part, but for `in-memory`, which only reads into host memory, as a measure for the
-//! others. `through-memory` reads (and decodes) into memory first and uploads from there
-//! with a second request; `straight` is one request from the file to the buffer; `from-memory` has
-//! the stored bytes in memory, so that only upload and decoding count. Where the device decodes,
-//! the tier stands in the contender's name. All requests of a run are submitted at once; latencies
-//! are those of single requests afterwards.
+//! Every contender ends with the same raw bytes in device buffers, which are read back and hashed
+//! outside the timed part, except `in-memory`, which only reads into host memory, for comparison.
+//! `through-memory` reads (and decodes) into memory first and uploads from there with a second
+//! request; `from-memory` has the stored bytes in memory, so that only upload and decoding count; a
+//! name without such an ending is one request from the file to the buffer. If the device decodes,
+//! the tier is in the contender's name. All requests of a run are submitted at once; latencies are
+//! those of single requests afterwards.
 //!
-//! On a device that is a processor (lavapipe) the figures say nothing of GPUs.
+//! On a device that is a processor (lavapipe) the figures say nothing about GPUs.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use crate::ours::{Setup, queue_for};
 use crate::requests::cells::percentiles;
 use crate::session::Session;
 
-/// Bytes of a run where a processor stands in for a device: it decodes 6 MB/s.
+/// Bytes of a run if a processor stands in for a device: it decodes 6 MB/s.
 const PROCESSOR_BYTES: usize = 4 << 20;
 
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
@@ -72,7 +72,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What is loaded: the same entries stored, as GDeflate, and as streams of GDeflate in memory.
+/// The data: the same entries stored, as GDeflate, and as GDeflate streams in memory.
 struct Field {
     stored: PathBuf,
     encoded: PathBuf,
@@ -114,7 +114,7 @@ fn name_of(nth: usize) -> String {
     format!("{nth:05}")
 }
 
-/// Heights of a landscape, which change slowly.
+/// Returns the heights of a landscape, which change slowly.
 fn heights(bytes: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(0x69F0);
     let mut height = 0i16;
@@ -125,7 +125,7 @@ fn heights(bytes: usize) -> Vec<u8> {
     (0..bytes / 2).flat_map(|_| step()).collect()
 }
 
-/// How bytes come to the device.
+/// The route of bytes to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Route {
     InMemory,
@@ -134,7 +134,7 @@ enum Route {
     FromMemory,
 }
 
-/// `single` is the number of requests whose latency is taken.
+/// Adds all contenders; `single` is the number of requests whose latency is measured.
 fn add_contenders(case: &mut Case<'_>, field: &Rc<Field>, single: usize) -> Result<()> {
     let tier = Gpu::create(GpuOptions::default())?.report().tier;
     let decodes = tier != Tier::Cpu;
@@ -164,7 +164,7 @@ fn add_contenders(case: &mut Case<'_>, field: &Rc<Field>, single: usize) -> Resu
 /// A device, and buffers for all entries of a package.
 struct Bench {
     field: Rc<Field>,
-    /// The numbers of the entries, by name.
+    /// Indices of the entries, by name.
     entries: Vec<u32>,
     buffers: Vec<Arc<GpuBuffer>>,
     package: Package,
@@ -179,7 +179,7 @@ impl Bench {
         options.decode = decode;
         let gpu = Gpu::create(options)?;
         let storage = Setup::default().storage()?;
-        // Where the device cannot read staging itself, bytes are copied once.
+        // If the device cannot read staging memory itself, bytes are copied once more.
         let _ = gpu.import_staging(&storage);
         let package = Package::open(&storage, path)?;
         let count = field.streams.len();
@@ -222,7 +222,7 @@ impl Bench {
         Ok(work.with_digest(hasher.digest()).with(latencies))
     }
 
-    /// Brings entries into their buffers, all at once; returns those that are for memory alone.
+    /// Loads entries, all at once; returns the buffers of those loaded into host memory only.
     fn load(&self, route: Route, entries: Range<usize>) -> Result<Vec<Buffer>> {
         let entry = |nth: usize| self.package.request(self.entries[nth]);
         let stops = matches!(route, Route::InMemory | Route::ThroughMemory);

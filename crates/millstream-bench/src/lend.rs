@@ -26,8 +26,8 @@ pub(crate) struct Loan<'a> {
     destination: PhantomData<&'a mut [u8]>,
 }
 
-// SAFETY: the pointer is only carried to requests, whose memory any thread may write; methods
-// return no reference to it.
+// SAFETY: the pointer is only passed to requests, whose memory any thread may write; methods return
+// no reference to it.
 unsafe impl Send for Loan<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Loan<'_> {}
@@ -57,7 +57,7 @@ impl<'a> Loan<'a> {
         Ok(())
     }
 
-    /// Waits until everything has completed; an error if a request failed.
+    /// Waits until everything has completed; returns an error if a request failed.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.drain()?;
         let drained = std::mem::take(&mut self.queues);
@@ -69,7 +69,7 @@ impl<'a> Loan<'a> {
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
         if self.drain().is_err() {
-            // The destination's memory would be used again while requests may still write to it.
+            // The destination's memory would be reused while requests may still write to it.
             std::process::abort();
         }
     }

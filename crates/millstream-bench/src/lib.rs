@@ -1,19 +1,19 @@
-//! The founding workloads of Millstream as reproducible benchmarks.
+//! Reproducible benchmarks of the workloads that Millstream was founded on.
 //!
-//! Five studies of file loading stand at the begin of this project. Each of their experiments is a
-//! workload here, with the study's own method as a rival, with today's rivals, and with the
-//! *limit*: the least that physics and the kernel demand, measured in the same run. [`run`] makes
-//! a corpus from a seed, lets contenders take turns, checks every byte they deliver, and gives a
-//! report of rows, goals and failures.
+//! Five studies of file loading motivated this project. Each of their experiments is a workload
+//! here, with the study's own method as a rival, with current rivals, and with the *limit*: the
+//! least that the hardware and the kernel demand, measured in the same run. [`run`] makes a corpus
+//! from a seed, lets contenders take turns, checks every byte they deliver, and returns a report of
+//! rows, goals and failures.
 //!
-//! Where to find what: `cases` the cases, which are data (`cases.toml`); `case` how contenders take
-//! turns; `metric` what figures are made of a run; `session` a run as the workloads see it;
-//! [`corpus`] what is read; `memory` where to; `files` and `throttle` in what state of the machine;
-//! `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs` and `gpu` the
-//! workloads; `ours` and `lend` Millstream's storages and the memory lent to
-//! them; `peers` the rivals; `stats`, `rows`, `goals` and `summary`
-//! what is made of the figures. The tables of goals (`goals.toml`), of the studies' figures
-//! (`study.toml`) and of the summary (`summary.toml`) are data, too.
+//! Modules: `cases` has the cases, which are data (`cases.toml`); `case` runs contenders in turns;
+//! `metric` computes figures from runs; `session` is a run as the workloads see it; [`corpus`] is
+//! what is read and `memory` where to; `files` and `throttle` set the state of the page cache and
+//! the disk; `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs` and
+//! `gpu` are the workloads; `ours` and `lend` have Millstream's storages and the memory lent to
+//! them; `peers` has the rivals; `stats`, `rows`, `goals` and `summary` evaluate the figures. The
+//! tables of goals (`goals.toml`), of the studies' figures (`study.toml`) and of the summary
+//! (`summary.toml`) are data, too.
 //!
 //! ```no_run
 //! use millstream_bench::{Options, Workload, run};

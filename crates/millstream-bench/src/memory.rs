@@ -1,13 +1,13 @@
-//! The destination that every contender gets: huge-page-backed, touched before the first run, and
-//! recycled from run to run.
+//! The destination that every contender gets: backed by huge pages, touched before the first run,
+//! and recycled from run to run.
 //!
 //! Fresh pages cost more than the read itself (100 MiB into fresh 4 KiB pages: 28 ms of processor
 //! time; into recycled huge pages: 1.4 ms), so a contender with a policy of its own would be
 //! measured by its memory instead of its reads. One region therefore serves all contenders of a
 //! case in turn.
 //!
-//! Contenders that lend it to the kernel get every operation back before their borrow ends; the
-//! ring (`crate::ring`) upholds that by draining before it returns.
+//! Contenders that lend it to the kernel wait for every operation before their borrow ends; the
+//! rings of `millstream-peers` do so when their reads in flight are dropped.
 
 use std::ops::{Deref, DerefMut, Range};
 
@@ -20,18 +20,18 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Recycled, pre-faulted memory for results, aligned to a huge page.
 pub(crate) struct Destination {
-    /// Longer than the memory shown, by one huge page.
+    /// One huge page longer than the part shown, so that this can be aligned.
     mapping: MmapMut,
     shown: Range<usize>,
 }
 
 impl Destination {
-    /// At least `len` bytes, zeroed, touched.
+    /// Allocates at least `len` bytes, zeroed and touched.
     pub(crate) fn new(len: usize) -> Result<Destination> {
         let len = len.max(1).next_multiple_of(HUGE_PAGE_BYTES);
         let mapping = MmapMut::map_anon(len + HUGE_PAGE_BYTES)
             .what(&format!("map {len} bytes for results"))?;
-        // Where huge pages are switched off the advice fails, and everyone gets small pages.
+        // If huge pages are disabled the advice fails, and every contender gets small pages.
         let _ = mapping.advise(Advice::HugePage);
         let start = mapping.as_ptr().addr().next_multiple_of(HUGE_PAGE_BYTES);
         let start = start - mapping.as_ptr().addr();
@@ -55,7 +55,7 @@ impl DerefMut for Destination {
     }
 }
 
-/// A figure of this process in KiB, such as `VmRSS:`.
+/// Returns a value of `/proc/self/status` in KiB, such as `VmRSS:`.
 pub(crate) fn resident_kib(word: &str) -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status").what("read /proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix(word));

@@ -1,4 +1,4 @@
-//! Metrics: what a figure measures, and how it is made of a run's time and work.
+//! Metrics: what a figure measures, and how it is computed from a run's time and work.
 
 use millstream_report::rows::Better;
 
@@ -12,18 +12,18 @@ pub(crate) struct Metric {
     pub(crate) better: Better,
 }
 
-/// Units of which more is better, and names for which that holds whatever the unit.
+/// Units of which more is better, and names for which it is, whatever their unit.
 const HIGHER: [&str; 6] = ["MB/s", "MB/cpu-s", "1/s", "raw/stored", "times", "kept"];
 
 impl Metric {
-    /// The metric of a name and a unit, `cpu ms/100MB`. The last word is the unit, but for the two
-    /// of `staging-peak of bound` and `size of raw`.
+    /// Parses a metric's name and unit from text such as `cpu ms/100MB`. The last word is the unit,
+    /// except after ` of `: the unit of `size of raw` is `of raw`.
     pub(crate) fn of(text: &'static str) -> Metric {
         let at = text.find(" of ").or_else(|| text.rfind(' '));
         let (name, unit) = text.split_at(at.expect("a name and a unit"));
         let unit = &unit[1..];
         let higher = HIGHER.iter().any(|it| unit == *it || name.ends_with(it));
-        // A ratio of the greatest to the least is none that should grow.
+        // In a ratio of the greatest to the least, less is better.
         let better = match higher && name != "dearest/cheapest" {
             true => Better::Higher,
             false => Better::Lower,
@@ -31,8 +31,8 @@ impl Metric {
         Metric { name, unit, better }
     }
 
-    /// The figure of a run. Those whose name ends with `cpu` are of processor time, as are rates
-    /// a second of it; all others are of time by the wall.
+    /// Computes the figure of a run. Metrics whose name ends with `cpu`, and rates per second of
+    /// processor time, use processor time; all others use wall-clock time.
     pub(crate) fn figure(self, span: &Span, bytes: u64, requests: u64) -> f64 {
         let of_cpu = self.name.ends_with("cpu") || self.unit == "MB/cpu-s";
         let seconds = if of_cpu { span.cpu } else { span.wall };

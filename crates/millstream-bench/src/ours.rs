@@ -20,18 +20,18 @@ const BATCH: usize = 256;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Setup {
     pub(crate) access: Access,
-    /// The threads backend instead of the ring.
+    /// Uses the threads backend instead of io_uring.
     pub(crate) threads: bool,
     pub(crate) depth: Option<u32>,
     pub(crate) staging_bytes: Option<usize>,
-    /// Free destination memory kept for reuse.
+    /// Free destination memory retained for reuse, in bytes.
     pub(crate) retained_bytes: Option<usize>,
-    /// Many small reads of one file.
+    /// Whether the file gets many small reads.
     pub(crate) package: bool,
 }
 
 impl Setup {
-    /// The setup of a variant of our contender, by the end of its name.
+    /// Returns the setup of a variant of our contender, by the suffix of its name.
     pub(crate) fn named(contender: &str) -> Setup {
         let word = contender.strip_prefix("millstream-").unwrap_or_default();
         Setup {
@@ -62,10 +62,10 @@ impl Setup {
     }
 }
 
-/// A queue for so many requests at once, or as many as a queue can hold: adding more waits then.
+/// Creates a queue for `count` requests, at most a queue's maximum: then adding more blocks.
 pub(crate) fn queue_for(storage: &Storage, count: usize) -> Result<Queue> {
     let mut options = QueueOptions::default();
-    // Twice, so that a batch does not submit by itself.
+    // Twice as many, so that a batch does not submit early.
     let capacity = u32::try_from(count * 2).unwrap_or(u32::MAX);
     options.capacity = capacity.clamp(options.capacity, limits::QUEUE_CAPACITY_MAX);
     Ok(storage.queue(options)?)
@@ -78,7 +78,7 @@ pub(crate) fn opened(storage: &Storage, path: &Path, options: FileOptions) -> Re
     Ok(file)
 }
 
-/// An open file and a queue, of a storage that lives as long.
+/// An open file and a queue, with the storage that keeps them alive.
 pub(crate) struct Ready {
     pub(crate) file: FileId,
     pub(crate) queue: Queue,
@@ -86,7 +86,7 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// Opens `path`, with a queue for so many requests.
+    /// Opens `path`, with a queue for `requests` requests.
     pub(crate) fn new(
         storage: Storage,
         path: &Path,
@@ -110,7 +110,7 @@ impl Ready {
     }
 }
 
-/// Ours as one of those who read a plan of one file.
+/// Millstream as a [`Peer`] that reads plans of one file.
 pub(crate) struct Ours {
     setup: Setup,
     priority: Priority,
@@ -119,8 +119,8 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
-    /// With a storage of its own for every opening: an engine that lives on reads a range through
-    /// the page cache once it is loaded for the second time, and each run stands for a first load.
+    /// Uses a new storage for every opening: a long-lived engine reads a range through the page
+    /// cache when it is loaded for the second time, and each run stands for a first load.
     pub(crate) fn new(setup: Setup) -> Ours {
         Ours {
             setup,
@@ -130,7 +130,7 @@ impl Ours {
         }
     }
 
-    /// One of several in a storage, past the page cache.
+    /// Shares a storage with others, with direct I/O.
     pub(crate) fn sharing(storage: &Storage, priority: Priority) -> Ours {
         Ours {
             priority,
@@ -160,7 +160,7 @@ fn other(error: Error) -> io::Error {
 
 impl Peer for Ours {
     fn open(&mut self, plan: &Plan, _: millstream_peers::Access) -> io::Result<()> {
-        // The old one ends first: two at once would share the machine.
+        // The old one is dropped first: two at once would share the machine.
         self.ready = None;
         if let Some(path) = plan.files().first() {
             let ready = self.open_one(path, plan.reads().len().max(1));
@@ -201,7 +201,7 @@ impl Peer for Ours {
     }
 }
 
-/// Serves requests, each into its place, and waits for all; submits every so many of them.
+/// Serves requests, each into its range, and waits for all of them; submits each full batch.
 pub(crate) fn serve(
     queue: &Queue,
     into: &mut [u8],

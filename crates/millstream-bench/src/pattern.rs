@@ -1,4 +1,4 @@
-//! Patterns of names in the tables of goals and studies: `*` stands for any text.
+//! Patterns of names in the tables of goals and studies: `*` matches any text.
 
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {

@@ -1,11 +1,11 @@
-//! Who reads a plan as a contender: the rivals of the crate `millstream-peers`, and ours.
+//! Contenders that read a plan: the rivals of the crate `millstream-peers`, and ours.
 //!
-//! A rival whose reads in flight are threads does not get better with ever more of them: how many
-//! serve it best is found by a short sweep ahead of the first case of a kind, and no case gives it
+//! A rival whose reads in flight are threads does not improve with ever more of them: a short sweep
+//! ahead of the first case of a kind finds the number that serves it best, and no case gives it
 //! more. Rivals on a ring get the depth of the case. In `read` and `startup`, which name no depth,
-//! the sweep finds depth and block for everyone.
+//! the sweep finds depth and block size for every rival.
 //!
-//! Without the feature `peers` there are no libraries, and no case has any of them.
+//! Without the feature `peers` there are no libraries, and no case includes any.
 
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
@@ -26,13 +26,13 @@ use crate::startup::plan::Plan as Startup;
 /// Why a rival is left out of reads at random places.
 pub(crate) const NO_SEEKS: &str =
     "its files read ahead after every seek; it reads whole files elsewhere";
-/// Files in flight that are tried in `startup`.
+/// Numbers of files in flight that are tried in `startup`.
 const FILE_DEPTHS: [usize; 4] = [4, 8, 32, 128];
-/// Files that a trial loads at most.
+/// Maximum number of files that a trial loads.
 const TRIAL_FILES: usize = 128;
-/// Bytes that a trial reads of a file at most.
+/// Maximum number of bytes that a trial reads of a file.
 const TRIAL_BYTES: u64 = 32 << 20;
-/// Blocks and depths that are tried in `read`.
+/// Block sizes and depths that are tried in `read`.
 const BLOCKS: [(u32, usize); 5] = [
     (128 << 10, 8),
     (256 << 10, 8),
@@ -41,14 +41,14 @@ const BLOCKS: [(u32, usize); 5] = [
     (1 << 20, 8),
 ];
 const THREADS: [usize; 4] = [4, 8, 16, 32];
-/// Requests from this size on are large: what serves them best is another number.
+/// Size from which requests are large: another number of threads serves them best.
 const LARGE_BYTES: usize = 256 << 10;
-/// Size and number of the requests that stand for small and large ones.
+/// Size and number of the requests that represent small and large ones.
 const SMALL_TRIAL: (usize, usize) = (4 << 10, 512);
 const LARGE_TRIAL: (usize, usize) = (1 << 20, 32);
 const SEED: u64 = 0x5EEB;
 
-/// Numbers of threads that were found, by rival, mode and whether requests are large.
+/// Numbers of threads found by sweeps, by rival, mode and whether requests are large.
 #[derive(Debug, Default)]
 pub(crate) struct Sweeps(HashMap<(&'static str, Mode, bool), usize>);
 
@@ -69,7 +69,7 @@ impl Sweeps {
         }
     }
 
-    /// The depth that a rival gets in a cell: the cell's, or less where its reads are threads.
+    /// Returns the depth of a rival in a cell: the cell's, or less if its reads are threads.
     fn depth(&mut self, rival: Rival, file: &CorpusFile, cell: Cell) -> usize {
         if !rival.threads || cell.depth <= THREADS[0] {
             return cell.depth;
@@ -82,14 +82,14 @@ impl Sweeps {
                 let plan = random_reads(file, size, count, SEED)?;
                 read_time(rival, file, cell.mode, &plan, threads)
             };
-            // A rival that fails here will say why in its case; until then any number does.
+            // A rival that fails here reports why in its case; until then any number does.
             best_of(&THREADS, trial).unwrap_or(THREADS[1])
         });
         (*best).min(cell.depth)
     }
 }
 
-/// Seconds that a plan takes at best.
+/// Returns the best time of a plan in seconds.
 pub(crate) fn read_time(
     rival: Rival,
     file: &CorpusFile,
@@ -108,7 +108,7 @@ pub(crate) fn read_time(
 }
 
 pub(crate) fn hand_over(case: &mut Case<'_>, plan: &Plan, way: Way) {
-    // A rival that cannot hand over is skipped in its case, with the reason.
+    // A rival that cannot submit without waiting is skipped in its case, with the reason.
     for rival in rivals() {
         add(case, rival.name, rival, POOL_THREADS, Ok(plan.clone()), way);
     }
@@ -147,15 +147,15 @@ pub(crate) fn read(case: &mut Case<'_>, file: &CorpusFile) {
 pub(crate) enum Way {
     /// Files are open before the clock starts.
     Requests(Access),
-    /// As above, and the calls are timed.
+    /// As [`Way::Requests`], and the submitting calls are timed.
     HandOver(Access),
-    /// The one file, of so many bytes, is opened within the time that counts.
+    /// The only file, of this many bytes, is opened within the time that counts.
     File(Access, usize),
-    /// Every read is a file; so many requests count as served.
+    /// Every read is a file; this many requests count as served.
     Files(u64),
 }
 
-/// Someone at work. Some belong to the thread that started them.
+/// A peer with its plan. Some peers belong to the thread that started them.
 pub(crate) struct AtWork {
     plan: Plan,
     way: Way,
@@ -163,7 +163,7 @@ pub(crate) struct AtWork {
 }
 
 impl AtWork {
-    /// Seconds of one run, into memory of its own.
+    /// Returns the seconds of one run, into memory of its own.
     fn time(&mut self) -> Result<f64> {
         let len = match self.way {
             Way::File(_, len) => len,
@@ -176,7 +176,7 @@ impl AtWork {
     }
 }
 
-/// A peer with what it is to do.
+/// Combines a peer with its plan.
 pub(crate) fn at_work(peer: Box<dyn Peer>, plan: Plan, way: Way) -> AtWork {
     AtWork { plan, way, peer }
 }
@@ -200,7 +200,7 @@ pub(crate) fn add(
     }
 }
 
-/// A rival that needs no library.
+/// Returns a rival that needs no library.
 pub(crate) fn bare(kind: &str) -> Rival {
     millstream_peers::bare(kind).expect("a name of cases.toml")
 }
@@ -218,20 +218,20 @@ pub(crate) fn add_files(
     add(case, name, rival, depth, plan, way);
 }
 
-/// The bare ring reads the first `len` bytes of a file directly into their place.
+/// Reads the first `len` bytes of a file with the bare ring and direct I/O.
 fn straight(path: &Path, len: u64, block: u32, depth: usize) -> Result<AtWork> {
     let plan = blocks_of(path, len, block, Access::Direct)?;
     let way = Way::File(Access::Direct, len as usize);
     Ok(at_work(bare("ring-plain").start(depth)?, plan, way))
 }
 
-/// The same of a whole file in the shape that is best on devices of NVMe class: blocks of 512 KiB,
-/// eight in flight.
+/// Reads a whole file as [`straight`] does, in the shape that is best on NVMe-class devices: blocks
+/// of 512 KiB, eight in flight.
 pub(crate) fn device(path: &Path) -> Result<AtWork> {
     straight(path, len_of(path)?, 512 << 10, 8)
 }
 
-/// Adds it as a contender whose name says its shape: `ring-512Kx8`.
+/// Adds [`straight`] as a contender whose name gives the shape: `ring-512Kx8`.
 pub(crate) fn add_straight(case: &mut Case<'_>, name: &str, path: &Path, len: u64) {
     let shape = name.strip_prefix("ring-");
     let shape = shape.and_then(|it| it.split_once("Kx"));
@@ -269,7 +269,7 @@ impl Method for AtWork {
         }
         let span = start.elapsed();
         peer.expect(&mut [])?;
-        // Nothing stays open: a map would keep its pages in the cache, and the next one warm.
+        // Nothing stays open: a map would keep its pages in the cache, and the next run warm.
         peer.open(&Plan::new(Vec::new(), Vec::new())?, Access::Buffered)?;
         let bytes = plan.reads().iter().map(|read| u64::from(read.len)).sum();
         let work = Work::of(bytes, plan.reads().len()).took(span);
@@ -282,12 +282,12 @@ impl Method for AtWork {
     }
 }
 
-/// The figure of those whose caller is held all of the time.
+/// Returns the figure of contenders whose caller is held all of the time.
 pub(crate) fn held_all(span: &Span) -> crate::case::Figures {
     vec![(crate::metric::Metric::of("held ms"), span.wall * 1e3)]
 }
 
-/// The files of a start-up that are wanted, at most so many.
+/// Returns a plan of the wanted files of a start-up, at most `count`.
 fn whole_files(plan: &Startup, count: usize) -> Result<Plan> {
     let wanted: Vec<_> = plan.wanted().take(count).collect();
     let paths = wanted.iter().map(|entry| entry.file.path.clone());
@@ -300,8 +300,8 @@ fn whole_files(plan: &Startup, count: usize) -> Result<Plan> {
     Ok(Plan::new(paths.collect(), reads.collect())?)
 }
 
-/// The first `len` bytes of a file in blocks; direct readers leave out the last bytes, less than a
-/// block of a device.
+/// Returns a plan of the first `len` bytes of a file in blocks; direct reads leave out the last
+/// bytes, less than [`DIRECT_ALIGNMENT`].
 fn blocks_of(path: &Path, len: u64, block: u32, access: Access) -> Result<Plan> {
     let len = match access {
         Access::Direct => len / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT,
@@ -317,7 +317,7 @@ fn blocks_of(path: &Path, len: u64, block: u32, access: Access) -> Result<Plan> 
     Ok(Plan::new(vec![path.to_owned()], reads.collect())?)
 }
 
-/// Reads through the page cache what a direct reader left out at the end of a file.
+/// Reads through the page cache what direct reads left out at the end of a file.
 fn read_rest(plan: &Plan, into: &mut [u8]) -> Result<()> {
     let from = plan.destination_len();
     if from < into.len() {
@@ -328,7 +328,7 @@ fn read_rest(plan: &Plan, into: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// The candidate with the least time; none if none ran.
+/// Returns the candidate with the least time; `None` if none ran.
 fn best_of<T: Copy>(candidates: &[T], trial: impl Fn(T) -> Result<f64>) -> Option<T> {
     let times = candidates
         .iter()

@@ -1,16 +1,16 @@
-//! Workload `pnm`: text images parsed at the speed at which their bytes arrive.
+//! Workload `pnm`: parsing text images at the speed at which their bytes arrive.
 //!
-//! Everyone opens the file, makes an image of it in memory that was never touched before, and
-//! closes it; contenders named `reused` use the image of the run before. The unit is ticks of the
-//! time-stamp counter for each byte of the file, as the study's was cycles. Everyone takes the time
-//! by itself, right around its work, because two of the rivals are a program of their own. It loads
-//! twice and takes the second time, but for large files. With small ones all practice before they
-//! count.
+//! Every contender opens the file, makes an image of it in memory that was never touched before,
+//! and closes it; contenders named `reused` use the image of the previous run. The unit is ticks of
+//! the time-stamp counter per byte of the file, as the study's was cycles. Contenders time
+//! themselves, right around their work, because two of the rivals are a separate program. That
+//! program loads twice and reports the second time, except for large files. With small files all
+//! contenders practice before they count.
 //!
-//! Pictures are made from a seed: `photo` is smooth with noise, as photographs are (about 3.6
-//! bytes of text a sample), `flat` nearly constant, as the study's (3.5, repetitive). The study's
-//! stages 1 and 2 are compiled from C++ when the benchmark runs, where there is a compiler; stages
-//! 3 to 5 are rebuilt in `stages`.
+//! Pictures are made from a seed: `photo` is smooth with noise, as photographs are (about 3.6 bytes
+//! of text per sample), `flat` nearly constant, as the study's (3.5, repetitive). The study's
+//! stages 1 and 2 are compiled from C++ when the benchmark runs, if there is a compiler; stages 3
+//! to 5 are reimplemented in `stages`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,11 +32,11 @@ pub(crate) mod stages;
 
 use pictures::Picture;
 
-/// Take so long a byte that a quick run leaves them out of its big files.
+/// Contenders so slow per byte that a quick run leaves them out for its big files.
 const SLOW: [&str; 2] = ["stage-1", "stage-2"];
 
-/// From so many bytes on the first load of a process takes as long as later ones; cold files, of
-/// which a second load would be warm, are as large.
+/// Size from which the first load of a process takes as long as later ones. Cold files, which would
+/// be warm at a second load, are at least this large.
 const LARGE_BYTES: usize = 8 << 20;
 
 const SOURCE: &str = include_str!("pnm/stages.cpp");
@@ -84,7 +84,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Compiles the study's first stages in `folder`.
+/// Compiles the study's first stages in `folder`; returns the program.
 fn compiled(folder: &Path) -> Result<PathBuf> {
     make_folder(folder)?;
     let (source, program) = (folder.join("stages.cpp"), folder.join("stages"));
@@ -135,8 +135,8 @@ fn run_stage(program: &Path, name: &str, picture: &Picture) -> Result<Work> {
     Ok(Work::of(bytes, 1).with_digest(sum).took(span))
 }
 
-/// Contenders give the sum of their samples, or of the file's bytes, or leave one of these in the
-/// destination; one without requests has only read.
+/// Checks a result. Contenders report the sum of their samples or of the file's bytes, or leave
+/// either in the destination; one without requests has only read.
 fn check(picture: &Picture, memory: &[u8], work: &Work) -> Result<()> {
     let (len, sum) = match work.bytes == picture.file_len as u64 {
         true => (picture.file_len, picture.file_word_sum),
@@ -147,11 +147,11 @@ fn check(picture: &Picture, memory: &[u8], work: &Work) -> Result<()> {
     ensure(right, "other samples than the picture has")
 }
 
-/// Ticks of the time-stamp counter in a second; where there is no such counter, nanoseconds.
+/// Ticks of the time-stamp counter per second; without such a counter, nanoseconds.
 fn ticks_per_second() -> f64 {
     use std::sync::LazyLock;
     use std::time::{Duration, Instant};
-    /// How long it is looked at: the clock's own resolution is then a millionth of it.
+    /// Time over which it is measured: the clock's resolution is then a millionth of it.
     const LOOK: Duration = Duration::from_millis(50);
     static RATE: LazyLock<f64> = LazyLock::new(|| {
         let (clock, begun) = (Instant::now(), ticks());

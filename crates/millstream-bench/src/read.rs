@@ -1,10 +1,10 @@
 //! Workload `read`: one big file into memory, as fast as possible, stored and encoded, cold, and
 //! under throttles.
 //!
-//! Everyone opens the file, delivers all raw bytes to the destination and closes it, within the
-//! time that counts. Single streams (zlib, zstd, lz4) are decoded by all rivals with the same
-//! decoder, on the reading thread, as the study did; `blocks-threads` shows what independent
-//! blocks and a thread per core make of the same data.
+//! Every contender opens the file, delivers all raw bytes to the destination and closes it, within
+//! the time that counts. Single streams (zlib, zstd, lz4) are decoded by all rivals with the same
+//! decoder, on the reading thread, as in the study; `blocks-threads` decodes independent blocks of
+//! the same data with one thread per core.
 
 use millstream::{BlockTable, Decode, FileOptions, Read, Storage};
 use millstream_codec::{Scratch, decode_block};
@@ -36,7 +36,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
         let rates: Vec<String> = rates.map(f64::to_string).collect();
         Table::from_iter([("rate".to_owned(), rates.into())])
     };
-    // A slow disk reads a shorter file: 8 MB take 3.5 s at 2.4 MB/s.
+    // A slow disk reads a shorter file: 8 MB take 3.3 s at 2.4 MB/s.
     cases.extend(session.cases_with("read", "slow", rates(true)));
     cases.extend(session.cases_with("read", "throttled", rates(false)));
     for case in cases {
@@ -45,7 +45,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The file of a case, and the same as independent blocks with a table.
+/// The file of a case, and the same data as independent blocks with a table.
 struct Files {
     file: CorpusFile,
     blocks: Option<CorpusFile>,
@@ -77,13 +77,13 @@ fn one(session: &mut Session<'_>, instance: &Instance) -> Result<()> {
     for name in instance.contenders() {
         add(&mut case, name, &files);
     }
-    // A throttled trial would take seconds, and the rivals' depths hardly matter then.
+    // A throttled trial would take seconds, and then the rivals' depths hardly matter.
     if form == Form::Stored && rate.is_none() {
         peers::read(&mut case, &files.file);
     }
     let all = files.blocks.iter().chain([&files.file]);
     let paths: Vec<_> = all.map(|it| it.path.clone()).collect();
-    // Written just now, perhaps: what is still dirty must not be written back under a throttle.
+    // The files may have just been written: dirty pages must not be written back under a throttle.
     drop_all(&paths)?;
     case.prepare(move || drop_all(&paths));
     case.check(size.len(), |bytes, work| check(&files.file, bytes, work));
@@ -128,7 +128,7 @@ fn add<'a>(case: &mut Case<'a>, name: &'static str, files: &'a Files) {
     };
 }
 
-/// One request for the whole file.
+/// Reads the whole file with one request.
 fn whole_file(file: &CorpusFile, setup: Setup) -> impl Method {
     let codec = file.form.codec();
     let decode = match file.form {
@@ -164,8 +164,8 @@ fn check(file: &CorpusFile, bytes: &[u8], work: &Work) -> Result<()> {
     file.check(bytes)
 }
 
-/// Keeps a row of what a throttled case could reach at best: the device's rate with the encoding's
-/// gain, or the codec on all cores, in memory, whichever is less.
+/// Keeps a row with the best possible rate of a throttled case: the device's rate times the
+/// compression ratio, or the rate of the codec on all cores in memory, whichever is less.
 fn ideal(
     session: &mut Session<'_>,
     instance: &Instance,
@@ -190,7 +190,7 @@ fn ideal(
     )])
 }
 
-/// MB/s of raw bytes when every core decodes blocks out of memory.
+/// Returns the MB/s of raw bytes when every core decodes blocks from memory.
 fn codec_rate(file: &CorpusFile) -> Result<f64> {
     let stored = std::fs::read(&file.path).on("read", &file.path)?;
     let span = threads::each(

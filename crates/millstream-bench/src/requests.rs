@@ -2,9 +2,9 @@
 //! time of a single request, realtime readers beside bulk, how long the caller is held, and what
 //! the engine costs by itself.
 //!
-//! Every request of a cell has a place of its own in the file and in the destination, so that
-//! every one can be checked: by the hashes of the file's pages. Depth is the number of reads in
-//! flight at the device; everyone has all requests of the cell at hand.
+//! Every request of a cell has its own range in the file and in the destination, so that each can
+//! be checked by the hashes of the file's pages. Depth is the number of reads in flight at the
+//! device; contenders have all requests of the cell available at once.
 
 use crate::corpus::Form;
 use crate::error::Result;

@@ -18,7 +18,7 @@ use crate::stats;
 /// Parameters of a contender, shown with its row.
 pub(crate) type Params = BTreeMap<String, Value>;
 
-/// A row of figures; a skipped row if there are none or one is not finite.
+/// Returns a row of figures; a skipped row if there are no samples or one is not finite.
 pub(crate) fn figures(
     [workload, case, contender]: [&str; 3],
     metric: Metric,
@@ -46,7 +46,7 @@ pub(crate) fn figures(
     row([workload, case, contender], Finding::Figures(figures))
 }
 
-/// A row that says why there is no figure.
+/// Returns a row with the reason why there is no figure.
 pub(crate) fn skipped(workload: &str, case: &str, contender: &str, why: &str) -> Row {
     let skipped = why.to_owned();
     row([workload, case, contender], Finding::Skipped { skipped })
@@ -62,7 +62,7 @@ fn row(names: [&str; 3], finding: Finding) -> Row {
     }
 }
 
-/// The same row under the name `limit`, which says whose it is.
+/// Returns the same row under the name `limit`, with the contender's name as a parameter.
 pub(crate) fn as_limit(row: &Row) -> Row {
     let mut row = row.clone();
     let is = std::mem::replace(&mut row.contender, "limit".into());
@@ -72,13 +72,13 @@ pub(crate) fn as_limit(row: &Row) -> Row {
     row
 }
 
-/// The samples of a row if it has figures of `metric`.
+/// Returns the samples of a row if it has figures of `metric`.
 pub(crate) fn samples_of<'a>(row: &'a Row, metric: &str) -> Option<&'a [f64]> {
     let figures = row.figures()?;
     (figures.metric == metric).then_some(&figures.samples)
 }
 
-/// Appends rows to `path` as JSON lines, made if it does not exist.
+/// Appends rows to `path` as JSON lines, creating the file if it does not exist.
 pub(crate) fn append(path: &Path, rows: &[Row]) -> Result<()> {
     let mut text = Vec::new();
     for row in rows {

@@ -1,13 +1,13 @@
 //! Workload `scenes`: glTF scenes into memory, every image decoded.
 //!
-//! A generated scene is a `.gltf`, a buffer and PNGs with the filters of an ordinary encoder. It
-//! is loaded loose, out of a package as it is, out of a cooked package (RGBA8, pixel for pixel) and
-//! out of one cooked to BC7 (lossy: its pixels are not compared). The rival `serial` reads the same
-//! files one after the other with the standard library and decodes them with the same decoders;
-//! `gltf-import` is the crate `gltf` (feature `peers`). What everyone delivers is compared by a
-//! digest of all pixels and of all bytes of accessors, taken after the clock has stopped.
+//! A generated scene is a `.gltf`, a buffer and PNGs with the filters of an ordinary encoder. It is
+//! loaded from loose files, from a package as it is, from a cooked package (RGBA8, pixel for pixel)
+//! and from one cooked to BC7 (lossy: its pixels are not compared). The rival `serial` reads the
+//! same files one after the other with the standard library and decodes them with the same
+//! decoders; `gltf-import` is the crate `gltf` (feature `peers`). Results are compared by a digest
+//! of all pixels and of all bytes of accessors, taken after the clock has stopped.
 //!
-//! Everyone's memory is recycled (see [`memory`]).
+//! Every contender's memory is recycled (see [`memory`]).
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ fn one(
     session.run(case)
 }
 
-/// One file after the other, one image after the other.
+/// Loads one file after the other and one image after the other.
 fn serial(scene: &Scene) -> Result<Work> {
     let (loaded, span) = span_of(|| Loaded::new(scene));
     Ok(Work::default().took(span).with_digest(loaded?.digest()))

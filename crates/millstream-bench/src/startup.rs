@@ -1,13 +1,13 @@
 //! Workload `startup`: thousands of small files before the first frame.
 //!
-//! Four threads queue whole-file requests of mixed priorities; one in [`CANCEL_ONE_IN`] is
-//! canceled right after it was queued. The case ends when every request that was not canceled
-//! has its bytes. (One that was canceled may have been served before; its bytes are not checked.)
-//! Contenders without a queue read the same files and leave out the canceled ones. `held` is the
-//! time that the queuing threads spend inside calls; without a queue, all of the time.
+//! Four threads queue whole-file requests of mixed priorities; one in [`CANCEL_ONE_IN`] is canceled
+//! right after it is queued. The case ends when every request that was not canceled has its bytes.
+//! (A canceled one may have been served before; its bytes are not checked.) Contenders without a
+//! queue read the same files and leave out the canceled ones. `held` is the time that the queuing
+//! threads spend inside calls; without a queue, all of the time.
 //!
-//! The lookups alone, without a read, are a case of their own: what finding a handle by its name
-//! costs in the three ways.
+//! The lookups alone, without a read, are a separate case: the cost of finding a handle by name in
+//! three ways.
 //!
 //! [`CANCEL_ONE_IN`]: crate::limits::CANCEL_ONE_IN
 
@@ -32,9 +32,9 @@ use crate::threads::joined;
 pub(crate) mod plan;
 pub(crate) mod study;
 
-/// Reads in flight in the bare ring: more gain nothing on files of this size.
+/// Reads in flight in the bare ring: more gain nothing with files of this size.
 const RING_DEPTH: usize = 64;
-/// Requests submitted at a time: the engine begins while the rest is added.
+/// Number of requests submitted at a time: the engine begins while the rest is added.
 const BATCH: usize = 32;
 
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
@@ -83,7 +83,7 @@ fn add<'a>(case: &mut Case<'a>, name: &'static str, plan: &'a Plan) {
     }
 }
 
-/// Four threads open, submit and cancel, each in a queue of its own.
+/// Four threads open, submit and cancel, each with a queue of its own.
 fn load(storage: &Storage, plan: &Plan, into: &mut Destination) -> Result<Work> {
     let count = plan.entries.len();
     let queues = (0..SUBMIT_THREADS).map(|_| queue_for(storage, count / SUBMIT_THREADS + 1));
@@ -101,8 +101,8 @@ fn load(storage: &Storage, plan: &Plan, into: &mut Destination) -> Result<Work> 
     Ok(Work::of(0, count).took(span).with(held(held_ns.concat())))
 }
 
-/// One queuing thread; returns the nanoseconds of each of its requests: open, add, and where it is
-/// due cancel and submit.
+/// Runs one queuing thread; returns the nanoseconds taken by each of its requests: open, add, and
+/// where due, cancel and submit.
 fn queue(storage: &Storage, plan: &Plan, loan: &Loan<'_>, thread: usize) -> Result<Vec<u64>> {
     let mut held_ns = Vec::new();
     let mut batch = loan.batch(thread);

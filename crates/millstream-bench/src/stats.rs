@@ -1,20 +1,20 @@
-//! Statistics of a handful of runs.
+//! Statistics of a few runs.
 //!
-//! A figure is the median; the mean carries the interval: half the width of Student's t-interval
+//! A figure is the median. The mean carries the interval: half the width of Student's t-interval
 //! (two-sided, 95 %), the usual choice for 3 to 30 runs. A goal is judged on pairs: contenders take
 //! turns within a round, so that the ratio of two figures *of one round* is free of the slow drift
 //! of a shared machine.
 
-/// Quantiles 0.975 of Student's t for 1 to 30 degrees of freedom; beyond, the normal's 1.96.
+/// 0.975 quantiles of Student's t for 1 to 30 degrees of freedom; beyond, the normal's 1.96.
 const T_975: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
-/// The normal distribution's quantile 0.975.
+/// The 0.975 quantile of the normal distribution.
 const NORMAL_975: f64 = 1.96;
 
-/// Median, of an even number the mean of the two middle ones; NaN of nothing.
+/// Returns the median, for an even number the mean of the two middle values; NaN if empty.
 pub(crate) fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -26,7 +26,7 @@ pub(crate) fn median(samples: &[f64]) -> f64 {
     }
 }
 
-/// The mean, and half the width of its 95 % t-interval; a single run has none.
+/// Returns the mean, and half the width of its 95 % t-interval; a single run has none.
 pub(crate) fn mean_and_interval(samples: &[f64]) -> (f64, Option<f64>) {
     let n = samples.len() as f64;
     let mean = samples.iter().sum::<f64>() / n;
@@ -38,7 +38,7 @@ pub(crate) fn mean_and_interval(samples: &[f64]) -> (f64, Option<f64>) {
     (mean, Some(t * (variance / n).sqrt()))
 }
 
-/// The `quantile` (0 to 1) of unsorted values, nearest rank; 0 of nothing. Sorts in place.
+/// Returns the `quantile` (0 to 1) of values by nearest rank; 0 if empty. Sorts them in place.
 pub(crate) fn percentile(values: &mut [u64], quantile: f64) -> u64 {
     if values.is_empty() {
         return 0;
@@ -48,8 +48,8 @@ pub(crate) fn percentile(values: &mut [u64], quantile: f64) -> u64 {
     values[rank.clamp(1, values.len()) - 1]
 }
 
-/// Whether the runs leave open on which side of `bound` a figure lies: the bound is within the
-/// t-interval of the mean of `each` run's figure, widened to hold the `value` that is reported. A
+/// Returns whether the runs leave open on which side of `bound` a figure lies: the bound is within
+/// the t-interval of the mean of the runs (`each`), widened to include the reported `value`. A
 /// single run leaves everything open.
 pub(crate) fn is_open(each: &[f64], value: f64, bound: f64) -> bool {
     let (mean, half) = mean_and_interval(each);

@@ -2,10 +2,10 @@
 //! and to files.
 //!
 //! The study wrote and read 100,000 vectors of three floats in 300,000 calls. Each case here moves
-//! the same bytes in calls of one size; the figures are nanoseconds a call, by the wall and of
-//! processor time. A file's case counts everything from its open to its close; all is cached.
-//! Contenders that read four bytes at a time add the words up, so that no call can be left out.
-//! In the cases called `disturbed` another process writes to the same disk all the while.
+//! the same bytes in calls of one size; the figures are nanoseconds per call, of wall-clock and of
+//! processor time. A case with files counts everything from open to close; all is cached.
+//! Contenders that read four bytes at a time sum the words, so that no call can be left out. In the
+//! cases called `disturbed` another process writes to the same disk all the time.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ use crate::threads::Disturber;
 pub(crate) mod contenders;
 pub(crate) mod load;
 
-/// Where files are written and read, and through which storage.
+/// The folder of the files, and the storage for them.
 pub(crate) struct Place {
     folder: PathBuf,
     storage: Storage,
@@ -43,7 +43,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
 }
 
 fn calls(session: &mut Session<'_>, instance: &Instance, place: &Place) -> Result<()> {
-    // Bytes of a call: from a field to a texture; `bulk` is one call for all.
+    // Bytes per call: from a field to a texture; `bulk` is one call for all.
     let (chunk, way): (String, String) = (instance.get("chunk"), instance.get("way"));
     let load = &Load::new(Bytes::parse(&chunk).map(Bytes::len));
     // The study's disturbance, a process that writes and syncs.
@@ -91,7 +91,7 @@ fn calls(session: &mut Session<'_>, instance: &Instance, place: &Place) -> Resul
 
 fn written<'a>(case: &mut Case<'a>, load: &'a Load, path: &Path, is_new: bool) {
     let (before, after) = (path.to_owned(), path.to_owned());
-    // What is dirty from the last run is written back before the next one, untimed.
+    // What the last run left dirty is written back before the next one, untimed.
     case.prepare(move || match is_new {
         true => remove(&before),
         false => sync(&before),

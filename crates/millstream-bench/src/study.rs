@@ -1,4 +1,4 @@
-//! The studies' own figures, to stand beside ours: `study.toml`.
+//! The studies' own figures, shown beside ours (`study.toml`).
 
 use std::sync::LazyLock;
 
@@ -26,12 +26,12 @@ static STUDIES: LazyLock<Studies> = LazyLock::new(|| {
     toml::from_str(include_str!("study.toml")).expect("a table of this crate, which tests read")
 });
 
-/// The studies' tables that no row of ours repeats.
+/// Returns the studies' tables without rows of ours.
 pub(crate) fn published() -> &'static [Published] {
     &STUDIES.published
 }
 
-/// The study's figure beside a row of ours, if it has one.
+/// Returns the study's figure for a row of ours, if there is one.
 pub(crate) fn beside(workload: &str, case: &str, contender: &str) -> Option<&'static str> {
     let mut figures = STUDIES.figures.iter();
     let found = figures.find(|it| {

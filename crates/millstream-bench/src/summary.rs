@@ -1,4 +1,4 @@
-//! At the end of a run: what this machine's disk and cores deliver, and how Millstream compares.
+//! The summary of a run: what the disk and the cores deliver, and how Millstream compares.
 
 use std::sync::LazyLock;
 
@@ -28,7 +28,7 @@ static FACTS: LazyLock<Facts> = LazyLock::new(|| {
     toml::from_str(include_str!("summary.toml")).expect("a table of this crate, which tests read")
 });
 
-/// What this machine's disk and cores deliver, with Millstream's figure beside each.
+/// Returns what the disk and the cores deliver, with Millstream's figure beside each.
 pub(crate) fn facts(rows: &[Row]) -> Table {
     let mut facts = Table::new("", "this machine | >delivers | >Millstream | >ratio");
     for fact in &FACTS.facts {
@@ -48,7 +48,7 @@ pub(crate) fn facts(rows: &[Row]) -> Table {
     facts
 }
 
-/// The figures of a contender's first row of a fact.
+/// Returns the figures of a contender's first row that matches a fact.
 fn find<'a>(rows: &'a [Row], fact: &Fact, contender: &str) -> Option<&'a Figures> {
     let mut rows = rows.iter().filter(|row| {
         let named = row.workload == fact.workload && row.contender == contender;
@@ -57,7 +57,7 @@ fn find<'a>(rows: &'a [Row], fact: &Fact, contender: &str) -> Option<&'a Figures
     rows.find_map(|row| row.figures().filter(|it| it.metric == fact.metric))
 }
 
-/// Ours over theirs, so that more is better.
+/// Returns the ratio of ours to theirs, oriented so that more is better.
 fn goodness(ours: &Figures, theirs: &Figures) -> f64 {
     match ours.better {
         Better::Higher => ours.median / theirs.median,

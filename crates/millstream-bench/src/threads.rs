@@ -1,4 +1,4 @@
-//! Threads that work on a list together; and processes that keep the machine busy.
+//! Threads that work on a list together, and processes that keep the machine busy.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -8,9 +8,9 @@ use std::thread::ScopedJoinHandle;
 use crate::clock::{Span, span_of};
 use crate::error::{Context, Error, Result};
 
-/// Has every item worked on by one of `threads` threads, each of which takes the next one as soon
-/// as it is free, with a state of its own; the time from letting them go until the last one is
-/// done. They exist before the clock starts, as a real pool lives longer than one batch.
+/// Processes every item on one of `threads` threads, each of which takes the next item as soon as
+/// it is free, with a state of its own. Returns the time from releasing the threads until the last
+/// one is done. They exist before the clock starts, as a real pool outlives a batch.
 pub(crate) fn each<T: Send, S>(
     threads: usize,
     items: impl IntoIterator<Item = T, IntoIter: Send>,
@@ -21,7 +21,7 @@ pub(crate) fn each<T: Send, S>(
         .num_threads(threads)
         .build()?;
     let items = Mutex::new(items.into_iter());
-    // A panic elsewhere leaves the iterator in order: it is only advanced.
+    // A panic elsewhere leaves the iterator valid: it is only advanced.
     let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
     let one_thread = |_: rayon::BroadcastContext<'_>| -> Result<()> {
         let mut state = state();
@@ -40,12 +40,12 @@ pub(crate) fn joined<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     thread.join().unwrap_or_else(gone)
 }
 
-/// Threads that make use of every core.
+/// Returns the number of threads that use every core.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// Another process that keeps the machine busy, a script of the shell, until this is dropped.
+/// A shell script in another process that keeps the machine busy until this is dropped.
 pub(crate) struct Disturber(Child);
 
 impl Disturber {
@@ -61,8 +61,8 @@ impl Disturber {
 
 impl Drop for Disturber {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to end. What it started goes on to
-        // its end.
+        // It may have ended by itself; then there is nothing to kill. Processes that it started run
+        // to their end.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,12 +1,11 @@
-//! A slow disk out of a fast one: the kernel's throttle of a block device for this process.
+//! A slow disk made of a fast one: the kernel's throttle of a block device for this process.
 //!
-//! cgroup v1 (`blkio.throttle.read_bps_device`) or v2 (`io.max`), whichever this system has. The
-//! process moves itself into a group of its own, with all its
-//! threads, so that direct, buffered and ring reads, whoever issues them, are all held to the
-//! rate. It needs root and a real block device: where either is missing the reason comes back and
-//! the case is skipped. The guard moves the process back and removes the group, on every way out
-//! but a kill; groups that a killed benchmark left behind are empty, harmless, and removed by the
-//! next one.
+//! Uses cgroup v1 (`blkio.throttle.read_bps_device`) or v2 (`io.max`), whichever this system has.
+//! The process moves itself into a group of its own, with all its threads, so that direct, buffered
+//! and ring reads from any thread are all held to the rate. It needs root and a real block device:
+//! if either is missing, the case is skipped with the reason. The guard moves the process back and
+//! removes the group on every exit but a kill; groups left by a killed benchmark are empty,
+//! harmless, and removed by the next one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use crate::error::{Context, Error, Result};
 
 const GROUP_PREFIX: &str = "millstream-bench-";
 
-/// Which interface of control groups throttles.
+/// The version of the cgroup interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     /// `blkio.throttle.read_bps_device`.
@@ -23,22 +22,22 @@ enum Version {
     Two,
 }
 
-/// A throttle in force; dropped, it ends.
+/// A throttle in force, lifted when dropped.
 pub(crate) struct Throttle {
     version: Version,
     group: PathBuf,
     /// `cgroup.procs` of the group that the process was in.
     home: PathBuf,
     device: String,
-    /// `cgroup.subtree_control` where the controller was switched on by us.
+    /// `cgroup.subtree_control`, if this throttle enabled the controller in it.
     switched_on: Option<PathBuf>,
 }
 
 impl Throttle {
-    /// Holds this process' reads of the disk under `path` to a rate, in bytes per second.
+    /// Limits this process' reads of the disk under `path` to a rate, in bytes per second.
     pub(crate) fn new(path: &Path, bytes_per_second: u64) -> Result<Throttle> {
         let device = disk_of(path)?;
-        // Where every distribution mounts the one or the other.
+        // Every distribution mounts one of the two here.
         let (version, root) = match Path::new("/sys/fs/cgroup/blkio") {
             one if one.exists() => (Version::One, one),
             _ => (Version::Two, Path::new("/sys/fs/cgroup")),
@@ -91,8 +90,7 @@ impl Throttle {
 
 impl Drop for Throttle {
     fn drop(&mut self) {
-        // Every step is tried whatever became of the one before; what fails leaves an empty group
-        // at worst.
+        // Every step is tried even if the one before failed; at worst an empty group is left.
         let _ = write(&self.home, &std::process::id().to_string());
         let _ = fs::remove_dir(&self.group);
         if let Some(control) = &self.switched_on {
@@ -105,7 +103,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).on(&format!("write {text:?} to"), path)
 }
 
-/// `MAJOR:MINOR` of the whole disk that holds `path`; throttles do not know partitions.
+/// Returns `MAJOR:MINOR` of the whole disk that holds `path`; partitions cannot be throttled.
 fn disk_of(path: &Path) -> Result<String> {
     let device = rustix::fs::stat(path).on("stat", path)?.st_dev;
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -119,13 +117,13 @@ fn disk_of(path: &Path) -> Result<String> {
     if !node.join("partition").exists() {
         return Ok(format!("{major}:{minor}"));
     }
-    // The node is a link into the disk's folder, where the partition is a folder below its disk.
+    // The node is a link into the disk's folder; a partition is a folder below its disk.
     let partition = fs::canonicalize(&node);
     let disk = partition.and_then(|it| fs::read_to_string(it.join("../dev")));
     Ok(disk.on("find the disk of", &node)?.trim().to_owned())
 }
 
-/// The process' group, relative to its hierarchy's root, out of `/proc/self/cgroup`.
+/// Returns the process' group relative to its hierarchy's root, from `/proc/self/cgroup`.
 fn own_group(groups: &str, version: Version) -> Option<&str> {
     groups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
@@ -138,7 +136,7 @@ fn own_group(groups: &str, version: Version) -> Option<&str> {
     })
 }
 
-/// Removes groups of ours that are empty; the kernel refuses to remove others.
+/// Removes the empty groups of earlier benchmarks; the kernel refuses to remove others.
 fn remove_stale(root: &Path) {
     let Ok(entries) = fs::read_dir(root) else {
         return;
@@ -167,7 +165,7 @@ mod tests {
     fn a_throttle_comes_and_goes_without_a_trace() {
         let folder = tempfile::tempdir().unwrap();
         let before = fs::read_to_string("/proc/self/cgroup").unwrap();
-        // A rate that slows nothing down: the other tests of this process read meanwhile.
+        // A rate that slows nothing down, because other tests of this process read meanwhile.
         match Throttle::new(folder.path(), 1 << 40) {
             Err(error) => println!("SKIP: {error}"),
             Ok(throttle) => {

@@ -1,4 +1,4 @@
-//! What a run of the benchmark is made of: options in, a report out.
+//! The entry points of a run: options in, a report out.
 
 use millstream_report::bench::{self, Run as Report};
 use millstream_report::rows::Row;
@@ -12,7 +12,7 @@ use crate::{goals, study, summary};
 
 type Run = fn(&mut Session<'_>) -> Result<()>;
 
-/// A workload of this crate; the module of its name says what it measures.
+/// A workload of this crate; the module of the same name documents what it measures.
 #[derive(Debug, Clone, Copy)]
 pub struct Workload {
     name: &'static str,
@@ -20,7 +20,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// All there are, in the order in which they run.
+    /// All workloads, in the order in which they run.
     pub const ALL: [Workload; 9] = [
         Workload::new("read", read::run),
         Workload::new("requests", requests::run),
@@ -37,30 +37,30 @@ impl Workload {
         Workload { name, run }
     }
 
-    /// Its name, in rows and on the command line.
+    /// Returns the name, as used in rows and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.name
     }
 
-    /// The workload of a name.
+    /// Returns the workload of a name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Workload> {
         Workload::ALL.into_iter().find(|it| it.name == name)
     }
 }
 
-/// Tables and goals of a report as text for a terminal.
+/// Renders the tables and goals of a report as text for a terminal.
 #[must_use]
 pub fn render(report: &Report) -> String {
     bench::text(report, &summary::facts(&report.rows))
 }
 
-/// Runs workloads, in the order given.
+/// Runs workloads in the given order.
 ///
 /// # Errors
-/// The corpus cannot be made, or rows cannot be written. What a contender cannot do is no error: it
-/// is a row that says why, or one of the report's failures.
+/// The corpus cannot be made, or rows cannot be written. A contender that fails is not an error: it
+/// gets a row with the reason, or is one of the report's failures.
 pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
     if let Some(path) = &options.rows {
         check_writable(path)?;

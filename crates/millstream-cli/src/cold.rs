@@ -1,20 +1,20 @@
 //! Dropping files from the page cache before they are loaded.
 //!
 //! A file whose pages stay (another program maps it, or its file system is in memory), or whose
-//! pages the system does not report, is reported on standard error and loaded all the same: it is
-//! no failure, but the figures may not be those of a cold load then.
+//! pages the system does not report, is named on standard error and loaded all the same: it is no
+//! failure, but the figures may not be those of a cold load.
 
 use millstream_io::fs::file;
 
 use crate::failure;
 use crate::loader::Source;
 
-/// Drops what can be dropped. Files that cannot even be opened show when they are loaded.
+/// Drops the files of all sources. Files that cannot be opened fail later, when they are loaded.
 pub(crate) fn drop_files(sources: &[Source]) {
     let mut stayed: u64 = 0;
     let mut first = None;
     let mut drop = |path| {
-        // A FIFO may have taken the file's place.
+        // A FIFO may have replaced the file.
         if let Ok(file) = file::open(path)
             && let Err(error) = millstream_io::fs::evict(&file)
         {

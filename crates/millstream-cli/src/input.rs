@@ -1,6 +1,6 @@
 //! Inputs of the stream commands: a file, or standard input.
 //!
-//! The reader remembers where it is, so that a failure can be reported with its place.
+//! The reader counts the bytes read, so that a failure is reported with its offset.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -16,7 +16,7 @@ use crate::output::follow_links;
 use crate::progress;
 use crate::standard;
 
-/// Where a command reads from.
+/// An input of a command.
 pub(crate) struct Input {
     name: OsString,
     file: File,
@@ -25,10 +25,10 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Opens the input named in the call, `-` for standard input.
+    /// Opens the input named on the command line, `-` for standard input.
     ///
     /// # Errors
-    /// The file is missing, a folder or a FIFO, or may not be read.
+    /// The file is missing, is a folder or a FIFO, or cannot be read.
     pub(crate) fn open(name: &OsStr) -> Result<Input, Failure> {
         let stdin = name == "-";
         let opened = if stdin {
@@ -60,37 +60,37 @@ impl Input {
         })
     }
 
-    /// The open file.
+    /// Returns the open file.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Its length, if it is a regular file.
+    /// Returns the length in bytes of a regular file; `None` for anything else.
     pub(crate) fn len(&self) -> Option<u64> {
         self.len
     }
 
-    /// Its name, for messages.
+    /// Returns the name, for messages.
     pub(crate) fn name(&self) -> &OsStr {
         &self.name
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub(crate) fn read_bytes(&self) -> u64 {
         self.read_bytes
     }
 
-    /// The failure of the read that has just failed with `error`.
+    /// Returns the failure for a read that failed with `error`, at the current offset.
     pub(crate) fn failure(&self, error: &io::Error) -> Failure {
         Failure::io(&self.name, "read", error).at(self.read_bytes)
     }
 }
 
-/// Refuses a FIFO, whose opening would wait for a writer that may never come. The links of procfs,
-/// to which `/dev/stdin` and a shell's `<(...)` lead, are links to pipes that are open already.
+/// Refuses a FIFO, whose opening would wait for a writer that may never come. The procfs links
+/// behind `/dev/stdin` and a shell's `<(...)` lead to pipes that are already open, and are allowed.
 ///
 /// # Errors
-/// It is one.
+/// `path` is a FIFO.
 pub(crate) fn refuse_fifo(path: &Path) -> Result<(), Failure> {
     let is_fifo = std::fs::metadata(path).is_ok_and(|about| file::kind(&about) == Kind::Fifo);
     if !is_fifo || follow_links(path).is_ok_and(|found| found.is_none()) {

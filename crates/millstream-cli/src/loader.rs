@@ -1,15 +1,15 @@
-//! Files and packages through the engine, in order, in bounded memory.
+//! Loads files and packages through the engine, in order and in bounded memory.
 //!
 //! Files are cut into pieces of at most [`PIECE_BYTES`], one request each, and submitted until the
-//! window is full: so many bytes and so many requests whose tickets have not been claimed. Tickets
-//! are claimed in the order of the files, their bytes hashed here (never on a thread of the engine)
-//! and dropped, which makes room. The window is refilled when a quarter of it is free, so that
-//! requests go to the engine in batches. What completes out of order waits in the window, so
-//! nothing else needs a bound. The entries of a package are visited in the order in which they lie.
+//! window (bytes and requests with unclaimed tickets) is full. Tickets are claimed in the order of
+//! the files; their bytes are hashed here (never on an engine thread) and dropped, which frees room
+//! in the window. The window is refilled when a quarter of it is free, so that requests reach the
+//! engine in batches. Requests that complete out of order wait in the window, so nothing else needs
+//! a bound. The entries of a package are visited in their order in the package file.
 //!
-//! A file of one piece is read as a whole, whatever its length is by then. Of a longer one the
-//! pieces follow the walk's length: if it has shrunk since, that is a failure; if it has grown, the
-//! rest is not read.
+//! A file of one piece is read whole, whatever its length is at that time. The pieces of a longer
+//! file follow the length found by the walk: if the file has shrunk since, that is a failure; if it
+//! has grown, the rest is not read.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -33,9 +33,9 @@ use crate::package;
 use crate::progress;
 use crate::walk::Found;
 
-/// What paths of the call name.
+/// What the paths of the command line name.
 pub(crate) enum Source {
-    /// Files, those below each path in the byte order of their names.
+    /// Files; those below each path are in the byte order of their names.
     Files(Vec<Found>),
     /// Entries of a package, in the byte order of their names.
     Entries(Package, Vec<u32>),
@@ -49,7 +49,7 @@ impl Source {
         }
     }
 
-    /// Raw bytes, as far as they are known.
+    /// Returns the raw bytes, where they are known.
     fn bytes(&self) -> u64 {
         let files = |one: &Found| one.len.as_ref().map_or(0, |len| *len);
         let add = |sum: u64, bytes| sum.saturating_add(bytes);
@@ -63,29 +63,29 @@ impl Source {
     }
 }
 
-/// How the files and entries went.
+/// The result of loading files and entries.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Those named and found, those that failed included.
+    /// Files and entries found, failed ones included.
     pub(crate) files: u64,
-    /// Raw bytes of those that were loaded.
+    /// Raw bytes of the loaded ones.
     pub(crate) bytes: u64,
-    /// Bytes that these are on the disk.
+    /// Stored bytes of the loaded ones.
     pub(crate) stored_bytes: u64,
     pub(crate) failures: Failures,
-    /// Those not loaded because of an interruption.
+    /// Files and entries not loaded because of an interruption.
     pub(crate) canceled: u64,
-    /// From the first open to the last completion.
+    /// Time from the first open to the last completion.
     pub(crate) elapsed: Duration,
-    /// Processor time of the whole program in that time.
+    /// Processor time of the whole process in that time.
     pub(crate) processor: Duration,
-    /// Hashes that were kept.
+    /// Hashes that were kept for a document.
     pub(crate) hashes: Vec<Hashed>,
 }
 
-/// What becomes of hashes, which come in the order of the names.
+/// Destination of the hashes, which arrive in the order of the names.
 pub(crate) enum Hashes {
-    /// A line each.
+    /// Printed, one line each.
     Printed(BufWriter<Output>),
     /// Kept for a document.
     Kept(Vec<Hashed>),
@@ -106,7 +106,7 @@ impl Hashed {
 }
 
 impl Hashes {
-    /// Kept, or printed.
+    /// Keeps the hashes if `keeps`; otherwise prints them.
     ///
     /// # Errors
     /// Standard output is closed.
@@ -130,7 +130,7 @@ impl Hashes {
         }
     }
 
-    /// Returns those that were kept.
+    /// Flushes printed lines; returns the hashes that were kept.
     fn finish(self) -> Result<Vec<Hashed>, Ending> {
         match self {
             Hashes::Kept(list) => Ok(list),
@@ -146,49 +146,49 @@ impl Hashes {
 /// Prints a line for each hash.
 ///
 /// # Errors
-/// How the command ends where they cannot be printed.
+/// How the command ends if they cannot be printed.
 pub(crate) fn print_hashes(hashes: Vec<Hashed>) -> Result<(), Ending> {
     let mut lines = Hashes::new(false)?;
     hashes.into_iter().try_for_each(|one| lines.add(one))?;
     lines.finish().map(|_| ())
 }
 
-/// Loads what was found, and drops it.
+/// Loads the sources and drops the bytes.
 pub(crate) struct Loader<'a> {
     pub(crate) storage: &'a Storage,
     pub(crate) queue: &'a Queue,
     pub(crate) sources: &'a [Source],
-    /// A request's timeout.
+    /// Timeout of each request.
     pub(crate) timeout: Option<Duration>,
-    /// A trace is recorded: requests carry the names of their files.
+    /// Whether a trace is recorded: requests then carry the names of their files.
     pub(crate) traced: bool,
-    /// Where hashes go, if they are wanted.
+    /// Destination of the hashes, if they are wanted.
     pub(crate) hashes: Option<Hashes>,
     /// Set by an interruption.
     pub(crate) interrupted: Arc<AtomicBool>,
-    /// The result to be.
+    /// The result so far.
     pub(crate) tally: Tally,
 }
 
-/// A request for a part of a file, and why the queue did not take it if it did not.
+/// A request for a part of a file, or why the queue refused it.
 struct Piece {
-    /// Which of the files.
+    /// Index of the file.
     index: usize,
-    /// Bytes that it takes of the window.
+    /// Bytes counted against the window.
     len: u64,
-    /// The last of its file.
+    /// Whether it is the last piece of its file.
     last: bool,
     ticket: Result<Ticket<Buffer>, Failure>,
 }
 
-/// Requests that have not been claimed.
+/// Submitted requests whose tickets are unclaimed.
 #[derive(Default)]
 struct Window {
     pieces: VecDeque<Piece>,
     bytes: u64,
 }
 
-/// What is being submitted: a file and how much of it.
+/// Position of the submission: a file and an offset in it.
 #[derive(Default)]
 struct Cursor {
     index: usize,
@@ -196,7 +196,7 @@ struct Cursor {
     open: Option<FileId>,
 }
 
-/// What is being claimed: the pieces of one file or entry, in order.
+/// State of the claims: the pieces of one file or entry, in order.
 #[derive(Default)]
 struct Claim {
     hasher: Option<Box<Xxh3Default>>,
@@ -215,7 +215,7 @@ impl Claim {
 }
 
 impl<'a> Loader<'a> {
-    /// Loads everything. Files that fail are counted, not errors.
+    /// Loads all sources. Failed files are counted and are not an error.
     ///
     /// # Errors
     /// There is no memory for the hashes, or they cannot be printed.
@@ -241,7 +241,7 @@ impl<'a> Loader<'a> {
         Ok(self.tally)
     }
 
-    /// Room for the hash of each entry of a package, if they are wanted.
+    /// Allocates room for the hash of each entry of a package, if hashes are wanted.
     fn room(&self, package: &Package) -> Result<Vec<Option<u64>>, Failure> {
         let (mut hashes, count) = (Vec::new(), package.len() as usize);
         if self.hashes.is_some() {
@@ -261,7 +261,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Counts what was loaded, so many bytes on the disk; returns its hash, if it is wanted.
+    /// Counts a loaded file or entry of `stored_bytes`; returns its hash, if wanted.
     fn count(&mut self, claim: Claim, stored_bytes: u64) -> Option<u64> {
         self.tally.bytes += claim.bytes;
         self.tally.stored_bytes += stored_bytes;
@@ -279,7 +279,7 @@ impl<'a> Loader<'a> {
         self.interrupted.load(Ordering::Acquire)
     }
 
-    /// Loads files, the first of which has this place among all.
+    /// Loads files; `place` is the position of the first among all of them.
     fn load_files(&mut self, files: &'a [Found], place: usize) -> Result<(), Ending> {
         let (mut window, mut cursor) = (Window::default(), Cursor::default());
         let mut claim = self.claim();
@@ -347,7 +347,7 @@ impl<'a> Loader<'a> {
             }
         }
         batch.submit();
-        // An interruption cancels what was submitted before it, not what was in the batch.
+        // An interruption cancels requests submitted before it; the batch was submitted later.
         if self.is_interrupted() {
             self.queue.cancel_tagged(0, 0);
         }
@@ -373,7 +373,7 @@ impl<'a> Loader<'a> {
         let ticket = batch.add(request);
         cursor.offset += piece_len;
         if last {
-            // Refused only by a storage that is closing, which closes the file itself.
+            // `close` fails only if the storage is closing, which closes the file itself.
             let _ = batch.close(file);
             *cursor = Cursor {
                 index: index + 1,
@@ -388,7 +388,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Loads entries of a package, which have this place among all.
+    /// Loads entries of a package, whose position among all sources is `place`.
     fn load_entries(
         &mut self,
         package: &Package,
@@ -396,18 +396,18 @@ impl<'a> Loader<'a> {
         place: usize,
     ) -> Result<(), Ending> {
         if self.is_interrupted() {
-            // A visit has requests on their way before it asks.
+            // `visit` submits requests before it first calls back, so it is not started.
             self.tally.canceled += indices.len() as u64;
             return Ok(());
         }
-        // By the number of the entry: a visit goes by the places of their bytes.
+        // Indexed by entry: `visit` goes in the order of the stored bytes.
         let mut hashes = self.room(package)?;
         let options = BatchOptions {
             timeout: self.timeout,
             ..BatchOptions::default()
         };
         let queue = self.queue;
-        // The pieces of an entry are neighbors, and fail as one.
+        // The pieces of an entry are consecutive, and its failures count once.
         let (mut claim, mut failed, mut ended) = (self.claim(), None, 0);
         visit(package, queue, indices, &options, &mut |piece, loaded| {
             progress::advance(piece.len);
@@ -453,13 +453,13 @@ impl<'a> Loader<'a> {
 }
 
 impl Window {
-    /// Whether a quarter of it is free.
+    /// Returns whether a quarter of the window is free.
     fn has_room(&self) -> bool {
         self.pieces.len() <= WINDOW_REQUESTS / 4 * 3 && self.bytes <= WINDOW_BYTES / 4 * 3
     }
 }
 
-/// The engine's error as the program words failures; `path` where it names none itself.
+/// Converts an error of the engine; `path` is used if the error names no file.
 pub(crate) fn describe(path: &Path, error: &millstream::Error) -> Failure {
     let system = error.errno().map(std::io::Error::from_raw_os_error);
     let cause = match (system, error.cause()) {

@@ -2,7 +2,7 @@
 //!
 //! `args` parses the command line, one file of `commands` runs the command, and its failures
 //! (`failure`) become messages and the exit status here. Outputs go through `output`, which leaves
-//! no partial file behind, whatever happens.
+//! no partial file behind on any path.
 
 mod args;
 mod cold;
@@ -67,7 +67,7 @@ fn run(command: &Command, json: bool) -> Result<(), Ending> {
     }
 }
 
-/// Runs a command; `doing` is shown while it takes long.
+/// Runs a command; `doing` labels the progress bar.
 fn show<A>(
     doing: &'static str,
     args: &A,
@@ -78,8 +78,8 @@ fn show<A>(
     work(args, json)
 }
 
-/// Reports on standard error how a command ended, and returns the program's exit status. With
-/// `json`, standard output gets a document if it has none yet.
+/// Reports on standard error how a command ended, and returns the exit status. With `json`, writes
+/// a document to standard output if the command has not.
 fn report(ending: Ending, command: &str, json: bool) -> ExitCode {
     match ending {
         Ending::Failed(mut failures) => {
@@ -102,7 +102,7 @@ fn report(ending: Ending, command: &str, json: bool) -> ExitCode {
     }
 }
 
-/// Prints what the parser returned: help and version to standard output, errors to standard error.
+/// Prints the parser's result: help and version to standard output, errors to standard error.
 fn answer(error: &clap::Error) -> ExitCode {
     let printed = match error.use_stderr() {
         true => error.print(),

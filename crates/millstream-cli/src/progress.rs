@@ -1,9 +1,9 @@
-//! The progress bar: on standard error, only where that is a terminal, only for what takes longer
-//! than a second.
+//! The progress bar: on standard error if that is a terminal, for work of more than a second.
 //!
-//! Work says what it does and counts bytes; a thread of its own shows that. The bar is known to the
-//! whole program, so that an interruption or a failure can take it away before it prints its words.
-//! What is printed to a terminal would mix with a bar on it, so from the first byte to such a
+//! Commands set what they do and count bytes; a dedicated thread draws the bar. The bar is global
+//! to the program, so that an interruption or a failure can remove it before printing its message.
+//! Output to a terminal would mix with a bar on it, so no bar is shown once standard output is
+//! opened and is a terminal.
 //! standard output on none is shown.
 
 use std::fmt;
@@ -18,15 +18,15 @@ use indicatif::{
 
 use crate::limits::{PROGRESS_AFTER, PROGRESS_EVERY};
 
-/// What is on the terminal.
+/// What the terminal shows.
 struct Shown {
-    /// What is being done, since when, and its bytes in all where that is known.
+    /// The current work, its start, and its total bytes if known.
     label: &'static str,
     begun: Option<Instant>,
     total_bytes: Option<u64>,
     template: &'static str,
     bar: Option<ProgressBar>,
-    /// Nothing may be shown any more.
+    /// Whether no bar may be shown any more.
     silent: bool,
 }
 
@@ -39,14 +39,14 @@ static SHOWN: Mutex<Shown> = Mutex::new(Shown {
     silent: false,
 });
 
-/// Bytes of the work that are done.
+/// Bytes of the work done so far.
 static DONE: AtomicU64 = AtomicU64::new(0);
 
 fn shown() -> MutexGuard<'static, Shown> {
     SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on shows what is being done, and for how long.
+/// Sets the label of the current work, and starts the thread that shows it.
 pub(crate) fn watch(label: &'static str) {
     {
         let mut shown = shown();
@@ -71,13 +71,13 @@ pub(crate) fn watch(label: &'static str) {
             std::thread::sleep(PROGRESS_EVERY);
         }
     };
-    // It ends with the process. Without it nothing is shown.
+    // The thread ends with the process. If it cannot start, nothing is shown.
     let _ = std::thread::Builder::new()
         .name(String::from("progress"))
         .spawn(tick);
 }
 
-/// Begins to count the bytes of the work, of so many in all, where that is known.
+/// Resets the byte count, with the total if it is known.
 pub(crate) fn begin(total_bytes: Option<u64>) {
     let mut shown = shown();
     take_away(&mut shown);
@@ -90,24 +90,24 @@ pub(crate) fn begin(total_bytes: Option<u64>) {
     };
 }
 
-/// Counts up to `bytes` in all.
+/// Sets the number of bytes done.
 pub(crate) fn reach(bytes: u64) {
     DONE.store(bytes, Ordering::Relaxed);
 }
 
-/// Counts `bytes` more.
+/// Adds `bytes` to the number of bytes done.
 pub(crate) fn advance(bytes: u64) {
     DONE.fetch_add(bytes, Ordering::Relaxed);
 }
 
-/// Takes the bar away, and lets no other be shown.
+/// Removes the bar and lets no other be shown.
 pub(crate) fn silence() {
     let mut shown = shown();
     shown.silent = true;
     take_away(&mut shown);
 }
 
-/// Does something that prints to standard error, with no bar in its way.
+/// Runs `print`, which writes to standard error, with the bar hidden.
 pub(crate) fn aside(print: impl FnOnce()) {
     match &shown().bar {
         Some(bar) => bar.suspend(print),
@@ -121,8 +121,8 @@ fn take_away(shown: &mut Shown) {
     }
 }
 
-/// Rates and the time that is left are those of the whole work: it was done for a while before the
-/// bar came, which the bar's own estimates would take for a leap.
+/// Makes a bar whose rate and remaining time are those of the whole work: the work ran before the
+/// bar appeared, and the bar's own estimates would take its progress for a jump.
 fn bar(shown: &Shown) -> ProgressBar {
     let style = ProgressStyle::with_template(shown.template).expect("all templates are valid");
     let style = style.with_key("rate", rate).with_key("left", left);
@@ -141,7 +141,7 @@ fn rate(state: &ProgressState, out: &mut dyn fmt::Write) {
 fn left(state: &ProgressState, out: &mut dyn fmt::Write) {
     let (done, all) = (state.pos(), state.len().unwrap_or(0));
     let share = all.saturating_sub(done) as f64 / done.max(1) as f64;
-    // Nothing is done yet, or hardly anything: no estimate is right.
+    // Nothing, or next to nothing, is done yet: there is no estimate.
     let left = Duration::try_from_secs_f64(state.elapsed().as_secs_f64() * share);
     let left = HumanDuration(left.unwrap_or(Duration::MAX));
     write!(out, "{left:#}").expect("a template takes every write");

@@ -1,10 +1,10 @@
-//! Interruption: Ctrl-C, a request to end and a lost terminal end the program, and leave no partial
-//! file.
+//! Interruption (Ctrl-C, termination, a lost terminal) ends the program and leaves no partial file.
 //!
-//! A thread of its own handles the interruption. It does not ask the working threads to stop, since
-//! those may hang in a read that never returns: it removes every unfinished output (none can be
-//! begun or finished from then on) and ends the process as interrupted, so that a shell ends the
-//! script, too. A command that reports about an interruption (`load` counts what was canceled) sets
+//! A dedicated thread handles the interruption. It does not ask worker threads to stop, since those
+//! may hang in a read that never returns: it removes every unfinished output (from then on none can
+//! be created or finished) and ends the process as interrupted, so a shell ends its script, too. A
+//! command that reports about an interruption (`load` counts canceled files) sets a canceler while
+//! it works, and then has [`INTERRUPT_GRACE`] to end by itself.
 //! a canceler for a while, and then has [`INTERRUPT_GRACE`] to end by itself.
 
 use std::io;
@@ -23,22 +23,22 @@ mod system;
 
 pub(crate) use system::end_by_closed_pipe;
 
-/// Starts to watch for interruptions. Called once, before anything else of the program: threads
-/// inherit what is blocked.
+/// Starts to watch for interruptions. Call once, before any other thread starts: threads inherit
+/// the signal mask.
 ///
 /// # Errors
-/// The system refuses.
+/// The system refuses the thread or the handler.
 pub(crate) fn watch() -> io::Result<()> {
     system::watch()
 }
 
-/// What an interruption calls first, on its thread.
+/// Called on an interruption, on the thread that handles it.
 type Canceler = Box<dyn Fn() + Send>;
 
 static CANCELER: Mutex<Option<Canceler>> = Mutex::new(None);
 
-/// From now on an interruption calls `cancel` and gives the command time to end by itself; with
-/// `None` it ends the program at once again.
+/// Sets what an interruption calls before it gives the command time to end by itself; with `None`
+/// an interruption ends the program at once.
 pub(crate) fn set_canceler(cancel: Option<Canceler>) {
     *CANCELER.lock().unwrap_or_else(PoisonError::into_inner) = cancel;
 }
@@ -46,11 +46,11 @@ pub(crate) fn set_canceler(cancel: Option<Canceler>) {
 /// The signal that interrupted the program; 0 for none.
 static LAST: AtomicI32 = AtomicI32::new(0);
 
-/// Ends the program, interrupted by a signal of this number and name.
+/// Ends the program, interrupted by the signal of this number and name.
 fn interrupt(signal: i32, name: &str) -> ! {
     LAST.store(signal, Ordering::Release);
     abandon_temporary_files();
-    // What follows may hang: a pipe that nobody reads takes no message.
+    // What follows may block: a full pipe without a reader.
     system::end_by_next();
     progress::silence();
     failure::tell(&format!("interrupted by {name}"));
@@ -60,7 +60,7 @@ fn interrupt(signal: i32, name: &str) -> ! {
         .take();
     if let Some(cancel) = canceler {
         cancel();
-        // The command ends the process long before, usually; another signal does, too.
+        // Usually the command ends the process long before; a second signal does, too.
         std::thread::sleep(INTERRUPT_GRACE);
     }
     system::end_by(signal);

@@ -1,6 +1,6 @@
-//! Sizes in words: `4096`, `64K`, `1M`, `2G`, `1T`, by powers of 1024.
+//! Sizes as text: `4096`, `64K`, `1M`, `2G`, `1T`, in powers of 1024.
 
-/// Reads a size.
+/// Parses a size.
 ///
 /// Only digits and at most one suffix letter, in either case: `1.5M`, `64KB`, `-1` and what
 /// does not fit 64 bits are refused, because a size misread is worse than one typed again.

@@ -1,8 +1,8 @@
 //! Standard input and output as files.
 //!
-//! They are files of the system, past the buffers of the standard library, whose runtime moreover
-//! puts the null device in the place of streams that are closed: what is written there would be
-//! lost, and what is read would be an empty input.
+//! They bypass the standard library's buffers. Rust's runtime opens the null device in place of
+//! closed streams, so writes to a closed stream would be lost and reads would find an empty input;
+//! a closed stream is an error here.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
@@ -22,7 +22,7 @@ mod system;
 /// Refuses standard input (0) or output (1) that was closed when the program started.
 ///
 /// # Errors
-/// It was: EBADF.
+/// The stream was closed: EBADF.
 pub(crate) fn check(stream: usize) -> io::Result<()> {
     match system::is_closed(stream) {
         true => Err(io::Error::from_raw_os_error(Errno::BAD_DESCRIPTOR.0)),
@@ -33,7 +33,7 @@ pub(crate) fn check(stream: usize) -> io::Result<()> {
 /// Standard input.
 ///
 /// # Errors
-/// It was closed, or the system has no descriptor left.
+/// It was closed, or the process has no descriptor left.
 pub(crate) fn input() -> io::Result<File> {
     check(0)?;
     let stream = io::stdin();
@@ -44,7 +44,7 @@ pub(crate) fn input() -> io::Result<File> {
     Ok(File::from(owned))
 }
 
-/// Standard output; on a terminal no progress is shown from now on.
+/// Returns standard output; if it is a terminal, no progress bar is shown from now on.
 ///
 /// # Errors
 /// As [`input`].

@@ -1,4 +1,4 @@
-//! Tables for people: a name, a value, and what is to be said about it.
+//! Tables for people: a name, a value, and a remark.
 
 use std::fmt::Display;
 
@@ -21,7 +21,7 @@ impl Table {
         self
     }
 
-    /// The table as lines.
+    /// Returns the table as lines of text.
     pub(crate) fn text(&self) -> String {
         let width = |column: usize| {
             let cells = self.rows.iter().map(|row| row[column].chars().count());

@@ -1,14 +1,14 @@
-//! The files that `load`'s paths name, without opening any of them.
+//! The files that the paths of `load` name, found without opening any of them.
 //!
-//! A path in the call may be a file, a folder, or a link to either. Folders are walked with all
-//! that is below. In a walked folder links to files are followed and links to folders are passed
-//! over: the folder they lead to has its own place, inside the tree or not, and no circle can
-//! arise. FIFOs, sockets, devices and dangling links are failures; so is a folder that cannot be
-//! read. They are never opened, since opening a FIFO waits and opening a device may do anything.
+//! A path on the command line may be a file, a folder, or a symbolic link to either. Folders are
+//! walked recursively. In a walked folder links to files are followed and links to folders are
+//! skipped, so that no cycle can arise: the target folder has its own path, inside the tree or not.
+//! FIFOs, sockets, devices and dangling links are failures, and so are unreadable folders. They are
+//! never opened, since opening a FIFO blocks and opening a device may have side effects.
 //!
-//! Names are relative to the path in the call (for a file: its file name) and sorted by their bytes
-//! as wholes, so the order does not depend on the file system's. The list is held in memory: about
-//! 200 bytes a file.
+//! Names are relative to the path on the command line (for a file: its file name) and sorted
+//! bytewise as a whole, so the order does not depend on the file system's. The list is held in
+//! memory: about 200 bytes per file.
 
 use std::fs::Metadata;
 use std::io;
@@ -21,19 +21,19 @@ use walkdir::WalkDir;
 use crate::failure::{Failure, check_path};
 use crate::limits::{LIST_FILES_MIN, LIST_OVERHEAD};
 
-/// Something that a path of the call names, or that was found below it.
+/// A file that a command-line path names, or that was found below it.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// Where it is.
+    /// Path of the file.
     pub(crate) path: PathBuf,
-    /// Its name in the output, with `/` between its parts.
+    /// Name in the output, with `/` between its components.
     pub(crate) name: Vec<u8>,
-    /// Its length when it was seen, or why it cannot be loaded.
+    /// Length in bytes when it was found, or why it cannot be loaded.
     pub(crate) len: Result<u64, Failure>,
 }
 
 impl Found {
-    /// A file, or why it cannot be loaded.
+    /// Returns a file, or why it cannot be loaded.
     fn file(path: &Path, name: &Path, len: Result<u64, Failure>) -> Found {
         Found {
             path: path.to_path_buf(),
@@ -42,7 +42,7 @@ impl Found {
         }
     }
 
-    /// What a path of the call names: its name is that of the file.
+    /// Returns what a command-line path names; its name is the file name.
     pub(crate) fn named(path: &Path, len: Result<u64, Failure>) -> Found {
         Found::file(path, path.file_name().map_or(path, Path::new), len)
     }
@@ -51,7 +51,7 @@ impl Found {
 /// Adds everything that `path` names, in byte order.
 ///
 /// # Errors
-/// There is no memory for so many files.
+/// There is not enough memory for the list.
 pub(crate) fn find(path: &Path, found: &mut Vec<Found>) -> Result<(), Failure> {
     let begin = found.len();
     find_below(path, found)?;
@@ -60,11 +60,11 @@ pub(crate) fn find(path: &Path, found: &mut Vec<Found>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds a file to the list.
+/// Appends a file to the list.
 ///
 /// # Errors
-/// There is no memory for it. When the list grows, memory for the names of so many files is asked
-/// for too: a small allocation that fails would end the program without a message.
+/// There is no memory for it. When the list grows, memory for as many names is reserved, too: a
+/// small allocation that fails later would end the program without a message.
 fn push(found: &mut Vec<Found>, one: Found) -> Result<(), Failure> {
     if found.len() == found.capacity() {
         let more = found.len().max(LIST_FILES_MIN);
@@ -72,7 +72,7 @@ fn push(found: &mut Vec<Found>, one: Found) -> Result<(), Failure> {
         let mut names: Vec<u8> = Vec::new();
         let reserved = found.try_reserve_exact(more);
         let reserved = reserved.and_then(|()| names.try_reserve_exact(more * of_names));
-        // Without it the compiler may leave the allocation out.
+        // Otherwise the compiler may remove the allocation.
         std::hint::black_box(&names);
         reserved.map_err(|_| {
             let cause = format!("no memory for a list of more than {} files", found.len());
@@ -107,7 +107,7 @@ fn find_below(root: &Path, found: &mut Vec<Found>) -> Result<(), Failure> {
                 (path, Some(Err(failure)))
             }
         };
-        // Links to folders are passed over.
+        // `None` is a link to a folder, which is skipped.
         if let Some(len) = len {
             let name = path.strip_prefix(root).unwrap_or(&path);
             push(found, Found::file(&path, name, len))?;
@@ -116,7 +116,7 @@ fn find_below(root: &Path, found: &mut Vec<Found>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The length of a regular file, or why it is not loaded; `None` for a folder.
+/// Returns the length of a regular file, or why it cannot be loaded; `None` for a folder.
 fn look_at(path: &Path) -> Option<Result<u64, Failure>> {
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => None,
@@ -125,7 +125,7 @@ fn look_at(path: &Path) -> Option<Result<u64, Failure>> {
     }
 }
 
-/// The length of a regular file; of anything else why it is not loaded.
+/// Returns the length of a regular file; for anything else, why it cannot be loaded.
 fn loadable(path: &Path, metadata: &Metadata) -> Result<u64, Failure> {
     let what = match file::kind(metadata) {
         Kind::File => return Ok(metadata.len()),

@@ -1,10 +1,10 @@
-//! Whole blocks: all stored bytes in one piece of memory, all raw bytes into another.
+//! Whole blocks: all stored bytes in one slice, all raw bytes into another.
 //!
-//! Deflate comes from libdeflate here and from zlib-rs in streams; `examples/deflate_choice.rs`
-//! holds the measurement. libdeflate does not say why it refuses a block, and refuses slightly
-//! other things than zlib: a block that it refuses is decoded once more by the stream decoder,
-//! whose verdict stands. So a block is never refused that a stream would take, and the error is as
-//! exact.
+//! With the feature `c` deflate is decoded by libdeflate here and by zlib-rs in streams;
+//! `examples/deflate_choice.rs` measures both. libdeflate does not report why it rejects a block,
+//! and rejects slightly different streams than zlib, so a block that it rejects is decoded again by
+//! the stream decoder, whose result is final. So every block that the stream decoder accepts is
+//! accepted here, and errors are as specific.
 
 mod deflate;
 #[cfg(feature = "c")]
@@ -22,8 +22,8 @@ pub(crate) use lz4::{broken_block, lz4_block, lz4_block_with_history};
 pub(crate) use zstd::zstd_fault;
 pub(crate) use zstd::{decode as decode_zstd, decode_frame as decode_zstd_frame};
 
-/// Decodes a whole stored block into `raw`; the number of raw bytes written.
-/// All of `stored` must be consumed. `raw` may be longer than needed: the caller compares sizes.
+/// Decodes a whole stored block into `raw` and returns the number of raw bytes written. All of
+/// `stored` must be consumed. `raw` may be longer than needed: the caller compares sizes.
 ///
 /// ```
 /// use millstream_codec::{CodecId, Scratch, decode_block, default_level, encode_block};
@@ -38,7 +38,7 @@ pub(crate) use zstd::{decode as decode_zstd, decode_frame as decode_zstd_frame};
 /// ```
 ///
 /// # Errors
-/// See [`CodecErrorKind`](crate::CodecErrorKind); `raw` is unspecified then.
+/// See [`CodecErrorKind`](crate::CodecErrorKind). The contents of `raw` are then unspecified.
 pub fn decode_block(
     codec: CodecId,
     scratch: &mut Scratch,

@@ -1,13 +1,13 @@
-//! zstd dictionaries: what many short blocks have in common, said once (RFC 8878, 5).
+//! zstd dictionaries: content that many short blocks share, stored once (RFC 8878, 5).
 //!
-//! A dictionary is made ready once, for decoding by [`Dictionary`] and for encoding by
+//! A dictionary is prepared once, for decoding by [`Dictionary`] and for encoding by
 //! [`DictionaryEncoder`], and then used by any number of threads. A frame names its dictionary by
-//! number. One that names another, or none, is refused before it is decoded: a wrong dictionary
-//! would give wrong bytes. Frames are written without zstd's own checksum, which over short blocks
-//! costs as much as a tenth of decoding them: packages have checksums of their blocks.
+//! ID. One that names another, or none, is rejected before it is decoded: a wrong dictionary would
+//! give wrong bytes. Frames are written without zstd's own checksum, which for short blocks costs
+//! as much as a tenth of decoding them: packages have checksums of their blocks.
 //!
-//! Only dictionaries with tables of entropy are taken, which begin with the magic number: what
-//! libzstd calls raw ones have no number that a frame could name.
+//! Only dictionaries with entropy tables, which begin with the magic number, are accepted: those
+//! that libzstd calls raw have no ID that a frame could name.
 
 use crate::error::{CodecError, Fault};
 use crate::limits::{DICTIONARY_BYTES_MAX, DICTIONARY_HEAD_BYTES};
@@ -16,7 +16,7 @@ use crate::{CodecId, Scratch};
 /// First bytes of a dictionary.
 const MAGIC: [u8; 4] = 0xEC30_A437_u32.to_le_bytes();
 
-/// A zstd dictionary that is ready for decoding. May be used by several threads at once. It holds a
+/// A zstd dictionary prepared for decoding. It may be used by several threads at once. It holds a
 /// copy of its bytes.
 pub struct Dictionary {
     id: u32,
@@ -27,10 +27,10 @@ pub struct Dictionary {
 }
 
 impl Dictionary {
-    /// Makes the bytes of a dictionary ready.
+    /// Prepares the bytes of a dictionary.
     ///
     /// # Errors
-    /// `Corrupt`: they are none. `Unsupported`: there are more than
+    /// `Corrupt`: they are not a valid dictionary. `Unsupported`: there are more than
     /// [`limits::DICTIONARY_BYTES_MAX`](crate::limits::DICTIONARY_BYTES_MAX).
     pub fn new(bytes: &[u8]) -> Result<Dictionary, CodecError> {
         let made = number_of(bytes).and_then(|id| Dictionary::ready_made(id, bytes));
@@ -51,7 +51,7 @@ impl Dictionary {
         Ok(dictionary)
     }
 
-    /// Its number, by which frames name it; never 0.
+    /// Returns the dictionary ID, by which frames name it; never 0.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
@@ -62,7 +62,7 @@ impl Dictionary {
         &self.ready
     }
 
-    /// ruzstd's decoder takes a dictionary away with it, so each gets its own.
+    /// Parses the dictionary for one decoder, since ruzstd's decoder takes ownership of it.
     #[cfg(not(feature = "c"))]
     pub(crate) fn parsed(&self) -> Result<ruzstd::decoding::Dictionary, Fault> {
         ruzstd::decoding::Dictionary::decode_dict(&self.bytes).map_err(|_| broken())
@@ -79,7 +79,7 @@ fn broken() -> Fault {
     Fault::corrupt("the zstd dictionary is broken")
 }
 
-/// The number of a dictionary, and whether it can be one.
+/// Checks the head of a dictionary and returns its ID.
 fn number_of(bytes: &[u8]) -> Result<u32, Fault> {
     if bytes.len() > DICTIONARY_BYTES_MAX {
         return Err(Fault::unsupported(
@@ -99,11 +99,12 @@ fn number_of(bytes: &[u8]) -> Result<u32, Fault> {
     }
 }
 
-/// Decodes a whole block of zstd whose frames name `dictionary`; else as
+/// Decodes a whole zstd block whose frames name `dictionary`, otherwise like
 /// [`decode_block`](crate::decode_block).
 ///
 /// # Errors
-/// As [`decode_block`](crate::decode_block); `Corrupt` for a frame of no, or another, dictionary.
+/// Those of [`decode_block`](crate::decode_block); `Corrupt` for a frame that names no dictionary
+/// or another.
 pub fn decode_block_with(
     dictionary: &Dictionary,
     scratch: &mut Scratch,
@@ -114,19 +115,18 @@ pub fn decode_block_with(
         .map_err(|fault| fault.at(CodecId::ZSTD, 0))
 }
 
-/// A zstd dictionary that is ready for encoding at one level. May be used by several threads at
-/// once.
+/// A zstd dictionary prepared for encoding at one level. It may be used by several threads at once.
 pub struct DictionaryEncoder {
     #[cfg(feature = "c")]
     ready: zstd_safe::CDict<'static>,
 }
 
 impl DictionaryEncoder {
-    /// Makes the bytes of a dictionary ready.
+    /// Prepares the bytes of a dictionary.
     ///
     /// # Errors
-    /// As [`Dictionary::new`]; `Unsupported` for a level that zstd has not, and where this build
-    /// cannot encode zstd.
+    /// Those of [`Dictionary::new`]; `Unsupported` if zstd has no such level, or this build cannot
+    /// encode zstd.
     pub fn new(bytes: &[u8], level: i32) -> Result<DictionaryEncoder, CodecError> {
         let levels = crate::block_level_range(CodecId::ZSTD);
         crate::encode::check_level(CodecId::ZSTD, level, &levels)?;
@@ -151,7 +151,7 @@ impl std::fmt::Debug for DictionaryEncoder {
 /// Encodes `raw` as one zstd frame that names the dictionary, and appends it to `out`.
 ///
 /// # Errors
-/// `OutOfMemory`; `Unsupported` where this build cannot encode zstd. `out` is as it was then.
+/// `OutOfMemory`; `Unsupported` if this build cannot encode zstd. `out` is then unchanged.
 pub fn encode_block_with(
     dictionary: &DictionaryEncoder,
     scratch: &mut Scratch,
@@ -172,9 +172,9 @@ pub fn encode_block_with(
     })
 }
 
-/// Makes a dictionary of at most `bytes_max` for blocks like the samples, which lie one behind the
-/// other with these lengths. The same samples give the same dictionary. Takes some ten times the
-/// time of encoding the samples, and about their memory again beside 16 MiB.
+/// Trains a dictionary of at most `bytes_max` bytes for blocks like the samples, which are
+/// concatenated and have the lengths `lens`. The same samples give the same dictionary. Training
+/// takes about ten times as long as encoding the samples, and memory of about their size + 16 MiB.
 ///
 /// ```
 /// use millstream_codec::{
@@ -200,16 +200,16 @@ pub fn encode_block_with(
 /// ```
 ///
 /// # Errors
-/// `Unsupported`: of so few or such samples none can be made, or not in this build.
+/// `Unsupported`: the samples are too few or unsuitable, or this build cannot train dictionaries.
 ///
 /// # Panics
-/// The lengths are not those of the samples.
+/// If the sum of `lens` is not the length of `samples`.
 pub fn train_dictionary(
     samples: &[u8],
     lens: &[usize],
     bytes_max: usize,
 ) -> Result<Vec<u8>, CodecError> {
-    // A sum that wrapped would have libzstd read behind the samples.
+    // With a sum that wraps, libzstd would read past the samples.
     let sum = lens
         .iter()
         .try_fold(0usize, |sum, len| sum.checked_add(*len));

@@ -1,9 +1,9 @@
-//! Encoding: whole blocks into memory here, streams in [`crate::transfer`].
+//! Encoding whole blocks into memory; [`crate::transfer`] encodes streams.
 //!
-//! What is written decodes everywhere: zlib, gzip, zstd and lz4 by their own tools. Integrity is
-//! always recorded where the format can: Adler-32, CRC-32, zstd's and LZ4's content checksums.
-//! zstd is written as one frame. That is what its tools expect and compresses best, but such a
-//! stream has no units; for parallel decoding of one entry, encode it in blocks.
+//! The formats' own tools (zlib, gzip, zstd, lz4) can decode the output. A checksum is written
+//! where the format has one (Adler-32, CRC-32, content checksums), except in zstd frames with a
+//! dictionary. zstd is written as one frame, which its tools expect and which compresses best, but
+//! such a stream has no units; for parallel decoding of one entry, encode it in blocks.
 
 pub(crate) mod deflate;
 pub(crate) mod lz4;
@@ -16,16 +16,16 @@ use crate::error::{CodecError, Fault};
 use crate::format::wrapper::Wrapper;
 use crate::{CodecId, Scratch};
 
-/// Levels of zlib-rs, which all streams of deflate are encoded by.
+/// Levels of zlib-rs, which encodes all deflate streams.
 const DEFLATE_STREAM_LEVELS: RangeInclusive<i32> = 0..=9;
-/// Levels for whole blocks: libdeflate goes beyond zlib.
+/// Levels for whole blocks: libdeflate has more than zlib.
 #[cfg(feature = "c")]
 const DEFLATE_BLOCK_LEVELS: RangeInclusive<i32> = 0..=12;
 #[cfg(not(feature = "c"))]
 const DEFLATE_BLOCK_LEVELS: RangeInclusive<i32> = DEFLATE_STREAM_LEVELS;
-/// Below -7 zstd gains hardly any speed; its own tool ends there too.
+/// Levels of zstd: below -7 it gains hardly any speed, and its own tool ends there, too.
 const ZSTD_LEVELS: RangeInclusive<i32> = -7..=22;
-/// One encoder, no choice.
+/// The only level of codecs without levels.
 const ONE_LEVEL: RangeInclusive<i32> = 1..=1;
 /// For codecs that cannot be encoded in this build.
 #[expect(
@@ -34,8 +34,8 @@ const ONE_LEVEL: RangeInclusive<i32> = 1..=1;
 )]
 const NO_LEVELS: RangeInclusive<i32> = 1..=0;
 
-/// The levels that [`compress`](crate::compress) takes; empty if this build cannot encode the codec
-/// as a stream.
+/// Returns the levels that [`compress`](crate::compress) accepts; empty if this build cannot encode
+/// the codec as a stream.
 #[must_use]
 pub fn level_range(codec: CodecId) -> RangeInclusive<i32> {
     match codec {
@@ -47,8 +47,8 @@ pub fn level_range(codec: CodecId) -> RangeInclusive<i32> {
     }
 }
 
-/// The levels that [`encode_block`] takes, at least those of [`level_range`]; empty if this build
-/// cannot encode the codec.
+/// Returns the levels that [`encode_block`] accepts, at least those of [`level_range`]; empty if
+/// this build cannot encode the codec.
 #[must_use]
 pub fn block_level_range(codec: CodecId) -> RangeInclusive<i32> {
     match codec {
@@ -58,7 +58,7 @@ pub fn block_level_range(codec: CodecId) -> RangeInclusive<i32> {
     }
 }
 
-/// The default level: that of the codec's own tool.
+/// Returns the default level: that of the codec's own tool, 1 for codecs without levels.
 #[must_use]
 pub const fn default_level(codec: CodecId) -> i32 {
     match codec {
@@ -69,12 +69,12 @@ pub const fn default_level(codec: CodecId) -> i32 {
     }
 }
 
-/// Encodes `raw` as a whole stream and appends it to `out`. Sizes are recorded where the format
-/// can.
+/// Encodes `raw` as a whole stream and appends it to `out`. The raw size is recorded if the format
+/// has a field for it.
 ///
 /// # Errors
-/// `Unsupported`: the codec cannot be encoded in this build, or has no such level (see
-/// [`block_level_range`]), or cannot hold so many bytes. `OutOfMemory`. `out` is as it was then.
+/// `Unsupported`: the codec cannot be encoded in this build, has no such level (see
+/// [`block_level_range`]), or cannot hold that many bytes. `OutOfMemory`. `out` is then unchanged.
 pub fn encode_block(
     codec: CodecId,
     level: i32,
@@ -102,7 +102,7 @@ pub fn encode_block(
     })
 }
 
-/// Refuses a level outside `levels`, and a codec that has none.
+/// Returns an error for a level outside `levels`, and for a codec without levels.
 pub(crate) fn check_level(
     codec: CodecId,
     level: i32,
@@ -116,12 +116,12 @@ pub(crate) fn check_level(
     Err(Fault::unsupported(cause).at(codec, 0))
 }
 
-/// Makes room for `bytes` more in `out`.
+/// Reserves capacity for `bytes` more in `out`.
 pub(crate) fn reserve(out: &mut Vec<u8>, bytes: usize) -> Result<(), Fault> {
     out.try_reserve(bytes).map_err(|_| Fault::OUT_OF_MEMORY)
 }
 
-/// Lets `fill` write up to `room_bytes` behind what `out` holds; it returns how many it wrote.
+/// Appends up to `room_bytes` to `out`, written by `fill`, which returns how many it wrote.
 pub(crate) fn append(
     out: &mut Vec<u8>,
     room_bytes: usize,

@@ -1,37 +1,37 @@
-//! What can be wrong with stored bytes, and with moving them.
+//! Errors of decoding, encoding and transferring streams.
 //!
-//! Inside the crate an error is a [`Fault`]: kind, cause and an offset within the bytes at hand. At
-//! the border it becomes a [`CodecError`], which adds the codec and counts from the stream's start.
+//! Inside the crate an error is a [`Fault`]: kind, cause and an offset within the current input.
+//! The public API returns a [`CodecError`], with the codec and an offset from the stream's start.
 
 use std::fmt;
 use std::io;
 
 use crate::CodecId;
 
-/// What is wrong with stored bytes.
+/// The kind of a [`CodecError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CodecErrorKind {
-    /// The bytes break the format.
+    /// The bytes violate the format.
     Corrupt,
     /// The stored bytes end before the stream does.
     Truncated,
     /// Bytes follow the end of the stream.
     TrailingBytes,
-    /// The stream holds more raw bytes than declared (a bomb).
+    /// The stream holds more raw bytes than declared, or than there is room for.
     RawTooLong,
     /// The stream holds fewer raw bytes than declared.
     RawTooShort,
     /// A checksum does not match.
     Checksum,
-    /// A valid feature that is not supported, or a codec not built in.
+    /// A valid feature, codec or level that is not supported, or not in this build.
     Unsupported,
-    /// Memory for tables could not be had.
+    /// Memory for tables or buffers could not be allocated.
     OutOfMemory,
 }
 
 impl CodecErrorKind {
-    /// What the kind means when nothing more exact is known.
+    /// Returns the cause to report when nothing more specific is known.
     #[must_use]
     pub const fn cause(self) -> &'static str {
         match self {
@@ -47,22 +47,22 @@ impl CodecErrorKind {
     }
 }
 
-/// An error with the place in the stored stream, as far as the codec tells.
+/// An error and its position in the stored stream, as far as the codec reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodecError {
     /// What is wrong.
     pub kind: CodecErrorKind,
-    /// Which codec says so.
+    /// The codec that reports it.
     pub codec: CodecId,
-    /// Stored bytes consumed before it was seen (relative to what the decoder was given, from its
-    /// first byte).
+    /// Stored bytes consumed before the error was detected, from the first byte given to the
+    /// decoder.
     pub offset: u64,
-    /// The likely cause, in words: a part of a sentence without a full stop.
+    /// A description of the likely cause: a sentence fragment without a full stop.
     pub cause: &'static str,
 }
 
 impl CodecError {
-    /// An error whose cause is that of its kind.
+    /// Creates an error with the general cause of its kind.
     #[must_use]
     pub const fn new(kind: CodecErrorKind, codec: CodecId, offset: u64) -> CodecError {
         CodecError {
@@ -73,7 +73,7 @@ impl CodecError {
         }
     }
 
-    /// The same error with a more exact cause.
+    /// Replaces the cause with a more specific one.
     #[must_use]
     pub const fn because(self, cause: &'static str) -> CodecError {
         CodecError { cause, ..self }
@@ -94,17 +94,17 @@ impl fmt::Display for CodecError {
 
 impl std::error::Error for CodecError {}
 
-/// An error before it is known which codec's it is and where its bytes lie in the stream.
+/// An error without its codec and with an offset relative to the current input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) kind: CodecErrorKind,
     pub(crate) cause: &'static str,
-    /// Bytes of the present input taken before the fault was seen.
+    /// Bytes of the current input consumed before the fault was detected.
     pub(crate) offset: usize,
 }
 
 impl Fault {
-    /// A fault at the first byte of the input.
+    /// Creates a fault at the first byte of the input.
     const fn new(kind: CodecErrorKind, cause: &'static str) -> Fault {
         Fault {
             kind,
@@ -120,7 +120,7 @@ impl Fault {
     pub(crate) const UNSUPPORTED: Fault = Fault::of(CodecErrorKind::Unsupported);
     pub(crate) const OUT_OF_MEMORY: Fault = Fault::of(CodecErrorKind::OutOfMemory);
 
-    /// A fault whose cause is that of its kind.
+    /// Creates a fault with the general cause of its kind.
     const fn of(kind: CodecErrorKind) -> Fault {
         Fault::new(kind, kind.cause())
     }
@@ -137,7 +137,7 @@ impl Fault {
         Fault::new(CodecErrorKind::Checksum, cause)
     }
 
-    /// The same fault, `bytes` further on.
+    /// Moves the fault's offset forward by `bytes`.
     pub(crate) const fn after(self, bytes: usize) -> Fault {
         Fault {
             offset: self.offset.saturating_add(bytes),
@@ -145,7 +145,7 @@ impl Fault {
         }
     }
 
-    /// The public error; the present input began at `base` of the stream.
+    /// Converts to the public error; the current input begins at `base` in the stream.
     pub(crate) fn at(self, codec: CodecId, base: u64) -> CodecError {
         CodecError {
             kind: self.kind,
@@ -156,9 +156,9 @@ impl Fault {
     }
 }
 
-/// What was done with a part of the input.
+/// The result of processing a part of the input.
 pub(crate) trait After {
-    /// The same, where the part began so many bytes behind the start of the input.
+    /// Adjusts a fault's offset for a part that begins `bytes` after the start of the input.
     fn after(self, bytes: usize) -> Self;
 }
 
@@ -168,8 +168,8 @@ impl<T> After for Result<T, Fault> {
     }
 }
 
-/// An error of [`compress`](crate::compress) or [`decompress`](crate::decompress): which side of
-/// the codec failed, or the codec.
+/// An error of [`compress`](crate::compress) or [`decompress`](crate::decompress): of the reader,
+/// the writer, or the codec.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StreamError {
@@ -177,7 +177,7 @@ pub enum StreamError {
     Read(io::Error),
     /// The writer failed.
     Write(io::Error),
-    /// The bytes, or what is asked of the codec, are wrong.
+    /// The codec failed: invalid bytes or an unsupported request.
     Codec(CodecError),
 }
 

@@ -1,6 +1,6 @@
-//! The formats around the compressed data: headers, block sizes, trailers. Parsing only; nothing
-//! here decodes. Block, stream and unit decoders read the same headers by the same rules, so that
-//! a stream which one of them takes is not refused by another.
+//! Parsers of the formats around the compressed data: headers, block sizes, trailers. Nothing here
+//! decodes. Block, stream and unit decoders share these parsers, so that all accept the same
+//! streams.
 
 pub(crate) mod lz4_frame;
 pub(crate) mod wrapper;
@@ -8,7 +8,7 @@ pub(crate) mod zstd_frame;
 
 use crate::error::{After, Fault};
 
-/// Little-endian integer of up to eight bytes.
+/// Returns the little-endian integer of up to eight bytes.
 pub(crate) fn little_endian(bytes: &[u8]) -> u64 {
     assert!(bytes.len() <= 8);
     bytes
@@ -17,7 +17,7 @@ pub(crate) fn little_endian(bytes: &[u8]) -> u64 {
         .fold(0, |value, &byte| (value << 8) | u64::from(byte))
 }
 
-/// The first four bytes as a little-endian integer, if there are four.
+/// Returns the first four bytes as a little-endian integer, if there are four.
 pub(crate) fn first_u32(bytes: &[u8]) -> Option<u32> {
     bytes
         .first_chunk::<4>()
@@ -30,18 +30,18 @@ pub(crate) const SKIPPABLE_MASK: u32 = 0xFFFF_FFF0;
 /// Magic and length of a skippable frame.
 pub(crate) const SKIPPABLE_HEADER_BYTES: usize = 8;
 
-/// What a frame's first bytes say; `F` is the format's own header.
+/// The parsed start of a frame; `F` is the format's own header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Head<F> {
     /// More bytes are needed.
     Incomplete,
-    /// A skippable frame: 8 bytes of header, then so many that mean nothing.
+    /// A skippable frame: 8 bytes of header, then `content_bytes` to skip.
     Skippable { content_bytes: u32 },
     /// A frame with data.
     Frame(F),
 }
 
-/// The header of the first frame with data in `head`, by the format's parser.
+/// Returns the header of the first frame with data in `head`, by the format's parser.
 pub(crate) fn first_frame<F>(
     head: &[u8],
     parse: impl Fn(&[u8]) -> Result<Head<F>, Fault>,
@@ -59,9 +59,8 @@ pub(crate) fn first_frame<F>(
     }
 }
 
-/// Reads the magic number that begins `head`: what is known without the format's own header.
-/// `magics` are the format's numbers; `first`: no frame came before; `cause` says that none of them
-/// is there. `Frame` holds the number.
+/// Reads the magic number at the start of `head`. `magics` are the format's numbers; `first`: no
+/// frame came before; `cause` is reported if none of them is found. `Frame` holds the number.
 pub(crate) fn parse_magic(
     head: &[u8],
     magics: &[u32],
@@ -91,7 +90,8 @@ pub(crate) fn parse_magic(
     }
 }
 
-/// What bytes that start no frame are: trailing bytes after a whole frame, corrupt before any.
+/// Returns the fault for bytes that start no frame: trailing bytes after a whole frame, corrupt
+/// before any.
 fn no_frame(first: bool, cause: &'static str) -> Fault {
     if first {
         Fault::corrupt(cause)
@@ -100,11 +100,11 @@ fn no_frame(first: bool, cause: &'static str) -> Fault {
     }
 }
 
-/// Finds the next frame with data in a stream that may arrive in pieces: collects its header, and
-/// skips the skippable frames before it.
+/// A finder of the next frame with data in a stream that may arrive in pieces: it collects the
+/// header and skips the skippable frames before it.
 pub(crate) struct Frames<const HEADER_BYTES_MAX: usize> {
     header: Field<HEADER_BYTES_MAX>,
-    /// So many bytes of a skippable frame are left.
+    /// Bytes left of a skippable frame.
     skip_bytes: u32,
     any_frame: bool,
 }
@@ -118,9 +118,9 @@ impl<const HEADER_BYTES_MAX: usize> Frames<HEADER_BYTES_MAX> {
         }
     }
 
-    /// Takes bytes up to the end of the next frame's header: how many, and what `found` makes of
-    /// the header and its bytes. `parse` gets what there is of a header, and whether it is the
-    /// first. Header bytes are taken one by one; there are at most 19.
+    /// Takes bytes up to the end of the next frame's header. Returns their number, and the result
+    /// of `found` for the header and its bytes. `parse` gets the header bytes so far, and whether
+    /// the frame is the first. Header bytes are taken one by one; there are at most 19.
     pub(crate) fn next<F, R>(
         &mut self,
         stored: &[u8],
@@ -161,7 +161,7 @@ impl<const HEADER_BYTES_MAX: usize> Frames<HEADER_BYTES_MAX> {
     }
 }
 
-/// Collects a field of fixed size that may arrive in pieces.
+/// A field of fixed size that may arrive in pieces.
 #[derive(Debug, Clone)]
 pub(crate) struct Field<const BYTES_MAX: usize> {
     bytes: [u8; BYTES_MAX],
@@ -184,7 +184,7 @@ impl<const BYTES_MAX: usize> Field<BYTES_MAX> {
         &self.bytes[..self.len]
     }
 
-    /// Takes bytes from `input` until the field holds `wanted`; how many it took.
+    /// Takes bytes from `input` until the field holds `wanted`; returns how many it took.
     pub(crate) fn fill(&mut self, wanted: usize, input: &[u8]) -> usize {
         assert!(wanted <= BYTES_MAX && self.len <= wanted);
         let taken = (wanted - self.len).min(input.len());

@@ -1,8 +1,8 @@
-//! GDeflate: the border to the crate `gdeflate`, which knows the format.
+//! GDeflate: the adapter to the crate `gdeflate`, which implements the format.
 //!
-//! Its stream begins with a table of tiles, each 64 KiB raw (but the last) and independent of all
-//! others. So a scanner needs the table alone, and a stream decodes in the memory of the table and
-//! one tile.
+//! A stream begins with a table of tiles, each 64 KiB raw (except the last) and independent of all
+//! others. So a scanner needs only the table, and a stream decoder needs memory only for the table
+//! and one tile.
 
 use std::ops::RangeInclusive;
 
@@ -29,7 +29,7 @@ pub(crate) fn decode(scratch: &mut Scratch, stored: &[u8], raw: &mut [u8]) -> Re
     Ok(target.len())
 }
 
-/// Appends `raw` as a stream, encoded on up to `threads` threads; the bytes do not depend on them.
+/// Encodes `raw` on up to `threads` threads and appends the stream, which does not depend on them.
 pub(crate) fn encode(
     level: i32,
     raw: &[u8],
@@ -82,24 +82,24 @@ pub(crate) fn fault(error: Error) -> Fault {
     }
 }
 
-/// Header and table of a stream.
+/// The header and tile table of a stream.
 pub(crate) struct Table {
     pub(crate) header: Header,
     /// Stored length of each tile.
     pub(crate) tile_lens: Vec<u32>,
 }
 
-/// Reads header and table, at most 256 KiB, piece by piece.
+/// A reader of header and table, about 256 KiB at most, that may arrive in pieces.
 #[derive(Default)]
 pub(crate) struct TableReader {
     bytes: Vec<u8>,
 }
 
 impl TableReader {
-    /// Takes bytes from `stored`: how many, and the table once it is complete.
+    /// Takes bytes from `stored`; returns how many, and the table once it is complete.
     pub(crate) fn read(&mut self, stored: &[u8]) -> Result<(usize, Option<Table>), Fault> {
         let before = self.bytes.len();
-        // The library counts from the start of the stream, a fault from the present input.
+        // The library's offset is from the start of the stream, a fault's from the current input.
         let here = |error| {
             let fault = fault(error);
             Fault {
@@ -130,7 +130,7 @@ impl TableReader {
         ))
     }
 
-    /// Collects until there are `wanted` bytes.
+    /// Takes bytes from `stored` until `wanted` are collected; returns how many it took.
     fn collect(&mut self, stored: &[u8], wanted: usize) -> usize {
         let taken = wanted.saturating_sub(self.bytes.len()).min(stored.len());
         self.bytes.extend_from_slice(&stored[..taken]);

@@ -1,30 +1,30 @@
-//! The numbers and names of codecs.
+//! Codec numbers and names.
 
-/// A codec's number, as requests and packages store it. From 0x80 on: the application's own.
+/// The number of a codec in requests and packages; from 0x80 on, the application's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CodecId(pub u8);
 
 impl CodecId {
-    /// Bytes as they are.
+    /// Uncompressed bytes.
     pub const STORED: CodecId = CodecId(0);
-    /// RFC 1950.
+    /// zlib (RFC 1950).
     pub const ZLIB: CodecId = CodecId(1);
-    /// RFC 1952; concatenated members are one stream.
+    /// gzip (RFC 1952); concatenated members are one stream.
     pub const GZIP: CodecId = CodecId(2);
-    /// RFC 1951.
+    /// Raw deflate (RFC 1951).
     pub const DEFLATE: CodecId = CodecId(3);
-    /// RFC 8878; concatenated and skippable frames are one stream.
+    /// Zstandard (RFC 8878); concatenated and skippable frames are one stream.
     pub const ZSTD: CodecId = CodecId(4);
     /// The LZ4 frame format; concatenated and skippable frames are one stream.
     pub const LZ4: CodecId = CodecId(5);
     /// One bare LZ4 block: the raw size must be known.
     pub const LZ4_BLOCK: CodecId = CodecId(6);
-    /// GDeflate tile stream.
+    /// A GDeflate tile stream.
     pub const GDEFLATE: CodecId = CodecId(7);
-    /// First number of the application's own codecs.
+    /// The first number of the application's own codecs.
     pub const APPLICATION: CodecId = CodecId(0x80);
 
-    /// Every codec that this crate knows, in the order of their numbers.
+    /// All codecs of this crate, by ascending number.
     pub const ALL: [CodecId; 8] = [
         CodecId::STORED,
         CodecId::ZLIB,
@@ -36,7 +36,7 @@ impl CodecId {
         CodecId::GDEFLATE,
     ];
 
-    /// The name that users type and read, or `application` and `unknown` for what is not ours.
+    /// Returns the codec's name, or `application` or `unknown` for codecs not of this crate.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ impl CodecId {
         }
     }
 
-    /// The codec of that name, as [`CodecId::name`] spells it.
+    /// Returns the codec with this name, as [`CodecId::name`] spells it.
     ///
     /// ```
     /// use millstream_codec::CodecId;

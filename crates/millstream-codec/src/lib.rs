@@ -1,27 +1,27 @@
-//! The codecs of Millstream. Bytes in, bytes out; no I/O; no threads of its own, but for
-//! GDeflate in [`compress`].
+//! The codecs of Millstream: bytes in, bytes out, without I/O, and without threads of its own
+//! except for GDeflate in [`compress`].
 //!
-//! Three ways to decode, chosen by the caller:
-//! - a whole block: [`decode_block`], when all stored bytes are in one piece of memory;
-//! - a stream: [`StreamDecoder`], block by block in bounded memory;
-//! - independent units of one stored stream (zstd frames, lz4 blocks, GDeflate tiles; gzip members
-//!   are not: their sizes are unknown before): a [`UnitScanner`] finds them while the
+//! There are three ways to decode:
+//! - a whole block: [`decode_block`], when all stored bytes are in one contiguous slice;
+//! - a stream: [`StreamDecoder`], piece by piece in bounded memory;
+//! - independent units of one stored stream (zstd frames, LZ4 blocks, GDeflate tiles; not gzip
+//!   members, whose sizes are unknown before decoding): a [`UnitScanner`] finds them while the
 //!   bytes arrive, [`decode_unit`] decodes each on any thread.
 //!
 //! Blocks of zstd may share a [`Dictionary`]: see [`decode_block_with`].
 //!
-//! And two to encode: [`encode_block`] for whole blocks, [`compress`] from a reader to a writer
-//! (with [`decompress`] as its counterpart).
+//! There are two ways to encode: [`encode_block`] for whole blocks, [`compress`] from a reader to a
+//! writer (with [`decompress`] as its counterpart).
 //!
-//! All bytes are taken to be hostile. Whatever they are, a call returns a value or a [`CodecError`]
-//! with an offset and a cause: it does not panic, it takes time in proportion to the stored and the
-//! declared raw bytes, and memory as [`limits`] has it. Checksums are verified wherever the format
-//! has them. A stream that one way of decoding takes is taken by the others, save in one respect:
-//! libdeflate and zlib differ about some incomplete Huffman codes that no encoder writes.
+//! All stored bytes are treated as hostile. Whatever they are, a call returns a value or a
+//! [`CodecError`] with an offset and a cause: it does not panic, takes time proportional to the
+//! stored and the declared raw bytes, and bounds its memory by [`limits`]. Checksums are verified
+//! wherever the format has them. All ways of decoding accept the same streams, with one exception:
+//! libdeflate and zlib differ on some incomplete Huffman codes that no encoder writes.
 //!
-//! With the feature `c` (default) the libraries in C serve where they are better: libdeflate for
-//! whole deflate blocks, libzstd for zstd. Without it everything is Rust, and zstd can be decoded
-//! but not encoded.
+//! With the feature `c` (default) C libraries are used where they are better: libdeflate for whole
+//! deflate blocks, libzstd for zstd. Without it everything is Rust, and zstd can be decoded but not
+//! encoded.
 
 mod block;
 mod dictionary;

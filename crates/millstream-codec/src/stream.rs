@@ -1,14 +1,14 @@
 //! Decoding a stream piece by piece, in bounded memory.
 //!
-//! Each codec is a [`Core`]: a state machine over whatever bytes are there. What all of them owe to
-//! the caller is done once, by [`Guard`]: offsets count from the start of the stream, an error
-//! stays, and the question "would it go on?" with no room left is answered by offering one byte of
-//! room and looking whether it gets written.
+//! Each codec is a [`Core`]: a state machine over the bytes available. [`Guard`] implements the
+//! common part of the contract once: offsets count from the start of the stream, errors are sticky,
+//! and with no room left, whether the stream continues is determined by offering one byte of room
+//! and checking whether it gets written.
 //!
-//! Memory of a decoder, at most: deflate 50 KiB; zstd its window (128 MiB, see
+//! Maximum memory of a decoder: deflate 50 KiB; zstd its window (128 MiB, see
 //! [`ZSTD_WINDOW_BYTES_MAX`](crate::limits::ZSTD_WINDOW_BYTES_MAX)) and two blocks; LZ4 two blocks
-//! of at most 4 MiB and 64 KiB; GDeflate 256 KiB of
-//! table, as much of a tile, and 64 KiB.
+//! of at most 4 MiB and 128 KiB of history; GDeflate 512 KiB of table, 256 KiB of stored and 64 KiB
+//! of raw tile, and the library's decoder, about 273 KiB.
 
 mod buffers;
 mod deflate;
@@ -28,46 +28,45 @@ pub(crate) use lz4::Lz4;
 #[cfg(not(feature = "c"))]
 pub(crate) use zstd::Zstd;
 
-/// What one call of a stream decoder did.
+/// The result of one call of a stream decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Stored bytes taken.
+    /// Stored bytes consumed.
     pub consumed: usize,
     /// Raw bytes written.
     pub produced: usize,
-    /// The stream is at a place where it may end (end of a frame or member with nothing pending).
+    /// Whether the stream may end here (after a frame or member, with nothing pending).
     pub at_end: bool,
 }
 
-/// Decodes a stream piece by piece, in bounded memory.
+/// A decoder of one stream, piece by piece, in bounded memory.
 ///
-/// The stream is whole when `at_end` was reported and no stored bytes are left; when the stored
-/// bytes are used up without it, the stream is cut (`Truncated`, which only the caller can know).
+/// The stream is complete when `at_end` is reported and no stored bytes are left; if the stored
+/// bytes end without it, the stream is truncated, which only the caller can know.
 pub trait StreamDecoder: Send {
-    /// Takes from `stored`, writes to `raw`, until either is used up. If there is room in `raw` and
-    /// bytes in `stored`, it makes progress. With `raw` empty it consumes what produces nothing
-    /// (ends, checksums) and fails with `RawTooLong` if the stream would go on to produce. With
-    /// `stored` empty it writes what is pending from bytes it took before.
+    /// Decodes from `stored` into `raw` until either is used up. If there is room in `raw` and
+    /// bytes in `stored`, it makes progress. With an empty `raw` it consumes what produces nothing
+    /// (ends, checksums) and fails with `RawTooLong` if the stream would produce more. With an
+    /// empty `stored` it writes what is pending from bytes consumed before.
     ///
     /// # Errors
-    /// See [`CodecErrorKind`](crate::CodecErrorKind). After an error every further call gives the
-    /// same one. Whether a stream is refused does not depend on how it is cut; of several faults,
-    /// such as raw bytes beyond the declared and a wrong checksum behind them, which one is named
-    /// may.
+    /// See [`CodecErrorKind`](crate::CodecErrorKind). After an error every further call returns the
+    /// same one. Whether a stream is rejected does not depend on how it is split into calls; which
+    /// of several faults is reported may, such as excess raw bytes and a wrong checksum after them.
     fn decode(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<Progress, CodecError>;
 
-    /// Told when no stored bytes will come any more and `at_end` was not reported: writes what only
-    /// that makes whole, such as a number at the end of a text. If `at_end` is still not reported,
-    /// the stream is cut.
+    /// Called when no more stored bytes follow and `at_end` is not reported: writes output that
+    /// only the end completes, such as a number at the end of a text. If `at_end` is still not
+    /// reported, the stream is truncated.
     ///
     /// # Errors
-    /// As [`StreamDecoder::decode`].
+    /// Those of [`StreamDecoder::decode`].
     fn finish(&mut self, raw: &mut [u8]) -> Result<Progress, CodecError> {
         self.decode(&[], raw)
     }
 }
 
-/// A stream decoder.
+/// Creates a stream decoder for `codec`.
 ///
 /// ```
 /// use millstream_codec::{CodecId, stream_decoder};
@@ -80,7 +79,7 @@ pub trait StreamDecoder: Send {
 /// ```
 ///
 /// # Errors
-/// `Unsupported` for codecs that have none (stored, lz4 block, the application's own).
+/// `Unsupported` for codecs without one (stored, LZ4 block, the application's own, unknown).
 pub fn stream_decoder(codec: CodecId) -> Result<Box<dyn StreamDecoder>, CodecError> {
     Ok(match codec {
         CodecId::ZSTD => Box::new(Guard::new(codec, zstd::Zstd::new())),
@@ -96,13 +95,13 @@ pub fn stream_decoder(codec: CodecId) -> Result<Box<dyn StreamDecoder>, CodecErr
     })
 }
 
-/// A codec's state machine. `raw` is never empty; `stored` may be. It goes on until either is used
-/// up and nothing more can be done, and says in `at_end` whether the stream may end there.
+/// A codec's state machine. `raw` is never empty; `stored` may be. A step continues until either is
+/// used up and no progress is possible, and reports in `at_end` whether the stream may end there.
 pub(crate) trait Core: Send {
     fn step(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<Progress, Fault>;
 }
 
-/// A [`Core`] with the duties of a [`StreamDecoder`].
+/// A [`StreamDecoder`] over a [`Core`].
 struct Guard<C> {
     codec: CodecId,
     core: C,
@@ -121,7 +120,7 @@ impl<C: Core> Guard<C> {
     }
 }
 
-/// A step into `raw`, which may be empty: then the stream must not go on to produce.
+/// Runs a step into `raw`. If `raw` is empty, the stream must not produce more.
 fn step(core: &mut dyn Core, stored: &[u8], raw: &mut [u8]) -> Result<Progress, Fault> {
     if !raw.is_empty() {
         return core.step(stored, raw);
@@ -153,8 +152,8 @@ impl<C: Core> StreamDecoder for Guard<C> {
     }
 }
 
-/// Decodes a whole stream at once through a [`Core`], for blocks that no faster decoder takes;
-/// returns the number of raw bytes.
+/// Decodes a whole stream at once through a [`Core`], for blocks without a faster decoder; returns
+/// the number of raw bytes.
 pub(crate) fn decode_whole(
     core: &mut dyn Core,
     stored: &[u8],

@@ -1,8 +1,8 @@
 //! Whole streams from a reader to a writer, in memory that does not grow with them.
 //!
-//! Each direction holds one buffer of 256 KiB per side and the codec's own state. GDeflate is the
-//! exception when it encodes: its tile table stands before its tiles, so it takes the whole stream
-//! in memory, up to the format's limit, and works on all cores while it is there.
+//! Each direction holds one buffer of 256 KiB per side and the codec's own state. Encoding GDeflate
+//! is the exception: its tile table precedes its tiles, so it holds the whole stream in memory, up
+//! to the format's limit, and encodes on all cores.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -14,7 +14,7 @@ use crate::format::wrapper::{Tally, Wrapper};
 use crate::limits::{GDEFLATE_RAW_BYTES_MAX, LZ4_ENCODE_BLOCK_BYTES, TRANSFER_BYTES};
 use crate::{CodecId, Scratch, StreamDecoder, stream_decoder};
 
-/// How many bytes went through.
+/// The number of bytes read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
     /// Bytes on the encoded side.
@@ -23,7 +23,7 @@ pub struct Totals {
     pub raw_bytes: u64,
 }
 
-/// Encodes all that `raw` gives and writes it to `stored`. Does not flush the writer.
+/// Reads `raw` to its end, encodes it, and writes it to `stored`. Does not flush the writer.
 ///
 /// ```
 /// use millstream_codec::{CodecId, compress, decompress};
@@ -36,9 +36,9 @@ pub struct Totals {
 /// ```
 ///
 /// # Errors
-/// A failed read or write (interrupted ones are repeated), or `Unsupported` for a codec that cannot
-/// be encoded as a stream or a level outside [`level_range`](crate::level_range). What was written
-/// until then stays written.
+/// A failed read or write (interrupted ones are retried), `Unsupported` for a codec that cannot be
+/// encoded as a stream or a level outside [`level_range`](crate::level_range), or `OutOfMemory`.
+/// Output already written remains.
 pub fn compress(
     codec: CodecId,
     level: i32,
@@ -65,12 +65,12 @@ pub fn compress(
     }
 }
 
-/// Decodes all that `stored` gives and writes it to `raw`. Does not flush the writer.
+/// Reads `stored` to its end, decodes it, and writes it to `raw`. Does not flush the writer.
 ///
 /// # Errors
-/// A failed read or write (interrupted ones are repeated), or what is wrong with the stored bytes:
-/// empty input and cut streams are `Truncated`, bytes behind the end `TrailingBytes`. What was
-/// written until then stays written, and is right as far as no checksum says otherwise.
+/// A failed read or write (interrupted ones are retried), or an error of the codec: empty input and
+/// cut streams are `Truncated`, bytes after the end `TrailingBytes`. Output already written
+/// remains; it is unverified if its checksum comes later in the stream.
 pub fn decompress(
     codec: CodecId,
     stored: &mut dyn Read,
@@ -94,7 +94,7 @@ fn decompress_stream(
     loop {
         let available = read_some(stored, &mut input)?;
         let mut consumed = 0;
-        // Once more than there are bytes: what the decoder still holds must come out too.
+        // One call more after the last bytes, to write out what the decoder still holds.
         loop {
             let progress = decoder.decode(&input[consumed..available], &mut output)?;
             write(raw, &output[..progress.produced])?;
@@ -137,8 +137,8 @@ fn compress_deflate(
     Ok(totals)
 }
 
-/// Drives an encoder of `codec`: `step(raw, stored, last)` says what it took, what it wrote, and
-/// whether all is written; `seen` gets all raw bytes in their order.
+/// Drives an encoder of `codec`: `step(raw, stored, last)` returns the bytes taken, the bytes
+/// written, and whether the stream is complete; `seen` gets all raw bytes in order.
 fn pump(
     codec: CodecId,
     raw: &mut dyn Read,
@@ -164,7 +164,7 @@ fn pump(
             if ended {
                 return Ok(totals);
             }
-            // Room left over means that the encoder has nothing more to write for now.
+            // Unused room means that the encoder has nothing more to write for now.
             if !last && consumed == available && written < output.len() {
                 break;
             }
@@ -210,11 +210,11 @@ fn compress_gdeflate(
     stored: &mut dyn Write,
 ) -> Result<Totals, StreamError> {
     let mut bytes = Vec::new();
-    // One byte more is refused as too large by the encoder.
+    // The encoder rejects input with this one byte more as too large.
     raw.take(GDEFLATE_RAW_BYTES_MAX + 1)
         .read_to_end(&mut bytes)
         .map_err(StreamError::Read)?;
-    // There is nothing to overlap it with: the stream is read before and written after.
+    // All cores, because nothing overlaps encoding: the stream is read before and written after.
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     let mut encoded = Vec::new();
     crate::gdeflate::encode(level, &bytes, threads, &mut encoded)
@@ -246,7 +246,7 @@ fn write(to: &mut dyn Write, bytes: &[u8]) -> Result<(), StreamError> {
     to.write_all(bytes).map_err(StreamError::Write)
 }
 
-/// One successful read; 0 at the end.
+/// Reads once, retrying interrupted reads; returns 0 at the end.
 fn read_some(from: &mut dyn Read, buffer: &mut [u8]) -> Result<usize, StreamError> {
     loop {
         match from.read(buffer) {
@@ -257,7 +257,7 @@ fn read_some(from: &mut dyn Read, buffer: &mut [u8]) -> Result<usize, StreamErro
     }
 }
 
-/// Reads until the buffer is full or the end; the bytes read.
+/// Reads until the buffer is full or the input ends; returns the bytes read.
 fn read_full(from: &mut dyn Read, buffer: &mut [u8]) -> Result<usize, StreamError> {
     let mut filled = 0;
     while filled < buffer.len() {

@@ -1,13 +1,13 @@
 //! Units: parts of one stored stream that decode independently, so that one request can keep all
 //! workers busy.
 //!
-//! A scanner knows a unit's raw size before it is decoded, because its raw bytes must have a place.
-//! zstd frames and GDeflate tiles say it. LZ4 blocks do not: a compressed block that is not its
-//! frame's last is taken to be full, as every common encoder makes them. Where that proves wrong,
-//! scanning or decoding says `Unsupported`, and the caller decodes the whole again as a stream; so
-//! about sizes the LZ4 units never give a verdict, the stream decoder does.
+//! A scanner must know a unit's raw size before it is decoded, to place its raw bytes. zstd frames
+//! and GDeflate tables state it. LZ4 blocks do not: a compressed block that is not its frame's last
+//! is assumed to be full, as every common encoder writes them. If that proves wrong, scanning or
+//! decoding returns `Unsupported`, and the caller decodes the whole again as a stream; so a wrong
+//! size in LZ4 is reported by the stream decoder, never by the units.
 //!
-//! gzip members have no sizes before they are decoded, and deflate none at all: no units.
+//! gzip and deflate have no units: their raw sizes are unknown before they are decoded.
 
 mod gdeflate;
 mod lz4;
@@ -20,31 +20,31 @@ use crate::{CodecId, Scratch};
 /// A part of a stored stream that decodes independently of all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unit {
-    /// First stored byte, relative to the input of the `scan` call that found it.
+    /// Offset of the first stored byte in the input of the `scan` call that found it.
     pub stored_start: usize,
-    /// Stored bytes.
+    /// Stored size in bytes.
     pub stored_len: usize,
-    /// Where its first raw byte goes in the request's raw bytes.
+    /// Offset of the first raw byte in the raw bytes of the stream.
     pub raw_start: u64,
-    /// Its exact raw bytes.
+    /// Exact raw size in bytes.
     pub raw_len: usize,
-    /// For `decode_unit` alone: how it is encoded.
+    /// How the unit is encoded; for `decode_unit` only.
     pub form: u32,
 }
 
-/// Finds independent units in a stored stream while it arrives. Cheap: it reads headers, not data.
+/// A finder of independent units in a stored stream while it arrives. It reads only headers.
 pub trait UnitScanner: Send {
-    /// Looks at `stored`, which begins where the last call's `consumed` ended; appends the units
-    /// that lie wholly inside it, and says how many bytes it is done with. `end`: nothing follows.
+    /// Scans `stored`, which begins after the bytes consumed by the last call; appends the units
+    /// that lie wholly inside it, and returns the bytes consumed. `end`: nothing follows `stored`.
     ///
-    /// A unit is at most [`UNIT_STORED_BYTES_MAX`](crate::limits::UNIT_STORED_BYTES_MAX) long, and
-    /// found once 4 bytes behind it are there too (LZ4 must see
-    /// whether a block is the last). With `end`, success means that everything was
-    /// consumed and the units fill the raw bytes exactly.
+    /// A unit has at most [`UNIT_STORED_BYTES_MAX`](crate::limits::UNIT_STORED_BYTES_MAX) and is
+    /// found at the latest with the 4 bytes that follow it (which tell LZ4 whether a block is the
+    /// last). With `end`, success means that all bytes are consumed and the units fill the raw
+    /// bytes exactly.
     ///
     /// # Errors
-    /// See [`CodecErrorKind`](crate::CodecErrorKind). `Unsupported`: from here on the stream cannot
-    /// be cut into units of known size: the caller decodes it as a stream from the start.
+    /// See [`CodecErrorKind`](crate::CodecErrorKind). `Unsupported`: the rest of the stream cannot
+    /// be split into units of known size; the caller decodes it as a stream from the start.
     fn scan(
         &mut self,
         stored: &[u8],
@@ -52,21 +52,21 @@ pub trait UnitScanner: Send {
         units: &mut Vec<Unit>,
     ) -> Result<usize, CodecError>;
 
-    /// Checks what no single unit can: checksums over the raw bytes of several. To be called once
-    /// after the last `scan`, when every unit is decoded; `raw` is all raw bytes of the stream.
-    /// It reads them at memory speed where the stream has such checksums, and does nothing else.
+    /// Verifies checksums over the raw bytes of several units. To be called once after the last
+    /// `scan`, when every unit is decoded; `raw` is all raw bytes of the stream. It reads them at
+    /// memory speed if the stream has such checksums, and does nothing otherwise.
     ///
     /// # Errors
-    /// `Checksum`.
+    /// `Checksum` if one does not match; `RawTooShort` if `raw` is shorter than the units.
     fn verify(&self, raw: &[u8]) -> Result<(), CodecError> {
         let _ = raw;
         Ok(())
     }
 }
 
-/// A scanner, if `head` (the first bytes of the stored stream) shows that the stream probably has
-/// independent units of known raw size: more than one zstd frame with content size, lz4 frames with
-/// independent blocks, GDeflate. `raw_len` is the raw size of the whole stream.
+/// Returns a scanner if `head` (the first bytes of the stored stream) shows that the stream
+/// probably has several independent units of known raw size: zstd frames with a content size, LZ4
+/// frames with independent blocks, GDeflate tiles. `raw_len` is the raw size of the whole stream.
 #[must_use]
 pub fn unit_scanner(
     codec: CodecId,
@@ -85,15 +85,15 @@ pub fn unit_scanner(
     }
 }
 
-/// Decodes one unit; `raw` has exactly its raw length, `stored` its stored length.
+/// Decodes one unit; `raw` must have exactly its raw length, `stored` its stored length.
 ///
 /// # Errors
 /// See [`CodecErrorKind`](crate::CodecErrorKind); the offset counts from the unit's first byte.
-/// `Unsupported`: the unit has another raw size than the scanner took it to have; the caller
-/// decodes the whole as a stream.
+/// `Unsupported`: the unit's raw size differs from the scanner's assumption; the caller decodes the
+/// whole as a stream.
 ///
 /// # Panics
-/// If `stored` or `raw` has another length than the unit says.
+/// If the length of `stored` or `raw` differs from the unit's.
 pub fn decode_unit(
     codec: CodecId,
     unit: &Unit,
@@ -112,11 +112,11 @@ pub fn decode_unit(
     decoded.map_err(|fault| fault.at(codec, 0))
 }
 
-/// Raw size as the head of a stored stream declares it (zstd, lz4 frame, GDeflate), if it does.
+/// Returns the raw size that a stored stream's head declares, if any; `stored_len` for `STORED`.
 ///
-/// If `head` is the whole stream, the size is that of the whole stream. Otherwise it is what the
-/// first frame with data says, which is the whole stream's unless more frames follow; a decoder
-/// given that much room then says `RawTooLong`, and a caller who sized its memory by this number
+/// If `head` is the whole stream, the size is that of the whole stream. Otherwise it is that of the
+/// first frame with data, which is the whole stream's unless more frames follow; a decoder given
+/// that much room then returns `RawTooLong`, and a caller that sized its memory by this number
 /// alone should decode as a stream into memory that grows.
 #[must_use]
 pub fn declared_raw_len(codec: CodecId, head: &[u8], stored_len: u64) -> Option<u64> {

@@ -1,9 +1,9 @@
-//! Accessors of a loaded scene: typed elements straight in the loaded buffers.
+//! Accessors of a loaded scene: typed elements, read in place from the loaded buffers.
 //!
 //! Where the layout allows it (no gaps, no sparse elements, aligned), [`Elements::as_slice`] is a
-//! view without a copy. For any stored type (bytes and shorts of `KHR_mesh_quantization`,
-//! normalized or not), [`Elements::to_f32`] gives floats, [`Elements::to_indices`] indices, and
-//! [`Elements::packed`] bytes.
+//! view without a copy. For any stored type (including the bytes and shorts of
+//! `KHR_mesh_quantization`, normalized or not), [`Elements::to_f32`] returns floats,
+//! [`Elements::to_indices`] indices, and [`Elements::packed`] bytes.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -14,13 +14,13 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A Rust type that an accessor's element may be.
+/// A Rust type that elements of an accessor may have.
 pub trait Element:
     FromBytes + IntoBytes + Immutable + KnownLayout + Copy + sealed::Sealed + 'static
 {
-    /// The type of its numbers.
+    /// The component type.
     const COMPONENT: Component;
-    /// How many they are.
+    /// The element type, which gives the number of components.
     const SHAPE: Shape;
 }
 
@@ -62,20 +62,20 @@ pub(crate) struct SparseBytes<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Elements<'a> {
     pub(crate) accessor: &'a Accessor,
-    /// All elements at that stride, as the model's checks make sure; `None`: all are zero.
+    /// All elements at `stride`, as the model's checks ensure; `None` if all are zero.
     pub(crate) bytes: Option<&'a [u8]>,
     pub(crate) stride: usize,
     pub(crate) sparse: Option<SparseBytes<'a>>,
 }
 
 impl<'a> Elements<'a> {
-    /// The number of elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn count(&self) -> usize {
         usize::try_from(self.accessor.count).expect("checked against a loaded buffer or a bound")
     }
 
-    /// The accessor.
+    /// Returns the accessor.
     #[must_use]
     pub fn accessor(&self) -> &'a Accessor {
         self.accessor
@@ -85,8 +85,8 @@ impl<'a> Elements<'a> {
         usize::try_from(self.accessor.element_bytes()).expect("64 at most")
     }
 
-    /// The elements in place, without a copy. `None` if they are of another type, have gaps or
-    /// sparse elements, or lie at an address that the type does not allow.
+    /// Returns the elements in place, without a copy. `None` if they have another type, gaps or
+    /// sparse elements, are not stored or misaligned; and on big-endian machines.
     #[must_use]
     pub fn as_slice<T: Element>(&self) -> Option<&'a [T]> {
         let is_of = self.accessor.component == T::COMPONENT && self.accessor.shape == T::SHAPE;
@@ -97,11 +97,11 @@ impl<'a> Elements<'a> {
         <[T]>::ref_from_bytes(&self.bytes?[..self.count() * self.stride]).ok()
     }
 
-    /// The elements as arrays of `N` floats. Integers become what they stand for: normalized ones
-    /// fractions, others their value. Matrices have their numbers column by column.
+    /// Returns the elements as arrays of `N` floats: normalized integers become fractions, others
+    /// their value. Matrices are in column-major order.
     ///
     /// # Errors
-    /// Elements of another number of numbers, or wrong sparse indices.
+    /// Elements that do not have `N` components, or wrong sparse indices.
     pub fn to_f32<const N: usize>(&self) -> Result<Vec<[f32; N]>> {
         let shape = self.accessor.shape;
         if shape.numbers() != N {
@@ -122,7 +122,7 @@ impl<'a> Elements<'a> {
         Ok(out)
     }
 
-    /// The elements as indices.
+    /// Returns the elements as indices.
     ///
     /// # Errors
     /// Elements that are not unsigned scalars, or wrong sparse indices.
@@ -133,7 +133,7 @@ impl<'a> Elements<'a> {
         Ok(out)
     }
 
-    /// The largest of elements that are indices.
+    /// Returns the largest of elements that are indices.
     ///
     /// # Errors
     /// As [`Elements::to_indices`].
@@ -149,7 +149,7 @@ impl<'a> Elements<'a> {
         let mut look = |element: &[u8]| largest = largest.max(Some(unsigned_number(element)));
         match self.bytes {
             Some(_) => self.each(look)?,
-            // One zero stands for all that are not stored, of which there may be many millions.
+            // One zero stands for all elements that are not stored, of which there may be millions.
             None => {
                 self.check_sparse()?;
                 look(&[0]);
@@ -166,8 +166,8 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The elements without gaps, sparse ones in their places. Numbers are little-endian; columns
-    /// of matrices begin at multiples of four bytes.
+    /// Returns the elements without gaps, with sparse ones in their places. Numbers are
+    /// little-endian; columns of matrices begin at multiples of four bytes.
     ///
     /// # Errors
     /// Wrong sparse indices.
@@ -177,7 +177,7 @@ impl<'a> Elements<'a> {
         Ok(packed)
     }
 
-    /// Index and bytes of each sparse element.
+    /// Returns the index and bytes of each sparse element.
     fn sparse_elements(&self) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
         let element_bytes = self.element_bytes();
         self.sparse.into_iter().flat_map(move |sparse| {
@@ -188,7 +188,7 @@ impl<'a> Elements<'a> {
         })
     }
 
-    /// Checks that sparse indices ascend, and are those of elements.
+    /// Checks that sparse indices ascend and are less than the number of elements.
     fn check_sparse(&self) -> Result<()> {
         let mut least = 0;
         for (index, _) in self.sparse_elements() {
@@ -201,8 +201,8 @@ impl<'a> Elements<'a> {
         Ok(())
     }
 
-    /// Calls `show` with the bytes of each element, sparse ones in their places; takes no memory
-    /// for those that are not stored.
+    /// Calls `show` with the bytes of each element, sparse ones in their places; allocates no
+    /// memory for those that are not stored.
     fn each(&self, mut show: impl FnMut(&[u8])) -> Result<()> {
         self.check_sparse()?;
         let len = self.element_bytes();
@@ -219,7 +219,7 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// A matrix of 4 x 4 floats.
+/// The largest element: a matrix of 4 × 4 floats.
 const ELEMENT_BYTES_MAX: usize = 64;
 
 fn unsigned_number(bytes: &[u8]) -> u32 {
@@ -228,7 +228,7 @@ fn unsigned_number(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(word)
 }
 
-/// A number as a float. Normalized integers by the equations of the specification, section 3.11.
+/// Converts a number to a float. Normalized integers: section 3.11 of the specification.
 fn number(bytes: &[u8], component: Component, normalized: bool) -> f32 {
     let unsigned = unsigned_number(bytes);
     let (value, most) = match component {

@@ -1,17 +1,16 @@
-//! Cooking scenes: images are decoded once, when a package is made, and stored ready for upload.
+//! Cooks scenes: images are decoded once, when a package is built, and stored ready for upload.
 //!
-//! Beside a `.gltf`, images keep their names and become [`Image`](crate::image::Image) bytes, so
-//! readers of the package recognize them by their first bytes. Images inside a GLB
-//! become entries of their own beside it, those of one view one entry, and the GLB is written anew
-//! without them, naming them.
-//! Images that cannot be decoded and scenes that cannot be parsed stay as they are: loading them
-//! reports the error. So do images for which a loader of the scene would have no memory by default
+//! Beside a `.gltf`, images keep their names and become [`Image`](crate::image::Image) bytes, which
+//! readers of the package recognize by their first bytes. Images inside a GLB become entries of
+//! their own beside it (one entry per view), and the GLB is rewritten without them, with URIs that
+//! name them. Images that cannot be decoded and scenes that cannot be parsed stay as they are:
+//! loading them reports the error. So do images that exceed the default memory limit of the scene
 //! ([`limits::scene_memory`]).
 //!
-//! RGBA8 pixels are those of the decoder. BC1, BC3 and BC7 are lossy; they are
-//! encoded by the crate `block_compression` (the ISPC texture compressor in Rust), with levels down
-//! to one pixel. Levels are averaged in linear light where a material uses the image as a color,
-//! and as numbers where it does not (normals, roughness).
+//! RGBA8 pixels are the decoder's. BC1, BC3 and BC7 are lossy; the crate `block_compression` (the
+//! ISPC texture compressor in Rust) encodes them, with levels down to one pixel. Levels are
+//! averaged in linear light where a material uses the image as a color, and as numbers where it
+//! does not (normals, roughness).
 
 mod blocks;
 mod glb;
@@ -45,13 +44,13 @@ pub enum Target {
     Rgba8Levels,
     /// BC1 for opaque images, BC3 for others.
     Bc3,
-    /// BC7, made fast.
+    /// BC7, encoded fast.
     Bc7,
-    /// BC7, some 30 times slower to make and about 3 dB better.
+    /// BC7, encoded 20 to 30 times more slowly and about 3 dB better.
     Bc7Fine,
 }
 
-/// Cooks scenes. One per package: an image that several scenes show is cooked once.
+/// Cooks scenes. Use one per package: an image that several scenes show is cooked once.
 #[derive(Debug, Default)]
 pub struct SceneCook {
     target: Target,
@@ -59,7 +58,7 @@ pub struct SceneCook {
 }
 
 impl SceneCook {
-    /// A cook that makes images into `target`.
+    /// Creates a cook that converts images to `target`.
     #[must_use]
     pub fn new(target: Target) -> SceneCook {
         SceneCook {
@@ -71,7 +70,7 @@ impl SceneCook {
 
 /// An image to be cooked.
 struct Order<'a> {
-    /// The entry to make.
+    /// The name of the entry to make.
     name: Arc<[u8]>,
     /// The images that show it.
     images: Vec<usize>,
@@ -162,7 +161,7 @@ impl SceneCook {
         Ok(())
     }
 
-    /// Cooks the images inside a GLB; returns the GLB without them.
+    /// Cooks the images inside a GLB; returns the GLB without them, or `None` if it stays as it is.
     fn glb(&self, name: &[u8], raw: &[u8], cooked: &mut Cooked) -> Result<Option<Vec<u8>>> {
         let Some(parts) = glb::Parts::read(raw)? else {
             return Ok(None);
@@ -173,7 +172,7 @@ impl SceneCook {
             stored: stored.into(),
         });
         let orders: Vec<Order<'_>> = orders.collect();
-        // What is stored of the images is part of the GLB.
+        // The stored images are part of the GLB.
         let made = self.cook_all(&parts.model, &orders, raw.len());
         let mut outside = BTreeMap::new();
         let mut entries = Vec::new();
@@ -201,13 +200,13 @@ impl SceneCook {
         Ok(Some(rewritten))
     }
 
-    /// Cooks the images of a scene whose files have so many bytes on all cores. An error: it cannot
-    /// be decoded, or with the ones before needs more memory than the scene would have, or than
-    /// there is.
+    /// Cooks the images of a scene, whose files have `stored_bytes`, on all cores. An image fails
+    /// if it cannot be decoded, or if it and those before it need more memory than the scene's
+    /// default limit, or than there is.
     fn cook_all(&self, model: &Model, orders: &[Order<'_>], stored_bytes: usize) -> Vec<Made> {
         let mut left = limits::scene_memory(stored_bytes as u64);
-        // Levels or blocks of all levels, and two levels that are halved, are less than twice as
-        // long as the pixels.
+        // All levels, as pixels or blocks, and the two levels being halved take less than twice the
+        // bytes of the pixels.
         let times = if self.target == Target::Rgba8 { 1 } else { 3 };
         let fits = |order: &Order<'_>| {
             let bytes = decoded_bytes(&order.stored, ImageLimits::default())? as u64;
@@ -236,12 +235,12 @@ impl SceneCook {
         made
     }
 
-    /// Cooks an image, which is a `color` or numbers.
+    /// Cooks an image, which holds colors if `color`, otherwise numbers.
     fn cook_image(&self, stored: &[u8], color: bool) -> Result<Vec<u8>, &'static str> {
         let mut raw = decode_vec(stored, ImageLimits::default())?;
         let layout = Layout::parse(&raw)?;
         if layout.format() != Format::Rgba8 || layout.levels() > 1 {
-            // Stored ready for upload: KTX2, DDS.
+            // Already ready for upload: KTX2, DDS.
             return Ok(raw);
         }
         layout.with_srgb(color).write_header(&mut raw);
@@ -275,7 +274,7 @@ impl SceneCook {
     }
 }
 
-/// Textures of colors: the specification says which are sRGB.
+/// Textures of colors, which the specification stores as sRGB.
 const COLORS: [&str; 6] = [
     "baseColorTexture",
     "emissiveTexture",
@@ -285,7 +284,7 @@ const COLORS: [&str; 6] = [
     "sheenColorTexture",
 ];
 
-/// Images that a material uses as a color.
+/// Returns the images that a material uses as colors.
 fn colors(model: &Model) -> HashSet<usize> {
     let materials = model.materials.iter().flatten();
     let uses = materials.flat_map(|material| &material.textures);

@@ -1,5 +1,5 @@
-//! Records of images for packages: size, format and the place of each mip, from the header fields
-//! alone. Nothing is decoded.
+//! Metadata records of images in packages: size, format and the offset of each mip, from the header
+//! fields alone. Nothing is decoded.
 
 use millstream_pak::limits::MIP_LEVELS_MAX;
 use millstream_pak::metadata::{Container, Image, Kind, Metadata, Mip};
@@ -8,17 +8,17 @@ use millstream_pak::{Describe, Head};
 use crate::image::vulkan::Texels;
 use crate::image::{Layout, dds, jpeg, ktx, png};
 
-/// Bytes of a name's front that are looked at; the header of a KTX2 file, of at most
-/// [`MIP_LEVELS_MAX`] levels, is the longest.
+/// Bytes read from the start of an entry; the header of a KTX2 file, of at most [`MIP_LEVELS_MAX`]
+/// levels, is the longest.
 const HEAD_BYTES: usize = 4096;
 
 /// Segments of 64 KiB with profiles and previews may come before the size of a JPEG.
 const JPEG_HEAD_BYTES: usize = 512 << 10;
 
-/// Mips of one record, of all layers.
+/// Maximum number of mips of one record, of all layers together.
 const DDS_MIPS_MAX: u64 = 1024;
 
-/// Describes PNG, JPEG, DDS and KTX2 files; hand it to the packer.
+/// Describes PNG, JPEG, DDS and KTX2 files for the packer.
 ///
 /// ```
 /// use millstream_pak::{Describe, Head};
@@ -59,7 +59,7 @@ fn describe_png(bytes: &[u8]) -> Option<Metadata> {
     fits.then(|| picture(width, height, channels, header.depth, Container::PNG))
 }
 
-/// The fields of the first start-of-frame segment (ITU-T T.81, B.2.2).
+/// Reads the fields of the first start-of-frame segment (ITU-T T.81, B.2.2).
 fn describe_jpeg(bytes: &[u8]) -> Option<Metadata> {
     let (_, frame) = jpeg::segments(bytes).find(|(marker, _)| jpeg::is_frame(*marker))?;
     let [bits, h1, h2, w1, w2, channels] = *frame.first_chunk()?;
@@ -111,11 +111,11 @@ fn describe_dds(head: &Head<'_>) -> Option<Metadata> {
     Some(record)
 }
 
-/// Layer by layer, and in each its levels, the largest first. A file that is too short for its mips
-/// has none.
+/// Returns the mips layer by layer, each from its largest level down. `None` if the format is
+/// unknown, or the file too short.
 fn dds_mips(header: &dds::Header, raw_bytes: u64) -> Option<Vec<Mip>> {
     let sides = [header.width, header.height, header.depth];
-    // As many as a record has room for, and as halving leaves.
+    // No more than halving leaves, and than a record has room for.
     let most = Layout::full_levels(sides.into_iter().max()?);
     let count = u64::from(header.layers) * u64::from(header.levels);
     if header.levels > most || count > DDS_MIPS_MAX {
@@ -134,7 +134,7 @@ fn dds_mips(header: &dds::Header, raw_bytes: u64) -> Option<Vec<Mip>> {
     Some(mips)
 }
 
-/// A level of an image of these sides, which begins at `offset`.
+/// Returns the level of an image of these sides that begins at `offset`.
 pub(crate) fn mip(texels: &Texels, sides: [u32; 3], level: u32, offset: u64) -> Option<Mip> {
     let (side, bytes) = texels.block;
     let [width, height, depth] = sides.map(|full| full.checked_shr(level).unwrap_or(0).max(1));
@@ -149,8 +149,8 @@ pub(crate) fn mip(texels: &Texels, sides: [u32; 3], level: u32, offset: u64) -> 
     })
 }
 
-/// The level index says where each level lies, all its layers and faces together (Khronos Texture
-/// File Format 2.0, section 3).
+/// The level index locates each level, with all its layers and faces (Khronos Texture File Format
+/// 2.0, section 3).
 fn describe_ktx2(head: &Head<'_>) -> Option<Metadata> {
     let header = ktx::header(head.bytes).ok()?;
     let levels = header.level_count.max(1);
@@ -167,7 +167,7 @@ fn describe_ktx2(head: &Head<'_>) -> Option<Metadata> {
         ..Image::default()
     });
     let shape = record.image.as_mut()?;
-    // Rows are known only of a single image that is not supercompressed.
+    // Row lengths are known only for a single image that is not supercompressed.
     let texels = ktx::texels(&header)
         .filter(|_| header.supercompression_scheme.is_none() && shape.layers == 1);
     if let Some(texels) = texels {

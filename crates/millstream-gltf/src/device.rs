@@ -2,12 +2,11 @@
 //!
 //! With [`LoaderOptions::device`](crate::LoaderOptions::device) bytes of buffers land there without
 //! passing through memory of the scene, and so do images that a package stores ready for upload.
-//! Images that workers decode land in memory first, from where a second request takes them to the
-//! device.
+//! Images that workers decode land in memory first, and a second request copies them to the device.
 //!
-//! The processor does not see what lands on a device, so the loader compares no indices with their
-//! vertices: of a scene that is not trusted the device itself must check them
-//! (`robustBufferAccess` in Vulkan).
+//! The CPU does not read what lands on a device, so the loader does not check indices against the
+//! number of vertices: for untrusted scenes the device itself must (`robustBufferAccess` in
+//! Vulkan).
 
 #[cfg(feature = "vulkan")]
 mod vulkan;
@@ -19,17 +18,17 @@ use millstream::{DeviceSink, Error};
 
 use crate::image::Layout;
 
-/// Makes memory of a device. Called on the thread that drives the load.
+/// Allocates memory of a device. Called on the thread that drives the load.
 pub trait SceneDevice: fmt::Debug + Send + Sync {
-    /// Memory for `len` bytes of a buffer, at least one: vertices, indices, and whatever else its
-    /// views hold.
+    /// Allocates memory for `len` bytes of a buffer, at least one: vertices, indices, and whatever
+    /// else its views hold.
     ///
     /// # Errors
     /// The device has no such memory.
     fn buffer(&self, len: u64) -> Result<Arc<dyn DeviceSink>, Error>;
 
-    /// An image. Its request brings all bytes of `layout`, the header and gaps among them;
-    /// [`Layout::level`] says which are those of a level.
+    /// Creates an image. Its request delivers all bytes of `layout`, including the header and gaps;
+    /// [`Layout::level`] returns the range of a level.
     ///
     /// # Errors
     /// The device has no such image, or no memory for it.

@@ -1,4 +1,4 @@
-//! Memory of a device, as scenes and images hold it.
+//! Handles to device memory of scenes and images.
 
 use std::any::Any;
 use std::fmt;
@@ -19,13 +19,13 @@ impl DeviceMemory {
         Arc::clone(&self.0)
     }
 
-    /// Bytes that it has room for.
+    /// Returns the number of bytes that it has room for.
     #[must_use]
     pub fn room(&self) -> u64 {
         self.0.room()
     }
 
-    /// What the [`SceneDevice`](crate::SceneDevice) made, if its type is `T`.
+    /// Returns what the [`SceneDevice`](crate::SceneDevice) created, if its type is `T`.
     #[must_use]
     pub fn get<T: DeviceSink>(&self) -> Option<Arc<T>> {
         let any: Arc<dyn Any + Send + Sync> = self.sink();

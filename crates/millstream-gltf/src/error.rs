@@ -1,4 +1,4 @@
-//! The error of this crate: its place in the JSON, the file, and the likely cause.
+//! The error type of this crate: a place in the JSON, the file, and the likely cause.
 //!
 //! ```
 //! use millstream_gltf::{Error, ErrorKind};
@@ -42,12 +42,12 @@ struct Context {
     source: Option<millstream::Error>,
 }
 
-/// An error of a scene. Cloning is cheap.
+/// An error about a scene. Cheap to clone.
 #[derive(Clone)]
 pub struct Error(Arc<Context>);
 
 impl Error {
-    /// An error at a place of the JSON (`accessors[3].count`; empty for the whole).
+    /// Creates an error at a place in the JSON (`accessors[3].count`; empty for the whole).
     pub fn new(kind: ErrorKind, place: impl Into<String>, cause: impl Into<String>) -> Error {
         Error(Arc::new(Context {
             kind,
@@ -58,7 +58,7 @@ impl Error {
         }))
     }
 
-    /// The error of a request for what `place` names, in the file `file`.
+    /// Wraps the error of a request for what `place` names, in the file `file`.
     pub(crate) fn of_request(place: &str, file: &str, error: &millstream::Error) -> Error {
         let kind = match error.kind() {
             millstream::ErrorKind::NotFound => ErrorKind::Missing,
@@ -79,14 +79,14 @@ impl Error {
         }))
     }
 
-    /// The same error with the name of the file that it is about.
+    /// Returns the error with the name of the file that it concerns.
     #[must_use]
     pub fn in_file(mut self, file: &str) -> Error {
         Arc::make_mut(&mut self.0).file = Some(file.to_owned());
         self
     }
 
-    /// The same error, whose place is inside of `outer`.
+    /// Returns the error with its place inside `outer`.
     pub(crate) fn within(mut self, outer: impl fmt::Display) -> Error {
         let place = &mut Arc::make_mut(&mut self.0).place;
         let dot = if place.is_empty() { "" } else { "." };
@@ -94,7 +94,7 @@ impl Error {
         self
     }
 
-    /// Its kind.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -106,7 +106,7 @@ impl Error {
         &self.0.place
     }
 
-    /// The file, as named in the scene or by the caller, if it is about one.
+    /// The file, as named in the scene or by the caller, if the error concerns one.
     #[must_use]
     pub fn file(&self) -> Option<&str> {
         self.0.file.as_deref()

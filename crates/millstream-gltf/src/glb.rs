@@ -1,9 +1,9 @@
-//! The head of a GLB: where its JSON and its binary chunk lie.
+//! Parses the head of a GLB, which locates its JSON and its binary chunk.
 //!
 //! The container is specified in "glTF 2.0 Specification", section 4: a header of 12 bytes (magic,
 //! version 2, total length), then chunks of length, type and bytes. The first chunk is the JSON,
-//! the second, if any, the binary; others are skipped. All lengths are checked against the bytes
-//! that the file really has, not only against each other.
+//! the second, if any, the binary; others are skipped. All lengths are checked against the length
+//! of the file, not only against each other.
 //!
 //! ```
 //! use millstream_gltf::glb;
@@ -27,7 +27,7 @@ pub const HEAD_BYTES: u64 = 20;
 const CHUNK_JSON: u32 = u32::from_le_bytes(*b"JSON");
 const CHUNK_BIN: u32 = u32::from_le_bytes(*b"BIN\0");
 
-/// Where the parts of a GLB lie in its file.
+/// The byte ranges of a GLB's parts in its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     /// The JSON text.
@@ -39,16 +39,16 @@ pub struct Layout {
     pub head_bytes: u64,
 }
 
-/// Whether bytes begin as a GLB does.
+/// Whether bytes begin with a GLB's magic.
 #[must_use]
 pub fn is_glb(head: &[u8]) -> bool {
     head.starts_with(&MAGIC)
 }
 
-/// Reads the head of a GLB of `file_bytes` bytes, of which `head` are the first.
+/// Parses the head of a GLB of `file_bytes` bytes, of which `head` are the first.
 ///
 /// # Errors
-/// Not a GLB, another version, or lengths that exceed the file.
+/// Not a GLB, another version, lengths that exceed the file, or a JSON beyond the limit.
 pub fn parse(head: &[u8], file_bytes: u64) -> Result<Layout> {
     let wrong = |cause: &str| Err(Error::new(ErrorKind::Malformed, "", cause));
     let (Some(version), Some(total)) = (word(head, 4), word(head, 8)) else {
@@ -84,7 +84,7 @@ pub fn parse(head: &[u8], file_bytes: u64) -> Result<Layout> {
     })
 }
 
-/// Type and range of the chunk whose header is at `at`; `None` where the GLB or `head` ends.
+/// Returns type and range of the chunk whose header is at `at`; `None` if `head` ends before it.
 fn chunk(head: &[u8], at: u64, total: u64) -> Result<Option<(u32, Range<u64>)>> {
     let (Some(len), Some(kind)) = (word(head, at), word(head, at + 4)) else {
         return Ok(None);

@@ -1,7 +1,7 @@
 //! Images ready for upload: a small header, then levels of pixels or blocks.
 //!
-//! Whatever an image was stored as, it becomes these bytes in one buffer, and a cooked package
-//! stores these very bytes, so that loading one is reading it:
+//! Whatever format an image is stored in, it is decoded to these bytes, and a cooked package stores
+//! these very bytes, so that loading one is reading it:
 //!
 //! ```text
 //! offset  bytes  field (little-endian)
@@ -19,8 +19,9 @@
 //!
 //! The smallest level comes first so that the beginning of an image is an image with fewer levels:
 //! a program that must draw soon, or has little memory, reads a prefix ([`Layout::prefix_bytes`]).
-//! 64 is the alignment that every graphics API's copy commands take. Bytes behind the last level
-//! are ignored: decoding uses some as its work space, or counts there the memory that it needs.
+//! 64 is a multiple of every block size, as Vulkan's copies from buffers require; Direct3D 12
+//! requires 512. Bytes after the last level are ignored: the PNG decoder uses some as work space,
+//! and others reserve there what they allocate elsewhere.
 //!
 //! ```
 //! use millstream_gltf::image::{Format, Layout};
@@ -59,7 +60,7 @@ pub const MAGIC: [u8; 4] = *b"MSIM";
 pub const HEADER_BYTES: usize = 64;
 
 const VERSION: u16 = 1;
-/// Levels begin at multiples of it.
+/// Levels begin at multiples of this.
 pub(crate) const LEVEL_ALIGNMENT: usize = 64;
 
 /// How pixels are stored.
@@ -67,26 +68,26 @@ pub(crate) const LEVEL_ALIGNMENT: usize = 64;
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Format {
-    /// Red, green, blue, alpha: a byte each.
+    /// Red, green, blue, alpha: one byte each.
     Rgba8 = 1,
-    /// BC1 (DXT1): 8 bytes for 4 × 4.
+    /// BC1 (DXT1): 8 bytes per 4 × 4 block.
     Bc1 = 2,
-    /// BC2 (DXT3): 16 bytes for 4 × 4.
+    /// BC2 (DXT3): 16 bytes per 4 × 4 block.
     Bc2 = 3,
-    /// BC3 (DXT5): 16 bytes for 4 × 4.
+    /// BC3 (DXT5): 16 bytes per 4 × 4 block.
     Bc3 = 4,
-    /// BC4: one channel, 8 bytes for 4 × 4.
+    /// BC4: one channel, 8 bytes per 4 × 4 block.
     Bc4 = 5,
-    /// BC5: two channels, 16 bytes for 4 × 4.
+    /// BC5: two channels, 16 bytes per 4 × 4 block.
     Bc5 = 6,
-    /// BC6H, unsigned floats: 16 bytes for 4 × 4.
+    /// BC6H, unsigned floats: 16 bytes per 4 × 4 block.
     Bc6h = 7,
-    /// BC7: 16 bytes for 4 × 4.
+    /// BC7: 16 bytes per 4 × 4 block.
     Bc7 = 8,
 }
 
 impl Format {
-    /// Pixels of a block's side, and bytes of a block.
+    /// Returns the side of a block in pixels, and its bytes.
     fn block(self) -> (u32, usize) {
         match self {
             Format::Rgba8 => (1, 4),
@@ -108,8 +109,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a whole image. `None` for sides of 0 or beyond the limits, and for more levels
-    /// than halving leaves.
+    /// Returns the layout of a whole image. `None` for sides of 0 or beyond the limits, for 0
+    /// levels, and for more levels than halving leaves.
     #[must_use]
     pub fn new(format: Format, width: u32, height: u32, levels: u32) -> Option<Layout> {
         let sides = 1..=limits::IMAGE_SIDE_MAX;
@@ -125,19 +126,19 @@ impl Layout {
         })
     }
 
-    /// The layout of one level of RGBA8.
+    /// Returns the layout of one level of RGBA8.
     fn plain(width: u32, height: u32) -> Result<Layout, &'static str> {
         Layout::new(Format::Rgba8, width, height, 1)
             .ok_or("the image's width or height is 0 or exceeds the limit")
     }
 
-    /// Levels down to a single pixel.
+    /// Returns the number of levels of an image with this longer side, down to a single pixel.
     #[must_use]
     pub fn full_levels(side: u32) -> u32 {
         side.max(1).ilog2() + 1
     }
 
-    /// The same with the colors' encoding.
+    /// Returns the layout with this encoding of colors.
     #[must_use]
     pub fn with_srgb(self, srgb: bool) -> Layout {
         Layout { srgb, ..self }
@@ -146,7 +147,7 @@ impl Layout {
     /// Reads a header.
     ///
     /// # Errors
-    /// The likely cause.
+    /// The likely cause in words.
     pub fn parse(head: &[u8]) -> Result<Layout, &'static str> {
         let (Some(head), true) = (head.first_chunk::<HEADER_BYTES>(), head.starts_with(&MAGIC))
         else {
@@ -174,7 +175,7 @@ impl Layout {
     /// Writes the header to the first [`HEADER_BYTES`] of `bytes`.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If there are fewer bytes.
     pub fn write_header(&self, bytes: &mut [u8]) {
         let head = &mut bytes[..HEADER_BYTES];
         head.fill(0);
@@ -192,38 +193,38 @@ impl Layout {
         }
     }
 
-    /// The format.
+    /// Returns the format.
     #[must_use]
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Whether colors are sRGB-encoded as far as the file says. (glTF says by their use.)
+    /// Whether colors are sRGB-encoded according to the file. (In glTF their use decides.)
     #[must_use]
     pub fn is_srgb(&self) -> bool {
         self.srgb
     }
 
-    /// Levels of the whole image.
+    /// Returns the number of levels of the whole image.
     #[must_use]
     pub fn levels(&self) -> u32 {
         self.levels
     }
 
-    /// The largest level that is present.
+    /// Returns the index of the largest level that is present.
     #[must_use]
     pub fn first_level(&self) -> u32 {
         self.first_level
     }
 
-    /// Width and height of a level.
+    /// Returns the width and height of a level.
     #[must_use]
     pub fn size(&self, level: u32) -> (u32, u32) {
         let half = |side: u32| side.checked_shr(level).unwrap_or(0).max(1);
         (half(self.width), half(self.height))
     }
 
-    /// Where a level lies; `None` if it is not present.
+    /// Returns the byte range of a level; `None` if it is not present.
     #[must_use]
     pub fn level(&self, level: u32) -> Option<Range<usize>> {
         if level < self.first_level || level >= self.levels {
@@ -233,7 +234,7 @@ impl Layout {
         Some(end - self.level_bytes(level)..end)
     }
 
-    /// Bytes of a level, present or not.
+    /// Returns the bytes of a level, present or not.
     pub(crate) fn level_bytes(&self, level: u32) -> usize {
         let (width, height) = self.size(level);
         let (side, bytes) = self.format.block();
@@ -241,7 +242,7 @@ impl Layout {
         blocks(width) * bytes * blocks(height)
     }
 
-    /// Bytes of the image with the levels from `level` down to the smallest, with the header.
+    /// Returns the bytes of the header and the levels from `level` down to the smallest.
     #[must_use]
     pub fn prefix_bytes(&self, level: u32) -> usize {
         let mut end = HEADER_BYTES;
@@ -251,7 +252,7 @@ impl Layout {
         end
     }
 
-    /// Bytes of the image, with the header.
+    /// Returns the bytes of the image, with the header.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.prefix_bytes(self.first_level)
@@ -274,7 +275,7 @@ impl Layout {
         Ok(())
     }
 
-    /// The largest level whose sides are at most `side`; the smallest there is if none is.
+    /// Returns the largest level whose sides are at most `side`, or the smallest if none is.
     #[must_use]
     pub fn level_within(&self, side: u32) -> u32 {
         let fits = |&level: &u32| {
@@ -285,7 +286,7 @@ impl Layout {
     }
 }
 
-/// An image in memory. Cheap to clone; clones share the memory.
+/// An image in memory or on a device. Cheap to clone; clones share the memory.
 #[derive(Clone)]
 pub struct Image {
     layout: Layout,
@@ -295,17 +296,18 @@ pub struct Image {
 /// Where the bytes of an image are.
 #[derive(Clone)]
 enum Place {
-    /// In memory: the header and the smallest levels; the other levels, and where in the image they
-    /// begin.
+    /// In memory: the header and the smallest levels; where in the image the other levels begin,
+    /// and these.
     Host(Arc<Buffer>, Option<(usize, Arc<Buffer>)>),
     Device(DeviceMemory),
 }
 
 impl Image {
-    /// Takes bytes that begin with a header; of an image's prefix, the levels that are whole.
+    /// Creates an image from bytes that begin with a header. Of a prefix, only whole levels are
+    /// present.
     ///
     /// # Errors
-    /// The likely cause: no header, or not one whole level.
+    /// The likely cause: no valid header, or not one whole level.
     pub fn new(bytes: Buffer) -> Result<Image, &'static str> {
         let layout = Layout::parse(&bytes)?;
         let whole = |&level: &u32| layout.prefix_bytes(level) <= bytes.len();
@@ -320,13 +322,13 @@ impl Image {
         })
     }
 
-    /// An image on a device.
+    /// Creates an image on a device.
     pub(crate) fn on_device(layout: Layout, memory: DeviceMemory) -> Image {
         let place = Place::Device(memory);
         Image { layout, place }
     }
 
-    /// The memory of the device that it lies in; its levels are not in memory then.
+    /// Returns its device memory, if it is on a device; its levels are not in memory then.
     #[must_use]
     pub fn device(&self) -> Option<&DeviceMemory> {
         match &self.place {
@@ -335,7 +337,7 @@ impl Image {
         }
     }
 
-    /// The whole image, of which `bytes` are the levels that a prefix lacked.
+    /// Returns the whole image: this prefix and `bytes`, the levels that it lacks.
     pub(crate) fn with_larger(&self, bytes: Buffer) -> Result<Image, &'static str> {
         let Place::Host(small, _) = &self.place else {
             return Err("the image is not in memory");
@@ -349,13 +351,13 @@ impl Image {
         Ok(Image { layout, place })
     }
 
-    /// What it consists of.
+    /// Returns the layout.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Pixels or blocks of a level; `None` if it is not present, or on a device.
+    /// Returns the pixels or blocks of a level; `None` if it is not present, or on a device.
     #[must_use]
     pub fn level(&self, level: u32) -> Option<&[u8]> {
         let range = self.layout.level(level)?;
@@ -368,13 +370,13 @@ impl Image {
         }
     }
 
-    /// The largest level that is present.
+    /// Returns the bytes of the largest level that is present; none if it is on a device.
     #[must_use]
     pub fn pixels(&self) -> &[u8] {
         self.level(self.layout.first_level).unwrap_or(&[])
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory that it takes, in memory or on a device.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.place {

@@ -1,9 +1,9 @@
-//! Checks that the indices of primitives are those of existing vertices.
+//! Checks that the indices of primitives are less than their number of vertices.
 //!
-//! Indices are data, so the JSON's checks do not see them, and a GPU that is given one beyond the
-//! vertices reads other memory or hangs. They are checked when all buffers have landed: one pass
-//! over memory that was just written, while images are still decoded. An accessor of indices is
-//! read once however many primitives use it.
+//! Indices are in buffers, so the JSON's checks do not cover them, and a GPU that is given one
+//! beyond the vertices reads other memory or hangs. They are checked when all buffers have landed:
+//! one pass over memory that was just written, while images are still decoded. An accessor of
+//! indices is read once, however many primitives use it.
 
 use crate::error::{Error, ErrorKind, Result, invalid};
 use crate::limits;
@@ -12,7 +12,7 @@ use crate::scene::Scene;
 
 impl Scene {
     /// Makes primitives whose indices exceed their vertices invalid. Those whose bytes are missing
-    /// are skipped: their buffers have the error.
+    /// (their buffers have the error) or on a device are skipped.
     pub(crate) fn check_indices(&mut self) {
         let mut largest = Largest {
             known: vec![None; self.model.accessors.len()],
@@ -37,7 +37,7 @@ impl Scene {
     }
 }
 
-/// The largest index of each accessor that was read; the inner `None`: it has no loaded indices.
+/// The largest index of each accessor that was read; the inner `None`: it has no elements.
 struct Largest {
     known: Vec<Option<Option<u32>>>,
     /// How many indices may still be read.
@@ -78,7 +78,7 @@ impl Largest {
     }
 }
 
-/// The number of vertices: the least that an attribute has.
+/// Returns the number of vertices: that of the shortest attribute.
 fn vertex_count(model: &Model, primitive: &Primitive) -> Option<u64> {
     let accessors = primitive.attributes.values();
     let accessors = accessors.filter_map(|&accessor| model.accessors.get(accessor)?.as_ref().ok());

@@ -1,10 +1,10 @@
-//! glTF 2.0 scenes in two batches of reads from loose files, and in one from a package, with all
-//! cores decoding.
+//! Loads glTF 2.0 scenes in two batches of reads from loose files, or one from a package, and
+//! decodes images on all cores.
 //!
-//! A loader that opens the JSON, then each buffer, then each image, and decodes one after the
+//! A loader that reads the JSON, then each buffer, then each image, and decodes them one after the
 //! other leaves disk and cores idle in turn. Here the JSON (or the head of a GLB) is the first
-//! batch and everything it names is the second; images are decoded on the storage's workers as
-//! they arrive, straight into their final memory; and a program may draw what has landed.
+//! batch and everything it names is the second; the storage's workers decode images as they arrive,
+//! into their final memory; and a program may draw what has landed.
 //!
 //! ```no_run
 //! use millstream::{Storage, StorageOptions};
@@ -31,16 +31,16 @@
 //! # }
 //! ```
 //!
-//! Modules: [`model`] the JSON and its checks; [`glb`], [`uri`] the containers of bytes;
-//! `plan` what a scene needs; [`load`] the batches; [`device`] scenes in the memory of a GPU;
-//! [`image`] decoding; [`accessor`] and [`scene`] the result; `record` and `cook` (features) what
-//! packages hold of scenes.
+//! Modules: [`model`]: the JSON and its checks; [`glb`], [`uri`]: where bytes lie; `plan`: what a
+//! scene needs; [`load`]: the batches; [`device`]: scenes in the memory of a GPU; [`image`]:
+//! decoding; [`accessor`], [`scene`]: the result; `record`, `cook` (features `pak`, `cook`): scenes
+//! in packages.
 //!
-//! Not supported, which each item's error says: Draco and meshopt compression (without an
-//! uncompressed copy), Basis Universal textures, CMYK JPEGs, glTF 1. Basis and current meshopt
-//! decoders are large C++ libraries, which would decode untrusted bytes outside of Rust's checks;
-//! the one decoder of meshopt in Rust stands at version 0.15 of that library, of 2020. A package's
-//! cook, or the tool that exported the scene, is the place for them.
+//! Not supported (the item's error says so): Draco and meshopt compression (without an uncompressed
+//! copy), Basis Universal textures, CMYK JPEGs, glTF 1. Basis and current meshopt decoders are
+//! large C++ libraries, which would decode untrusted bytes outside of Rust's checks; the only Rust
+//! port of meshopt's decoder is that of version 0.15 (2020). Convert such scenes with the tool that
+//! exported them, or when a package is built.
 //!
 //! Supported: data URIs, percent-encoded names, sparse accessors, `KHR_mesh_quantization`,
 //! `EXT_texture_webp`, `MSFT_texture_dds`, and uncompressed copies beside compressed ones. Unknown

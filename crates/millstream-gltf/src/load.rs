@@ -1,16 +1,16 @@
-//! Loading: a scene in two batches of reads from loose files, and in one from a package.
+//! Loads a scene in two batches of reads from loose files, or in one from a package.
 //!
-//! Batch 1 is the JSON, or the head of the GLB. Batch 2 is everything else: buffers at high
-//! priority, images at low, the largest first, so that no long decode is left for the end. The
-//! storage's workers decode images as they arrive (see [`image::codec`](crate::image)), into their
-//! final memory.
+//! Batch 1 is the JSON, or the head of the GLB (a JSON that exceeds the head takes one more). Batch
+//! 2 is everything else: buffers at high priority, images at low, the largest first, so that no
+//! long decode is left for the end. The storage's workers decode images as they arrive (see
+//! [`image::codec`](crate::image)), into their final memory.
 //!
 //! The metadata of a package lists what a scene needs, so both batches are one there. The record is
-//! a prediction that the JSON confirms: what it misses is fetched in a second batch, what it has in
-//! excess is dropped. Of images with several levels, the small levels are fetched first, at high
+//! a prediction that the JSON confirms: what it lacks is fetched in a second batch, what it has in
+//! excess is dropped. Images with several levels have their small levels fetched first, at high
 //! priority.
 //!
-//! A [`Load`] is a state machine without a thread of its own, driven by polling it or waiting for
+//! A [`Load`] is a state machine without a thread of its own; polling it or waiting for it drives
 //! it. Several loads at once ([`wait_all`]) keep the device and the workers busy while each waits
 //! for its first batch.
 
@@ -46,16 +46,15 @@ pub struct LoaderOptions {
     pub small_levels: Priority,
     /// Priority of all other images and levels.
     pub images: Priority,
-    /// Memory limit of one scene, in bytes, with what decoders need for a time. Once it is reached,
-    /// images in a package that have levels are left with their small ones, and others fail.
-    /// `None`, the default: what
-    /// [`scene_memory`](crate::limits::scene_memory) says for the stored bytes of the scene's
-    /// files: its package, or the scene and all that it names. Then the model of its JSON counts,
-    /// too.
+    /// Memory limit of one scene, in bytes, with the temporary memory of decoders. Once it is
+    /// reached, images in a package that have levels keep only their small ones, and other items
+    /// fail. `None`, the default: [`scene_memory`](crate::limits::scene_memory) of the stored bytes
+    /// of the scene's files (its package, or the scene and all that it names); then the JSON and
+    /// its model count, too.
     pub memory_max: Option<u64>,
     /// The device in whose memory buffers and images land ([`device`](crate::device)). Their bytes
-    /// count towards `memory_max` as others do. Images land as a whole: those that exceed the limit
-    /// fail. `None`, the default: they land in memory.
+    /// count towards `memory_max`. Images land as a whole: those that exceed the limit fail.
+    /// `None`, the default: they land in memory.
     pub device: Option<Arc<dyn SceneDevice>>,
 }
 
@@ -97,16 +96,16 @@ impl Loader {
         })
     }
 
-    /// The loader's queue: to cancel, pause or cap all loads at once.
+    /// Returns the loader's queue, to cancel, pause or cap all loads at once.
     #[must_use]
     pub fn queue(&self) -> &Queue {
         &self.queue
     }
 
-    /// Begins to load a scene from loose files. Looks up the scene's file, and does not wait.
+    /// Begins to load a scene from loose files. Looks up the file; does not wait for reads.
     ///
     /// # Errors
-    /// `Missing` if there is no such file; the errors of [`Folder`].
+    /// `Missing` if there is no such file; errors of [`Folder`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Load> {
         let path = path.as_ref();
         let shown = path.to_string_lossy();
@@ -124,7 +123,7 @@ impl Loader {
     /// Begins to load a scene from a source, such as a package.
     ///
     /// # Errors
-    /// `Missing` if the source has no such entry; the source's.
+    /// `Missing` if the source has no such entry; errors of the source.
     pub fn open_from(&self, source: Arc<dyn Source>, name: &[u8]) -> Result<Load> {
         self.begin(source, false, name)
     }
@@ -170,13 +169,13 @@ impl Loader {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Batches of reads, each of which waited for the one before it.
+    /// Number of batches of reads, each of which waits for the one before it.
     pub batches: u32,
-    /// Requests submitted.
+    /// Number of requests made.
     pub requests: u64,
-    /// Entries or files that they read.
+    /// Number of entries or files that they read.
     pub files: u64,
-    /// Bytes of memory that have landed.
+    /// Number of bytes that have landed, as they are in memory.
     pub raw_bytes: u64,
 }
 
@@ -190,9 +189,9 @@ pub struct Event {
     pub what: EventKind,
     /// The file or entry it came from.
     pub file: String,
-    /// Bytes of memory.
+    /// Bytes that have landed; 0 if it failed.
     pub bytes: u64,
-    /// Time of its handling, since the load began.
+    /// Time when it was handled, from the start of the load.
     pub at: Duration,
     /// Whether it failed.
     pub failed: bool,
@@ -231,7 +230,7 @@ pub struct Load {
     plain: bool,
     name: Arc<[u8]>,
     located: Located,
-    /// Requests that were not submitted yet; empty between calls.
+    /// Requests that are not submitted yet; empty between calls.
     batch: Batch,
     group: Group,
     budget: Arc<Budget>,
@@ -241,11 +240,11 @@ pub struct Load {
     running: Vec<usize>,
     /// Items without a request; the next one is last.
     waiting: Vec<usize>,
-    /// Stored bytes of those of them that are not large levels, which leave the budget that much.
+    /// Stored bytes of waiting items, except large levels, which leave this much of the budget.
     reserved: u64,
-    /// Reads in flight or waiting, for each buffer.
+    /// Number of reads in flight or waiting, by buffer.
     outstanding: HashMap<usize, u32>,
-    /// Other entries than the scene's own that are read.
+    /// Entries that are read, except the scene's own.
     names: HashSet<Arc<[u8]>>,
     /// The files or packages that hold entries of the scene.
     holders: HashSet<u64>,
@@ -255,7 +254,7 @@ pub struct Load {
     started: Instant,
     first_drawable: Option<Duration>,
     indices_checked: bool,
-    /// By the application ([`Load::cancel`]).
+    /// Set by [`Load::cancel`].
     canceled: bool,
 }
 
@@ -263,7 +262,7 @@ impl Load {
     /// Drives the load as far as possible without blocking. Ready once it is complete; otherwise
     /// `waker` is woken when there is more to do.
     pub fn poll(&mut self, waker: &Waker) -> Poll<()> {
-        // What a package's record promised lands meanwhile, and is handled once the JSON is there.
+        // Predicted items may land before the JSON, and are handled once it is parsed.
         if matches!(self.stage, Stage::Head(_)) && self.poll_head(waker).is_pending() {
             return Poll::Pending;
         }
@@ -275,7 +274,7 @@ impl Load {
     }
 
     /// Blocks until the load is complete. Pumps a storage without threads. Returns at once on a
-    /// thread of the storage.
+    /// thread of the storage, and when the storage is closed.
     pub fn wait(&mut self) {
         wait_all(std::slice::from_mut(self), None);
     }
@@ -286,28 +285,28 @@ impl Load {
         matches!(self.stage, Stage::Done)
     }
 
-    /// The scene as far as it is loaded; `None` before the JSON is.
+    /// Returns the scene as far as it is loaded; `None` until the JSON is parsed.
     #[must_use]
     pub fn scene(&self) -> Option<&Scene> {
         self.scene.as_ref().and_then(|scene| scene.as_ref().ok())
     }
 
-    /// Waits, and returns the scene if all of it was loaded and is valid.
+    /// Waits, and returns the scene if all of it is loaded and valid.
     ///
     /// # Errors
-    /// The first problem.
+    /// The errors of [`Load::finish_partial`], or the first of the scene's problems.
     pub fn finish(self) -> Result<Scene> {
         let scene = self.finish_partial()?;
         let first = scene.problems().next().cloned();
         first.map_or(Ok(scene), Err)
     }
 
-    /// Waits, and returns the scene with everything that was loaded and is valid; the rest is
-    /// listed in its [`problems`](Scene::problems).
+    /// Waits, and returns the scene with everything that is loaded and valid; the errors of the
+    /// rest are its [`problems`](Scene::problems).
     ///
     /// # Errors
-    /// The JSON cannot be read, or is invalid. `Read` on a thread of the storage, unless the load
-    /// is complete.
+    /// The JSON cannot be read or is invalid, or the load was canceled before it was read. `Read`
+    /// on a thread of the storage, unless the load is complete.
     pub fn finish_partial(mut self) -> Result<Scene> {
         self.wait();
         // On a thread of the storage `wait` returns at once, before what has landed is taken.
@@ -321,21 +320,21 @@ impl Load {
         self.scene.take().unwrap_or_else(canceled)
     }
 
-    /// Its progress.
+    /// Returns the progress so far.
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.progress
     }
 
-    /// What has landed or failed so far, in the order of its handling.
+    /// Returns what has landed or failed so far, in the order in which it was handled.
     #[must_use]
     pub fn events(&self) -> &[Event] {
         &self.events
     }
 
-    /// Whether the scene can be drawn: all buffers have landed, and the small levels of all images
-    /// with levels. Images without levels do not count; a program that needs them checks their
-    /// state.
+    /// Whether the scene can be drawn: all buffers have landed or failed, and so have the small
+    /// levels of all images with levels. Images without levels do not count; check their state if
+    /// needed.
     #[must_use]
     pub fn is_drawable(&self) -> bool {
         let Some(scene) = self.scene() else {
@@ -345,14 +344,14 @@ impl Load {
         scene.buffers.iter().all(State::is_settled) && small.all(Item::is_over)
     }
 
-    /// Time from the start of the load until [`Load::is_drawable`] became true.
+    /// Returns the time from the start of the load until [`Load::is_drawable`] became true.
     #[must_use]
     pub fn first_drawable(&self) -> Option<Duration> {
         self.first_drawable
     }
 
-    /// Cancels everything that has not landed. [`Load::finish_partial`] returns what has, the small
-    /// levels of an image included.
+    /// Cancels everything that has not landed. [`Load::finish_partial`] returns what has landed,
+    /// including the small levels of images.
     pub fn cancel(&mut self) {
         self.canceled = true;
         for index in std::mem::take(&mut self.waiting) {
@@ -362,7 +361,7 @@ impl Load {
     }
 
     /// Cancels what has not landed of an image (and of images with the same bytes). Small levels
-    /// that have landed stay, as an image of fewer levels.
+    /// that have landed remain as an image with fewer levels.
     pub fn cancel_image(&mut self, image: usize) {
         for index in 0..self.items.len() {
             if self.items[index].shows(image) {
@@ -371,7 +370,7 @@ impl Load {
         }
     }
 
-    /// Cancels the request of an item, or fails the item if it has none. What has landed stays.
+    /// Cancels the request of an item, or fails the item if it has none. What has landed remains.
     fn cancel_item(&mut self, index: usize) {
         let item = &mut self.items[index];
         item.canceled = true;
@@ -381,12 +380,12 @@ impl Load {
                 self.fail_item(index, error);
             }
             Task::Running(flight) => flight.cancel(),
-            // The image's other half may have failed it already.
+            // The failure of the image's other half may have ended it already.
             Task::Landed(_) | Task::Ended => {}
         }
     }
 
-    /// Changes the priority of an image's requests that were not served yet.
+    /// Changes the priority of an image's requests that have not completed.
     pub fn set_image_priority(&mut self, image: usize, priority: Priority) {
         for item in self.items.iter_mut().filter(|item| item.shows(image)) {
             item.priority = priority;
@@ -425,7 +424,7 @@ impl Load {
 impl Drop for Load {
     fn drop(&mut self) {
         if !matches!(self.stage, Stage::Done) {
-            // Only what was submitted is canceled.
+            // `cancel_group` reaches only submitted requests.
             self.batch.submit();
             self.loader.queue.cancel_group(&self.group);
         }
@@ -441,7 +440,7 @@ impl std::fmt::Debug for Load {
     }
 }
 
-/// Drives all of these loads, and blocks until each is complete, at most `timeout`. Pumps storages
+/// Drives all of these loads, and blocks until each is complete, or for `timeout`. Pumps storages
 /// without threads. Returns at once on a thread of the storage, and when the storage of a load that
 /// is not complete is closed.
 pub fn wait_all(loads: &mut [Load], timeout: Option<Duration>) {

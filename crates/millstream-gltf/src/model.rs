@@ -1,12 +1,12 @@
-//! The JSON of a scene: the properties that loading needs. Names, animations, factors of materials
-//! and all else are for the program to read from [`Scene::json`](crate::Scene::json).
+//! The JSON of a scene: the properties that loading needs. A program reads names, animations,
+//! material factors and all else from [`Scene::json`](crate::Scene::json).
 //!
 //! Each element is a `Result` of its own: an invalid one is an error with its place in the JSON,
-//! and the valid ones can still be loaded. References between elements are checked here too
-//! (`check`): an index in a valid element is that of an existing element.
+//! and the others can still be loaded. References between elements are checked, too (`check`): an
+//! index in a valid element refers to an existing element.
 //!
-//! Unknown properties and extensions are ignored. Elements are parsed one after the other out of
-//! the text, so that no tree of the whole JSON is ever in memory.
+//! Unknown properties and extensions are ignored. Elements are parsed one at a time from the text,
+//! so that no tree of the whole JSON is ever in memory.
 //!
 //! ```
 //! use millstream_gltf::model::Model;
@@ -40,7 +40,7 @@ pub use elements::{
     Sampler, Scene, Shape, Sparse, SparseIndices, SparseValues, Texture, TextureUse, View,
 };
 
-/// A scene's JSON. See the module.
+/// The parsed JSON of a scene; see the module.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Model {
@@ -76,7 +76,8 @@ impl Model {
     /// Parses a JSON text.
     ///
     /// # Errors
-    /// Not JSON, not glTF, or not version 2. All other errors are those of elements.
+    /// Not JSON, not glTF, not version 2, or longer than the limit. Other errors are those of
+    /// elements, or in [`Model::document`].
     pub fn parse(json: &[u8]) -> Result<Model> {
         if json.len() as u64 > limits::JSON_BYTES_MAX {
             let cause = format!("JSON of {} bytes exceeds the limit", json.len());
@@ -109,7 +110,7 @@ impl Model {
         Ok(model)
     }
 
-    /// All errors, root causes first.
+    /// Returns all errors, root causes first.
     pub fn problems(&self) -> impl Iterator<Item = &Error> {
         fn wrong<T>(elements: &[Result<T>]) -> impl Iterator<Item = &Error> {
             elements.iter().filter_map(|element| element.as_ref().err())
@@ -134,13 +135,13 @@ impl Model {
             .chain(wrong(&self.scenes))
     }
 
-    /// Returns for each image whether it is needed: a texture shows it, or none names it. An image
-    /// that a texture has only for readers without an extension is not.
+    /// Returns for each image whether it is needed: a texture shows it, or no texture names it. An
+    /// image that textures name only as an alternative is not needed.
     #[must_use]
     pub fn wanted_images(&self) -> Vec<bool> {
         let mut wanted = vec![true; self.images.len()];
         let textures = || self.textures.iter().flatten();
-        // The fields are public, so an index may be that of no image by now.
+        // The fields are public, so the application may have set invalid indices.
         for &image in textures().flat_map(|texture| &texture.passed_over) {
             if let Some(wanted) = wanted.get_mut(image) {
                 *wanted = false;
@@ -155,9 +156,9 @@ impl Model {
     }
 }
 
-/// The error of a text that is not JSON, or not an object, with the offset in the text.
+/// Returns the error of a text that is not JSON or not an object, with the offset in the text.
 fn broken(json: &[u8], error: &serde_json::Error) -> Error {
-    // `serde_json` counts lines from 1, and the bytes of a line that it has taken.
+    // `serde_json` counts lines from 1; its column is the number of bytes read of the line.
     let lines = json.split_inclusive(|&byte| byte == b'\n');
     let before: usize = lines
         .take(error.line().saturating_sub(1))
@@ -175,15 +176,15 @@ fn broken(json: &[u8], error: &serde_json::Error) -> Error {
     )
 }
 
-/// What is wrong with a value, without the line and column inside it. What it quotes may be long,
-/// and is cut: elements that refer to an invalid one repeat its error.
+/// Returns the cause of an error, without line and column. Quoted text may be long, so the cause is
+/// truncated: elements that refer to an invalid one repeat its error.
 fn cause(error: &serde_json::Error) -> String {
     let cause = error.to_string();
     let cause = &cause[..cause.rfind(" at line ").unwrap_or(cause.len())];
     cause.chars().take(limits::PLACE_BYTES_MAX).collect()
 }
 
-/// Reads an object, of which an error names the place inside, unless it is too long to be told.
+/// Parses an object. An error has the place inside it, unless that is longer than the limit.
 fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T> {
     let mut json = serde_json::Deserializer::from_str(text);
     match serde_path_to_error::deserialize(&mut json) {
@@ -192,7 +193,7 @@ fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T> {
             let inside = error.path().to_string();
             let place = match inside.len() {
                 2..=limits::PLACE_BYTES_MAX => &inside,
-                // A dot: the value itself.
+                // The path `.` is the value itself.
                 _ => "",
             };
             Err(invalid(place, cause(error.inner())))
@@ -200,7 +201,7 @@ fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T> {
     }
 }
 
-/// A JSON object. What serde derives for a struct takes an array of its fields, too.
+/// A value that must be a JSON object: what serde derives for a struct accepts an array, too.
 #[derive(Debug, Clone, Default)]
 struct Object<T>(T);
 
@@ -224,10 +225,10 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Reads an element. Its whole numbers may be written as `3.0`, as in JSON Schema.
+/// Parses an element. Integers may be written as `3.0`, as in JSON Schema.
 fn read_element<T>(text: &str, read: impl Fn(&str) -> Result<T>) -> Result<T> {
     read(text).or_else(|error| {
-        // Few documents have such numbers, so others are not searched for them.
+        // Few documents have such numbers, so only elements that fail are searched for them.
         let mut value = serde_json::from_str(text).unwrap_or_default();
         match make_whole(&mut value) {
             true => read(&value.to_string()),
@@ -236,9 +237,9 @@ fn read_element<T>(text: &str, read: impl Fn(&str) -> Result<T>) -> Result<T> {
     })
 }
 
-/// Makes integers of whole numbers that are not negative; returns whether there were any.
+/// Converts non-negative floats without a fraction to integers; returns whether there were any.
 fn make_whole(value: &mut Value) -> bool {
-    // `|`: all of them.
+    // `|` and not `||`: all values are converted.
     match value {
         Value::Array(values) => {
             (values.iter_mut()).fold(false, |any, value| make_whole(value) | any)
@@ -246,7 +247,7 @@ fn make_whole(value: &mut Value) -> bool {
         Value::Object(map) => (map.values_mut()).fold(false, |any, value| make_whole(value) | any),
         Value::Number(number) if number.is_f64() => {
             let float = number.as_f64().unwrap_or(-1.0);
-            // 2⁵³: up to there every whole number is a float.
+            // 2⁵³: every integer up to there is exact as a float.
             let is_whole = (0.0..=9_007_199_254_740_992.0).contains(&float) && float.fract() == 0.0;
             if is_whole {
                 *number = (float as u64).into();
@@ -287,7 +288,7 @@ fn version(texts: &Texts<'_>) -> Result<()> {
     }
 }
 
-/// The scene to show, of so many.
+/// Reads `scene`, the index of the scene to show, of `scenes`.
 fn shown_scene(texts: &Texts<'_>, scenes: usize) -> Result<Option<usize>> {
     let Some(text) = texts.get("scene") else {
         return Ok(None);
@@ -299,7 +300,7 @@ fn shown_scene(texts: &Texts<'_>, scenes: usize) -> Result<Option<usize>> {
     }
 }
 
-/// Reads the elements of one array, each with its index.
+/// Parses the elements of one array, each with its index.
 fn elements<T>(
     texts: &Texts<'_>,
     name: &str,

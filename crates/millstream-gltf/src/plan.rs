@@ -1,8 +1,8 @@
-//! The bytes that a scene needs beside its JSON: the second batch, planned from the model alone.
+//! Plans the second batch from the model alone: the bytes that a scene needs besides its JSON.
 //!
-//! Every buffer that views use is one fetch, or, where images lie in it, one fetch for each stretch
-//! of it between images (stretches with small gaps are one). Every wanted image is one fetch;
-//! images with the same bytes share it.
+//! Every buffer that views use is one fetch or, if images lie in it, one fetch for each range
+//! between images (ranges with small gaps are joined). Every needed image is one fetch; images with
+//! the same bytes share it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,20 +17,20 @@ use crate::model::{BufferPlace, ImagePlace, Model};
 /// Where bytes come from.
 #[derive(Debug, Clone)]
 pub(crate) enum Origin {
-    /// An entry of the source, named whole: a range of it, or all of it, whatever its size.
+    /// An entry of the source by its full name: a range of it, or all of it, whatever its size.
     Entry {
         name: Arc<[u8]>,
         range: Option<Range<u64>>,
     },
-    /// Memory: the JSON itself, or the head of a GLB.
+    /// Memory: the bytes of a data URI, or the head of the scene's own file.
     Memory {
         bytes: SameBytes,
         range: Range<usize>,
     },
 }
 
-/// Identifies the bytes of an origin: an entry and a range of it, or a range of addresses. Keys of
-/// data URIs are compared without their bytes, of which a scene may make many images.
+/// Identifies the bytes of an origin: an entry and a range of it, or a range of addresses. So data
+/// URIs, in which many images may lie, are compared without their bytes.
 pub(crate) type Key = (Option<Arc<[u8]>>, Option<Range<u64>>);
 
 impl Origin {
@@ -71,29 +71,29 @@ impl SameBytes {
     }
 }
 
-/// What bytes are for.
+/// The purpose of bytes.
 #[derive(Debug, Clone)]
 pub(crate) enum Purpose {
-    /// Bytes of a buffer from `start` on.
+    /// Bytes of a buffer, from offset `start` on.
     Buffer { buffer: usize, start: u64 },
-    /// These images, which are one.
+    /// These images, which have the same bytes.
     Images(Vec<usize>),
 }
 
-/// Something to fetch.
+/// Bytes to fetch.
 #[derive(Debug)]
 pub(crate) struct Fetch {
     pub(crate) origin: Origin,
     pub(crate) purpose: Purpose,
-    /// For messages.
+    /// The place in the JSON, for error messages.
     pub(crate) place: String,
 }
 
 /// The scene's own file.
 pub(crate) struct SceneFile<'a> {
-    /// Its whole name in the source.
+    /// Its full name in the source.
     pub(crate) name: &'a Arc<[u8]>,
-    /// The binary chunk of a GLB.
+    /// The range of a GLB's binary chunk.
     pub(crate) binary: Option<Range<u64>>,
 }
 
@@ -118,14 +118,14 @@ impl Plan {
 }
 
 impl SceneFile<'_> {
-    /// The entry name of a URI's relative name.
+    /// Returns the entry name of a name relative to the scene's folder.
     fn beside(&self, name: &[u8]) -> Arc<[u8]> {
         let folder = self.name.iter().rposition(|&byte| byte == b'/');
         let folder = folder.map_or(&[][..], |slash| &self.name[..=slash]);
         [folder, name].concat().into()
     }
 
-    /// Where bytes of a buffer come from.
+    /// Returns where bytes of a buffer come from.
     fn of_buffer(
         &self,
         model: &Model,
@@ -208,8 +208,8 @@ pub(crate) fn plan(model: &Model, file: &SceneFile<'_>) -> Plan {
 }
 
 /// Returns for each buffer the ranges that views other than images need; the whole buffer if no
-/// image lies in it. They begin at multiples of 4, so that in memory of a device, which holds a
-/// range from its beginning, offsets of vertices and indices stay the multiples that they are.
+/// image lies in it. Ranges begin at multiples of 4: device memory holds a range from its
+/// beginning, so vertices and indices keep their alignment there.
 fn stretches(model: &Model) -> Vec<Vec<Range<u64>>> {
     let mut of_image = vec![false; model.views.len()];
     for image in model.images.iter().flatten() {
@@ -239,7 +239,7 @@ fn stretches(model: &Model) -> Vec<Vec<Range<u64>>> {
     ranges
 }
 
-/// Ranges in order, those with gaps of at most so many bytes between them as one.
+/// Sorts ranges, and joins those with gaps of at most `gap_max` bytes between them.
 pub(crate) fn joined(mut ranges: Vec<Range<u64>>, gap_max: u64) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| (range.start, range.end));
     let mut joined: Vec<Range<u64>> = Vec::new();

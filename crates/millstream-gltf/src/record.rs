@@ -1,14 +1,14 @@
-//! The metadata records of packages: what a scene needs and what an image is, so that everything
-//! can be fetched at once, and the small levels of images first.
+//! The metadata records of scenes and images in packages, which let a loader fetch everything in
+//! one batch, and the small levels of images first.
 //!
-//! [`SceneDescriber`] writes them for entries as they are; the cook writes the same for what it
-//! makes. A record is a guess that may be stale or forged: the loader checks it against the JSON,
-//! and an image's layout against the image's own header.
+//! [`SceneDescriber`] writes them for uncooked entries, and the cook for those that it makes. A
+//! record is a prediction that may be stale or forged: the loader checks it against the JSON, and
+//! an image's layout against the image's own header.
 //!
-//! The record of a scene: as parts, the range of its own file that holds the JSON (and, in a GLB,
-//! the header of the binary chunk), and the ranges of buffers and images in the binary chunk; as
-//! dependencies, the entries beside it. The record of an image: sides, format and levels, and for
-//! images in the form of this crate its header as `extra`.
+//! The record of a scene has, as parts, the range of its own file that holds the JSON (and, in a
+//! GLB, the header of the binary chunk), and the ranges of buffers and images in the binary chunk;
+//! as dependencies, the other entries that it needs. The record of an image in this crate's format
+//! has its sides, format and levels, and as `extra` its header.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::limits;
 use crate::model::Model;
 use crate::plan::{self, Fetch, Origin, Purpose, SceneFile};
 
-/// The fetches that the record of a scene predicts, and the bytes of its head.
+/// Returns the fetches that the record of a scene predicts, and the length of its head in bytes.
 pub(crate) fn promised(name: &Arc<[u8]>, record: &[u8]) -> Option<(Vec<Fetch>, Option<u64>)> {
     let record = Metadata::decode(record).ok()?;
     if record.kind != Kind::SCENE {
@@ -59,13 +59,13 @@ pub(crate) fn promised(name: &Arc<[u8]>, record: &[u8]) -> Option<(Vec<Fetch>, O
     Some((fetches, head_bytes))
 }
 
-/// The layout of an entry in the form of this crate, from its record.
+/// Returns the layout of an image in this crate's format, from its record.
 pub(crate) fn image_layout(record: &[u8]) -> Option<Layout> {
     let record = Metadata::decode(record).ok()?;
     Layout::parse(&record.extra).ok()
 }
 
-/// The record of a scene whose file begins with `head` (all of it, for a `.gltf`).
+/// Returns the record of a scene whose file begins with `head` (the whole file, for a `.gltf`).
 pub(crate) fn describe_scene(name: &[u8], head: &[u8], file_bytes: u64) -> Option<Metadata> {
     let name: Arc<[u8]> = Arc::from(name);
     let mut record = Metadata::new(Kind::SCENE);
@@ -82,7 +82,7 @@ pub(crate) fn describe_scene(name: &[u8], head: &[u8], file_bytes: u64) -> Optio
         return None;
     }
     let model = Model::parse(json).ok()?;
-    // The container stands in an image without sides, which a scene has none of.
+    // The record's image, which has no sides for a scene, holds the container.
     record.image = Some(Image {
         container,
         ..Image::default()
@@ -139,7 +139,7 @@ fn fits(mut record: Metadata) -> Option<Metadata> {
     Some(record)
 }
 
-/// The record of an image in the form of this crate.
+/// Returns the record of an image in this crate's format.
 pub(crate) fn describe_image(layout: &Layout) -> Metadata {
     let mut record = Metadata::new(Kind::IMAGE);
     let (width, height) = layout.size(0);
@@ -166,7 +166,7 @@ pub(crate) fn describe_image(layout: &Layout) -> Metadata {
     record
 }
 
-/// Describes scenes, and images in the form of this crate.
+/// Describes scenes, and images in this crate's format.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SceneDescriber;
 
@@ -190,7 +190,7 @@ impl Describe for SceneDescriber {
     }
 }
 
-/// Whether a name is that of a scene.
+/// Whether a name ends in `.gltf` or `.glb`, ignoring case.
 #[must_use]
 pub fn is_scene(name: &[u8]) -> bool {
     let ends = |with: &[u8]| {

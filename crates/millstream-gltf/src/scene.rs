@@ -1,7 +1,7 @@
-//! A scene in memory: its model, its buffers, its images, and their errors.
+//! A loaded scene: its model, buffers and images, and their errors.
 //!
-//! While a scene is being loaded each item has a [`State`] of its own, so that a program can draw
-//! what has already landed.
+//! Each buffer and image has a [`State`] of its own, so that a program can draw what has already
+//! landed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::image::Image;
 use crate::model::Model;
 use crate::plan::SameBytes;
 
-/// The state of an item.
+/// The state of a buffer or image.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum State<T> {
     /// Not requested.
     Unwanted,
-    /// Requested, and nothing has landed.
+    /// Requested; nothing has landed.
     Waiting,
     /// Landed in part: the small levels of an image, or some ranges of a buffer.
     Part(T),
@@ -32,12 +32,12 @@ pub enum State<T> {
 }
 
 impl<T> State<T> {
-    /// Failed with an error, else requested.
+    /// Returns `Failed` for an error, otherwise `Waiting`.
     pub(crate) fn of(error: Option<Error>) -> State<T> {
         error.map_or(State::Waiting, State::Failed)
     }
 
-    /// What has landed.
+    /// Returns what has landed.
     pub fn get(&self) -> Option<&T> {
         match self {
             State::Part(item) | State::Ready(item) => Some(item),
@@ -50,7 +50,7 @@ impl<T> State<T> {
         !matches!(self, State::Waiting | State::Part(_))
     }
 
-    /// The error of a failed item.
+    /// Returns the error, if the state is `Failed`.
     pub fn error(&self) -> Option<&Error> {
         match self {
             State::Failed(error) => Some(error),
@@ -62,16 +62,16 @@ impl<T> State<T> {
 /// Bytes of a buffer, or of a part of it.
 #[derive(Debug)]
 pub(crate) enum Bytes {
-    /// Landed for it.
+    /// Landed in memory of its own.
     Landed(Buffer),
-    /// In memory that others share: the head of a GLB, the bytes of a data URI.
+    /// A part of shared memory: the head of the scene's file, or the bytes of a data URI.
     Part(SameBytes, Range<usize>),
-    /// So many on a device.
+    /// This many bytes on a device.
     Device(DeviceMemory, u64),
 }
 
 impl Bytes {
-    /// Those in memory.
+    /// The bytes in memory; none if they are on a device.
     pub(crate) fn as_slice(&self) -> &[u8] {
         match self {
             Bytes::Landed(buffer) => buffer,
@@ -88,10 +88,10 @@ impl Bytes {
     }
 }
 
-/// The loaded bytes of a buffer: those ranges of it that views need.
+/// The loaded bytes of a buffer: the ranges that views need.
 #[derive(Debug, Default)]
 pub struct BufferBytes {
-    /// In ascending order: where a range begins, and its bytes.
+    /// Where each range begins, and its bytes, in ascending order.
     segments: Vec<(u64, Bytes)>,
 }
 
@@ -101,8 +101,8 @@ impl BufferBytes {
         self.segments.insert(at, (start, bytes));
     }
 
-    /// The ranges that are loaded, in ascending order; and the memory of the device that each lies
-    /// in, if it does.
+    /// Returns the loaded ranges, in ascending order, each with its device memory if it is on a
+    /// device.
     pub fn ranges(&self) -> impl Iterator<Item = (Range<u64>, Option<&DeviceMemory>)> {
         self.segments.iter().map(|(start, bytes)| {
             let memory = match bytes {
@@ -113,7 +113,7 @@ impl BufferBytes {
         })
     }
 
-    /// The bytes of a range, if they are loaded into memory.
+    /// Returns the bytes of a range, if they are loaded into memory.
     #[must_use]
     pub fn get(&self, offset: u64, len: u64) -> Option<&[u8]> {
         let after = self.segments.partition_point(|(start, _)| *start <= offset);
@@ -124,7 +124,7 @@ impl BufferBytes {
     }
 }
 
-/// A scene. See the module.
+/// A scene, loaded in full or in part; see the module.
 #[derive(Debug)]
 pub struct Scene {
     pub(crate) model: Model,
@@ -134,38 +134,38 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// The parsed JSON.
+    /// Returns the parsed JSON.
     #[must_use]
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// Sets the state of images that are one.
+    /// Sets the state of images that share their bytes.
     pub(crate) fn set_images(&mut self, images: &[usize], state: &State<Arc<Image>>) {
         for &image in images {
             self.images[image] = state.clone();
         }
     }
 
-    /// The JSON text, for properties that this crate does not parse.
+    /// Returns the JSON text, for properties that this crate does not parse.
     #[must_use]
     pub fn json(&self) -> &[u8] {
         self.json.as_slice()
     }
 
-    /// The states of the buffers, by index.
+    /// Returns the states of the buffers, by index.
     #[must_use]
     pub fn buffers(&self) -> &[State<BufferBytes>] {
         &self.buffers
     }
 
-    /// The states of the images, by index.
+    /// Returns the states of the images, by index.
     #[must_use]
     pub fn images(&self) -> &[State<Arc<Image>>] {
         &self.images
     }
 
-    /// All errors: of the JSON first, then of buffers and images.
+    /// Returns all errors: of the JSON first, then of buffers and images.
     pub fn problems(&self) -> impl Iterator<Item = &Error> {
         self.model
             .problems()
@@ -173,17 +173,17 @@ impl Scene {
             .chain(self.images.iter().filter_map(State::error))
     }
 
-    /// The image that a texture shows.
+    /// Returns the image of a texture, if it has landed, at least in part.
     #[must_use]
     pub fn texture_image(&self, texture: usize) -> Option<&Arc<Image>> {
         let texture = self.model.textures.get(texture)?.as_ref().ok()?;
         self.images.get(texture.image?)?.get()
     }
 
-    /// The bytes of a view.
+    /// Returns the bytes of a view.
     ///
     /// # Errors
-    /// The view does not exist or is invalid, or its bytes are not loaded, or lie on a device.
+    /// The view does not exist or is invalid, or its bytes are not loaded or are on a device.
     pub fn view(&self, view: usize) -> Result<&[u8]> {
         let about = element(&self.model.views, "bufferViews", view)?;
         let (kind, cause) = match &self.buffers[about.buffer] {
@@ -203,10 +203,10 @@ impl Scene {
         Err(Error::new(kind, format!("bufferViews[{view}]"), cause))
     }
 
-    /// The elements of an accessor.
+    /// Returns the elements of an accessor.
     ///
     /// # Errors
-    /// The accessor does not exist or is invalid, or its bytes are not loaded.
+    /// The accessor does not exist or is invalid, or its bytes are not loaded or are on a device.
     pub fn accessor(&self, accessor: usize) -> Result<Elements<'_>> {
         let about = element(&self.model.accessors, "accessors", accessor)?;
         let element_bytes = about.element_bytes();

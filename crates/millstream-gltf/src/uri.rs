@@ -1,8 +1,8 @@
-//! URIs of buffers and images: embedded data, or the name of a file relative to the scene.
+//! URIs of buffers and images: embedded data, or a file name relative to the scene.
 //!
-//! RFC 3986 for percent-encoding and schemes, RFC 2397 for `data:`, RFC 4648 for base64. A scene
-//! may come from anywhere, so a name must stay below the scene's folder: absolute paths, `..` that
-//! leaves it, hosts and all schemes but `data:` are refused.
+//! RFC 3986 for percent-encoding and schemes, RFC 2397 for `data:`, RFC 4648 for base64. Scenes are
+//! not trusted, so a name must stay within the scene's folder: absolute paths, `..` that leaves it,
+//! hosts and all schemes except `data:` are refused.
 //!
 //! ```
 //! use millstream_gltf::uri::{parse, Uri};
@@ -19,7 +19,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::error::ErrorKind;
 
-/// What a URI names.
+/// A parsed URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Uri {
     /// The bytes themselves.
@@ -31,7 +31,7 @@ pub enum Uri {
 /// Why a URI cannot be used: a kind and a cause.
 pub type Refusal = (ErrorKind, &'static str);
 
-/// Reads a URI.
+/// Parses a URI.
 ///
 /// # Errors
 /// `Refused` for names that leave the folder or name a host, `Invalid` for wrong encodings.
@@ -43,22 +43,22 @@ pub fn parse(uri: &str) -> Result<Uri, Refusal> {
             Err((ErrorKind::Refused, cause))
         }
         _ if uri.starts_with("//") => Err((ErrorKind::Refused, "the URI names a network host")),
-        // Exporters do not encode `?` and `#` in names, so both are part of the name.
+        // Exporters do not encode `?` and `#` in file names, so both are part of the name.
         _ => name(&unescape(uri)?).map(Uri::Name),
     }
 }
 
-/// RFC 3986, 3.1: a letter, then letters, digits, `+`, `-`, `.`.
+/// Whether text is a scheme (RFC 3986, 3.1): a letter, then letters, digits, `+`, `-`, `.`.
 fn is_scheme(text: &str) -> bool {
     let mut bytes = text.bytes();
     text.starts_with(|first: char| first.is_ascii_alphabetic())
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
-/// A name without `.`, empty parts and `..`.
+/// Returns a name without `.`, `..` and empty parts.
 fn name(decoded: &[u8]) -> Result<Vec<u8>, Refusal> {
     let refused = |cause| Err((ErrorKind::Refused, cause));
-    // Exporters of Windows write backslashes; a name there could also be `C:\...` (a scheme).
+    // A leading backslash is an absolute path on Windows; `C:\...` is refused as a scheme.
     if decoded.starts_with(b"/") || decoded.starts_with(b"\\") {
         return refused("the URI is an absolute path");
     }
@@ -83,7 +83,7 @@ fn name(decoded: &[u8]) -> Result<Vec<u8>, Refusal> {
     Ok(parts.join(&b'/'))
 }
 
-/// `%41` to `A`.
+/// Decodes percent-encoding: `%41` becomes `A`.
 fn unescape(text: &str) -> Result<Cow<'_, [u8]>, Refusal> {
     let is_escape = |rest: &str| {
         let digits = rest.as_bytes().get(..2);
@@ -96,7 +96,7 @@ fn unescape(text: &str) -> Result<Cow<'_, [u8]>, Refusal> {
     Ok(percent_decode_str(text).into())
 }
 
-/// `[type][;parameters][;base64],bytes`.
+/// Decodes a data URI, `[type][;parameters][;base64],bytes`, without its scheme.
 fn data(rest: &str) -> Result<Vec<u8>, Refusal> {
     let Some((head, body)) = rest.split_once(',') else {
         return Err((ErrorKind::Invalid, "the data: URI has no comma"));
@@ -106,7 +106,7 @@ fn data(rest: &str) -> Result<Vec<u8>, Refusal> {
     if !last.eq_ignore_ascii_case("base64") {
         return Ok(body.into_owned());
     }
-    // RFC 4648 has two alphabets, which differ in two digits.
+    // RFC 4648 has two alphabets, which differ in two characters.
     let alphabet = match body.iter().any(|digit| b"-_".contains(digit)) {
         true => &alphabet::URL_SAFE,
         false => &alphabet::STANDARD,
@@ -115,7 +115,7 @@ fn data(rest: &str) -> Result<Vec<u8>, Refusal> {
     decoded.map_err(|_| (ErrorKind::Invalid, "the base64 of the data: URI is invalid"))
 }
 
-/// Exporters leave the padding out.
+/// Some exporters omit the padding.
 const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);

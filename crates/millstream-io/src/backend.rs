@@ -1,4 +1,4 @@
-//! Which device serves a storage, and how it is made.
+//! Selects and makes the device that serves a storage.
 //!
 //! A device is made on the thread that will own it (a ring with a single issuer belongs to the
 //! thread that made it), so [`Backend::maker`] returns a function for that thread, and the file
@@ -13,11 +13,11 @@ use crate::error::{Errno, IoError};
 use crate::fs::{FileSystem, OsFileSystem};
 use crate::limits::IO_THREADS_DEFAULT;
 
-/// Which device serves a storage.
+/// The device that serves a storage.
 #[derive(Default)]
 #[non_exhaustive]
 pub enum Backend {
-    /// io_uring or a completion port, or threads where the system has neither.
+    /// io_uring or a completion port; a pool of threads where the system has neither.
     #[default]
     Auto,
     /// io_uring; an error where the system has none, or refuses it.
@@ -26,7 +26,7 @@ pub enum Backend {
     Iocp,
     /// A pool of threads.
     Threads,
-    /// A device of the caller (the simulator, for example) with its file system.
+    /// A device supplied by the caller (the simulator, for example), with its file system.
     Custom(DeviceMaker, Arc<dyn FileSystem>),
 }
 
@@ -48,7 +48,7 @@ type MakeDevice = dyn FnOnce() -> Result<Box<dyn Device>, IoError> + Send;
 pub struct DeviceMaker(Mutex<Box<MakeDevice>>);
 
 impl DeviceMaker {
-    /// A maker that calls `make`.
+    /// Returns a maker that calls `make`.
     pub fn new(
         make: impl FnOnce() -> Result<Box<dyn Device>, IoError> + Send + 'static,
     ) -> DeviceMaker {
@@ -58,7 +58,7 @@ impl DeviceMaker {
     /// Makes the device.
     ///
     /// # Errors
-    /// What the function returns.
+    /// The function's error.
     pub fn make(self) -> Result<Box<dyn Device>, IoError> {
         let make = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         make()
@@ -71,20 +71,20 @@ impl fmt::Debug for DeviceMaker {
     }
 }
 
-/// Sizes and features of the device.
+/// Sizes and features of a device.
 #[derive(Debug, Clone)]
 pub struct BackendOptions {
-    /// Most operations in flight.
+    /// Maximum number of operations in flight.
     pub depth: u32,
-    /// Threads of the `threads` device; `None` for [`IO_THREADS_DEFAULT`].
+    /// Number of threads that make blocking calls; `None` for [`IO_THREADS_DEFAULT`].
     pub io_threads: Option<usize>,
-    /// Only one thread ever calls the device.
+    /// Whether a single thread makes all calls of the device.
     pub single_issuer: bool,
-    /// Kernel features to do without, for tests of the paths for old kernels.
+    /// Kernel features to leave unused, to test the code paths for old kernels.
     pub mask: FeatureMask,
 }
 
-/// A device, and why it is this one.
+/// A device, and why it was chosen.
 pub struct Made {
     /// The device.
     pub device: Box<dyn Device>,
@@ -104,7 +104,7 @@ impl fmt::Debug for Made {
     }
 }
 
-/// Makes the device; to be called on the thread that will own it.
+/// Makes the device; called on the thread that will own it.
 pub type Maker = Box<dyn FnOnce() -> Result<Made, IoError> + Send>;
 
 impl Backend {
@@ -134,7 +134,7 @@ impl Backend {
     }
 }
 
-/// The best device of the system, or threads.
+/// Makes a ring, or a pool of threads where that fails.
 #[cfg(not(windows))]
 fn native(options: BackendOptions) -> (Maker, Arc<dyn FileSystem>) {
     let make = move || {
@@ -144,7 +144,7 @@ fn native(options: BackendOptions) -> (Maker, Arc<dyn FileSystem>) {
     (Box::new(make), Arc::new(OsFileSystem::new()))
 }
 
-/// The best device of the system, or threads.
+/// Makes a completion port, or a pool of threads where that fails.
 #[cfg(windows)]
 fn native(options: BackendOptions) -> (Maker, Arc<dyn FileSystem>) {
     let (make, files) = port(options.clone());
@@ -178,11 +178,11 @@ fn ring(_: &BackendOptions) -> Result<Made, IoError> {
     Err(no_rings())
 }
 
-/// What a ring with so many bytes of memory registered uses: for people, and for a program that
-/// reports them.
+/// Returns the features that a ring uses with `registered_bytes` of memory registered, for
+/// diagnostics.
 ///
 /// # Errors
-/// io_uring is absent (only Linux has it) or forbidden, or there is no memory.
+/// io_uring is absent (only Linux has it) or forbidden, or there is not enough memory.
 pub fn ring_features(registered_bytes: usize) -> Result<UringFeatures, IoError> {
     #[cfg(target_os = "linux")]
     {
@@ -205,7 +205,7 @@ fn no_rings() -> IoError {
     IoError::because("io_uring_setup", Errno::UNSUPPORTED, cause)
 }
 
-/// A completion port, and the file system that associates its files with it.
+/// Returns the maker of a completion port, and the file system that associates its files with it.
 #[cfg(windows)]
 fn port(options: BackendOptions) -> (Maker, Arc<dyn FileSystem>) {
     use crate::device::iocp::{Iocp, IocpOptions, Port};

@@ -1,15 +1,15 @@
-//! The device: takes operations, gives completions.
+//! Devices: they take operations and return completions.
 //!
-//! Siblings of one shape: `uring`, `iocp`, [`threads`] and [`sim`] (and [`null`], which measures
-//! its owner). One owner (the engine thread, or
-//! the thread that pumps) calls a device; nothing here is shared but the [`Doorbell`].
+//! Implementations of one trait: `uring`, `iocp`, [`threads`], [`cached`], [`sim`], and [`null`],
+//! which measures its owner. One owner (the engine thread, or the thread that pumps) calls a
+//! device; only the [`Doorbell`] is shared between threads.
 //!
 //! Invariants, the same for every device:
 //! - An operation pushed is completed exactly once, by [`Device::reap`], or reported as abandoned
 //!   by [`Device::shutdown`]. Its memory belongs to it from `push` until then.
 //! - `push` and `submit` never wait for I/O. Nothing starts before `submit` or `wait`.
-//! - A completion may be short, or fail with `EINTR` or `EAGAIN`; the owner goes on from there.
-//!   Zero bytes of a read that asked for more mean the end of the file.
+//! - A completion may be short, or fail with `EINTR` or `EAGAIN`; the owner continues from there.
+//!   Zero bytes from a read of more than zero mean the end of the file.
 //! - Completions arrive in any order.
 
 use std::sync::Arc;
@@ -41,29 +41,29 @@ pub mod uring;
 pub use doorbell::Doorbell;
 pub use features::{FeatureMask, UringFeatures};
 
-/// The owner's name for an operation; a device only carries it.
+/// The owner's identifier of an operation; a device only passes it on.
 pub type OperationId = u64;
 
-/// An open file, as the [`FileSystem`](crate::FileSystem) that opened it names it: a file
-/// descriptor or handle of the system, or a number of the simulator. Copyable: its holder keeps the
-/// file open while operations are in flight (the engine counts them).
+/// An open file, as identified by the [`FileSystem`](crate::FileSystem) that opened it: a file
+/// descriptor or handle of the system, or a number of the simulator. It is `Copy`: its holder keeps
+/// the file open while operations are in flight (the engine counts them).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Descriptor(pub(crate) u64);
 
 impl Descriptor {
-    /// The descriptor with a number, for a file system of the application.
+    /// Returns the descriptor with this number, for a file system of the application.
     ///
     /// # Safety
-    /// Devices and file systems read and write the file that has this number: it is open and its
-    /// use is the caller's, as with `BorrowedFd::borrow_raw` (on Windows a handle opened for
-    /// overlapped calls), or it is no file's.
+    /// Devices and file systems read and write the file with this number: it must be open and the
+    /// caller entitled to use it, as with `BorrowedFd::borrow_raw` (on Windows a handle opened for
+    /// overlapped I/O), or the number must refer to no file.
     #[expect(unsafe_code, reason = "declares the contract of using a file")]
     #[must_use]
     pub unsafe fn from_raw(number: u64) -> Descriptor {
         Descriptor(number)
     }
 
-    /// Its number.
+    /// Returns its number.
     #[must_use]
     pub fn raw(self) -> u64 {
         self.0
@@ -79,8 +79,8 @@ pub enum Verb {
     Write,
 }
 
-/// One piece of memory: an address and a length. Laid out as the system's `iovec` where there is
-/// one (asserted where it matters).
+/// A contiguous range of memory: an address and a length. Has the layout of the system's `iovec`,
+/// where there is one (asserted at its use).
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Segment {
@@ -100,44 +100,44 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// `len` bytes from `pointer` on.
+    /// Returns the segment of `len` bytes at `pointer`.
     #[must_use]
     pub fn new(pointer: *mut u8, len: usize) -> Segment {
         Segment { pointer, len }
     }
 
-    /// First byte.
+    /// Address of the first byte.
     #[must_use]
     pub fn pointer(&self) -> *mut u8 {
         self.pointer
     }
 
-    /// Bytes.
+    /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it holds no byte.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
-/// Where an operation's bytes go to, or come from, in file order. Addresses only: the owner of the
-/// device keeps the memory, and the list of `Many`, in place until the completion.
+/// The source or destination of an operation's bytes, in file order. Addresses only: the owner of
+/// the device keeps the memory, and the list of `Many`, in place until the completion.
 #[derive(Debug, Clone, Copy)]
 pub enum Segments {
-    /// One piece: the common case.
+    /// A single segment: the common case.
     One(Segment),
-    /// A list of 2 to [`SEGMENTS_MAX`](crate::limits::SEGMENTS_MAX) pieces.
+    /// A list of up to [`SEGMENTS_MAX`](crate::limits::SEGMENTS_MAX) segments.
     Many {
-        /// The first of them.
+        /// The first segment.
         first: *const Segment,
-        /// How many there are.
+        /// Number of segments.
         count: u32,
-        /// Bytes of all of them.
+        /// Total length in bytes.
         bytes: u32,
     },
 }
@@ -150,10 +150,10 @@ unsafe impl Send for Segments {}
 unsafe impl Sync for Segments {}
 
 impl Segments {
-    /// The pieces of a list that stays where it is until the operation's completion.
+    /// Refers to a list of segments that stays in place until the operation's completion.
     ///
     /// # Panics
-    /// The list is empty, too long, or of more than [`OPERATION_BYTES_MAX`] bytes.
+    /// If the list is empty, too long, or of more than [`OPERATION_BYTES_MAX`] bytes.
     ///
     /// [`OPERATION_BYTES_MAX`]: crate::limits::OPERATION_BYTES_MAX
     #[must_use]
@@ -168,7 +168,7 @@ impl Segments {
         }
     }
 
-    /// Bytes of all pieces.
+    /// Total length in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
@@ -177,10 +177,10 @@ impl Segments {
         }
     }
 
-    /// The pieces in order.
+    /// Returns the segments in order.
     ///
     /// # Safety
-    /// Between the operation's push and its completion only: the list of `Many` is in place then.
+    /// Called between the operation's push and its completion: the list of `Many` is in place then.
     #[expect(
         unsafe_code,
         reason = "reads the list that the contract of push keeps in place"
@@ -197,25 +197,24 @@ impl Segments {
     }
 }
 
-/// One transfer between a file and memory. Plain data: the owner keeps what it points to.
+/// A transfer between a file and memory. Plain data: the owner keeps what it points to valid.
 #[derive(Debug, Clone, Copy)]
 pub struct Operation {
-    /// Comes back with the completion.
+    /// Identifies the operation; returned with its completion.
     pub id: OperationId,
     /// Read or write.
     pub verb: Verb,
-    /// The file, open until the completion.
+    /// The file, which stays open until the completion.
     pub file: Descriptor,
-    /// First byte in the file.
+    /// File offset of the first byte.
     pub offset: u64,
     /// The memory, at most [`OPERATION_BYTES_MAX`](crate::limits::OPERATION_BYTES_MAX) bytes.
     pub segments: Segments,
-    /// The transfer is likely to block or to copy much (a large buffered read): do it on a helper
-    /// thread of the device (`IOSQE_ASYNC`), so that neither the owner nor other operations
-    /// wait for it.
+    /// The transfer is likely to block or to copy much (a large buffered read): it runs on a worker
+    /// thread of the kernel (`IOSQE_ASYNC`), so that neither the owner nor other operations wait
+    /// for it.
     pub offload: bool,
-    /// The number of a mount that can hang, which has threads of its own; else 0. Devices do not
-    /// look at it.
+    /// The number of a mount that can hang and has threads of its own, else 0. Devices ignore it.
     pub mount: u64,
 }
 
@@ -224,135 +223,134 @@ pub struct Operation {
 pub struct Completion {
     /// The operation's id.
     pub id: OperationId,
-    /// Bytes moved (maybe fewer than asked for), or the negated error number.
+    /// Bytes moved (possibly fewer than requested), or the negated error number.
     pub result: i64,
 }
 
 impl Completion {
-    /// Bytes moved, or the error.
+    /// Returns the number of bytes moved, or the error.
     ///
     /// # Errors
-    /// The operation failed.
+    /// The error with which the operation failed.
     pub fn moved(&self) -> Result<u64, Errno> {
         u64::try_from(self.result).map_err(|_| Errno(self.result.unsigned_abs() as i32))
     }
 
-    /// The completion of an operation that moved so many bytes, or failed.
+    /// Returns the completion of an operation that moved this many bytes, or failed.
     pub(crate) fn new(id: OperationId, moved: Result<usize, Errno>) -> Completion {
         let result = moved.map_or_else(|errno| -i64::from(errno.0), |bytes| bytes as i64);
         Completion { id, result }
     }
 
-    /// The completion of an operation that was never begun.
+    /// Returns the completion of an operation that was not started.
     pub(crate) fn canceled(operation: &Operation) -> Completion {
         Completion::failed(operation.id, Errno::CANCELED)
     }
 
-    /// The completion of an operation that failed.
+    /// Returns the completion of an operation that failed.
     pub(crate) fn failed(id: OperationId, errno: Errno) -> Completion {
         Completion::new(id, Err(errno))
     }
 }
 
-/// Which device it is.
+/// The kind of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeviceKind {
     /// io_uring.
     Uring,
     /// Overlapped calls on a completion port of Windows.
     Iocp,
-    /// A pool of threads in `preadv`.
+    /// A pool of threads that make blocking calls (`preadv`, `pwritev`).
     Threads,
     /// The seeded simulator.
     Sim,
     /// Copies out of the page cache.
     Cached,
-    /// Does nothing; for measurements.
+    /// Transfers nothing; for measurements.
     Null,
 }
 
-/// What [`Device::shutdown`] could not get back.
+/// The operations that [`Device::shutdown`] could not complete.
 #[derive(Debug, Default, Clone)]
 pub struct Abandoned {
     /// Operations that the system still holds. Their memory must never be freed or used again.
     pub operations: Vec<OperationId>,
 }
 
-/// Takes operations, gives completions. See the module's invariants.
+/// Takes operations and returns completions. See the module's invariants.
 pub trait Device: Send {
-    /// Which device this is.
+    /// Returns the kind of the device.
     fn kind(&self) -> DeviceKind;
 
-    /// Most operations pushed and not yet reaped.
+    /// Maximum number of operations pushed and not yet reaped.
     fn depth(&self) -> usize;
 
-    /// Operations pushed and not yet reaped.
+    /// Number of operations pushed and not yet reaped.
     fn in_flight(&self) -> usize;
 
-    /// Takes operations from the front of `operations` until `depth` is reached; how many it took.
-    /// Makes no system call.
+    /// Takes operations from the front of `operations` until `depth` is reached, and returns how
+    /// many. Makes no system call.
     ///
     /// # Safety
     /// Every segment must be valid memory for the verb (writable and otherwise unused for a read,
-    /// readable and unchanged for a write), and every list of segments in place, until the
-    /// operation's completion was reaped; if `shutdown` reports it as abandoned, for ever. The file
-    /// must stay open as long.
+    /// readable and unchanged for a write), and every list of segments must stay in place, until
+    /// the operation's completion is reaped; forever if `shutdown` reports the operation as
+    /// abandoned. The file must stay open as long.
     #[expect(unsafe_code, reason = "declares the contract of lending memory")]
     unsafe fn push(&mut self, operations: &[Operation]) -> usize;
 
-    /// Starts everything pushed. Does not wait for any of it.
+    /// Starts all pushed operations, without waiting for any.
     ///
     /// # Errors
-    /// The device is broken for good (the ring refuses to take entries): its owner shuts it down
-    /// and uses another. A full completion queue is not an error; the device keeps the rest for the
-    /// next call.
+    /// The device has failed permanently (the ring refuses to take entries): its owner shuts it
+    /// down and uses another. A full completion queue is not an error; the device keeps the rest
+    /// for the next call.
     fn submit(&mut self) -> Result<(), IoError>;
 
-    /// Appends what has completed, without waiting; the number appended.
+    /// Appends the available completions without waiting, and returns their number.
     fn reap(&mut self, completions: &mut Vec<Completion>) -> usize;
 
-    /// Starts everything pushed, then sleeps until a completion can be reaped, the doorbell rings,
-    /// or the timeout passes. (With a ring both are one call to the system.)
+    /// Starts all pushed operations, then sleeps until a completion can be reaped, the doorbell
+    /// rings, or the timeout expires. (With a ring this is a single system call.)
     ///
-    /// `awake` is asked once more after the doorbell has been armed; if it says true the call
+    /// `awake` is called once more after the doorbell has been armed; if it returns true, this call
     /// returns at once. (So no work is missed: a thread that adds work rings after adding it, and
-    /// the owner looks again after arming.)
+    /// the owner checks again after arming.)
     ///
     /// # Errors
-    /// As [`Device::submit`]; returns at once then.
+    /// As [`Device::submit`], returned at once.
     fn wait(
         &mut self,
         timeout: Option<Duration>,
         awake: &mut dyn FnMut() -> bool,
     ) -> Result<(), IoError>;
 
-    /// When `reap` will have something without anything else happening, if the device knows: a
-    /// device that delays completions ([`modeled`]). The owner sleeps no longer than that.
+    /// Returns when `reap` will next have a completion without further events, if the device knows:
+    /// one that delays completions ([`modeled`]). The owner sleeps no longer than that.
     fn next_completion_at(&self) -> Option<Instant> {
         None
     }
 
-    /// The bell that ends `wait`, for other threads.
+    /// Returns the doorbell with which other threads end `wait`.
     fn doorbell(&self) -> Doorbell;
 
-    /// Offers memory that many operations will use, so that the device can register it with the
-    /// system. Whether it did is a matter of speed alone; the number of bytes registered comes
-    /// back.
+    /// Offers memory that many operations will use, for registration with the system, and returns
+    /// the number of bytes registered. Registration affects only speed.
     ///
-    /// The device keeps the region alive. One that cannot register memory returns 0.
+    /// The device keeps the region alive. A device that cannot register memory returns 0.
     fn register(&mut self, region: &Arc<Region>) -> usize {
         let _ = region;
         0
     }
 
-    /// Waits until `deadline` for what is in flight, reaping into `completions`, and ends the
-    /// device's threads and kernel objects. What the system still holds then is reported, and its
+    /// Reaps what is in flight into `completions` until `deadline`, and ends the device's threads
+    /// and kernel objects. Operations that the system still holds then are reported, and their
     /// resources are leaked.
     fn shutdown(self: Box<Self>, deadline: Instant, completions: &mut Vec<Completion>)
     -> Abandoned;
 }
 
-/// Takes what a device has in flight as it completes, until the time or until the device breaks.
+/// Reaps what a device has in flight, until `until` or until the device fails.
 fn reap_until(device: &mut dyn Device, until: Instant, completions: &mut Vec<Completion>) {
     while device.in_flight() > 0 {
         let left = until.saturating_duration_since(Instant::now());
@@ -363,8 +361,8 @@ fn reap_until(device: &mut dyn Device, until: Instant, completions: &mut Vec<Com
     }
 }
 
-/// Waits until `ready` or the time, looking soon at first and then once a millisecond: for an owner
-/// that must not arm the bell, because it belongs to another device.
+/// Polls `ready` until it returns true or `until` is reached, at intervals that grow from 16 µs to
+/// 1 ms: for an owner that must not arm the doorbell, because it belongs to another device.
 fn poll_until(until: Option<Instant>, mut ready: impl FnMut() -> bool) {
     let mut step = Duration::from_micros(16);
     while !ready() {

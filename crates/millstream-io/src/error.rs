@@ -3,13 +3,12 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// An error number of the system: `errno`, or on Windows what `GetLastError` returns. Kept as a
-/// number so that it travels in a completion without an allocation.
+/// An error number of the system: `errno`, or on Windows that of `GetLastError`. Kept as a number
+/// so that a completion carries it without an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(pub i32);
 
-/// Constants with the system's own numbers: an `errno` of Unix, and what `GetLastError` returns on
-/// Windows.
+/// Constants with the system's own numbers: `errno` on Unix, those of `GetLastError` on Windows.
 macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident = $unix:ident, $windows:ident;)*) => {
         impl Errno {$(
@@ -24,9 +23,9 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// The call was interrupted and may be made again (`EINTR`).
+    /// The call was interrupted and may be retried (`EINTR`).
     INTERRUPTED = EINTR, ERROR_RETRY;
-    /// The system is short of something for the moment; the call may be made again (`EAGAIN`).
+    /// A resource is temporarily unavailable; the call may be retried (`EAGAIN`).
     AGAIN = EAGAIN, ERROR_NO_SYSTEM_RESOURCES;
     /// The device failed (`EIO`).
     IO = EIO, ERROR_IO_DEVICE;
@@ -34,41 +33,41 @@ numbers! {
     INVALID = EINVAL, ERROR_INVALID_PARAMETER;
     /// The path is a FIFO, a socket, a terminal or another device (`ENXIO`).
     NOT_A_FILE = ENXIO, ERROR_BAD_FILE_TYPE;
-    /// The name now means another file (`ESTALE`).
+    /// The name now refers to another file (`ESTALE`).
     STALE = ESTALE, ERROR_FILE_INVALID;
-    /// Never begun, because its device was shut down (`ECANCELED`).
+    /// The operation was not started, because its device was shut down (`ECANCELED`).
     CANCELED = ECANCELED, ERROR_OPERATION_ABORTED;
-    /// There is no memory or address space (`ENOMEM`).
+    /// There is not enough memory or address space (`ENOMEM`).
     NO_MEMORY = ENOMEM, ERROR_NOT_ENOUGH_MEMORY;
     /// The disk is full (`ENOSPC`).
     NO_SPACE = ENOSPC, ERROR_DISK_FULL;
-    /// No file has the name (`ENOENT`).
+    /// The file does not exist (`ENOENT`).
     NOT_FOUND = ENOENT, ERROR_FILE_NOT_FOUND;
-    /// The system takes no such name (`EINVAL`).
+    /// The name is not valid on this system (`EINVAL`).
     BAD_NAME = EINVAL, ERROR_INVALID_NAME;
-    /// A file has the name already (`EEXIST`).
+    /// The file exists already (`EEXIST`).
     EXISTS = EEXIST, ERROR_FILE_EXISTS;
     /// The path is a folder (`EISDIR`).
     IS_FOLDER = EISDIR, ERROR_DIRECTORY_NOT_SUPPORTED;
-    /// Symbolic links lead to each other (`ELOOP`).
+    /// The symbolic links of the path form a loop (`ELOOP`).
     LINK_CIRCLE = ELOOP, ERROR_CANT_RESOLVE_FILENAME;
-    /// The descriptor is of no open file, or was not opened for this (`EBADF`).
+    /// The descriptor refers to no open file, or the file was not opened for this use (`EBADF`).
     BAD_DESCRIPTOR = EBADF, ERROR_INVALID_HANDLE;
     /// The file is, or would become, too long (`EFBIG`).
     TOO_LARGE = EFBIG, ERROR_FILE_TOO_LARGE;
-    /// The system cannot do this (`ENOSYS`).
+    /// The system does not support the operation (`ENOSYS`).
     UNSUPPORTED = ENOSYS, ERROR_NOT_SUPPORTED;
 }
 
 impl Errno {
-    /// The calling thread's last error.
+    /// Returns the calling thread's last error.
     #[must_use]
     pub fn last() -> Errno {
         Errno::from(&std::io::Error::last_os_error())
     }
 }
 
-/// The system's number in an error; [`Errno::IO`] if it has none.
+/// Takes the system's number from an error; [`Errno::IO`] if it has none.
 impl From<&std::io::Error> for Errno {
     fn from(error: &std::io::Error) -> Errno {
         error.raw_os_error().map_or(Errno::IO, Errno)
@@ -99,26 +98,26 @@ impl fmt::Display for Errno {
     }
 }
 
-/// What a call of this crate can fail with.
+/// An error of a call of this crate.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct IoError {
-    /// What was attempted, as a phrase: `"open"`, `"io_uring_setup"`.
+    /// The call or operation that failed, as a phrase: `"open"`, `"io_uring_setup"`.
     pub call: &'static str,
-    /// The system's answer.
+    /// The system's error number.
     pub errno: Errno,
-    /// The likely cause in words, empty where the errno says it all.
+    /// The likely cause in words, empty where the error number suffices.
     pub cause: &'static str,
 }
 
 impl IoError {
-    /// An error of `call` without further words.
+    /// Returns an error of `call` without a cause.
     #[must_use]
     pub fn new(call: &'static str, errno: impl Into<Errno>) -> IoError {
         IoError::because(call, errno, "")
     }
 
-    /// The same with the likely cause.
+    /// Returns an error of `call` with its likely cause.
     #[must_use]
     pub fn because(call: &'static str, errno: impl Into<Errno>, cause: &'static str) -> IoError {
         let errno = errno.into();
@@ -144,13 +143,13 @@ impl From<IoError> for std::io::Error {
     }
 }
 
-/// Runs code of the application; `None` if it panicked, which its panic hook has reported.
+/// Calls application code and returns its result; `None` if it panicked, after its panic hook ran.
 pub fn guard<T>(run: impl FnOnce() -> T) -> Option<T> {
     let mut panicked = match catch_unwind(AssertUnwindSafe(run)) {
         Ok(value) => return Some(value),
         Err(payload) => payload,
     };
-    // The drop of its payload may panic as well, with another one.
+    // Dropping the payload may panic as well, with another payload.
     for _ in 0..4 {
         match catch_unwind(AssertUnwindSafe(|| drop(panicked))) {
             Ok(()) => return None,

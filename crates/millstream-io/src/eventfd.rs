@@ -1,8 +1,8 @@
-//! An event that other event loops can wait for: a non-blocking eventfd, and on Windows an event
-//! object.
+//! An event that other event loops can wait for: a non-blocking eventfd on Linux, a pipe on macOS,
+//! an event object on Windows.
 //!
-//! Used to export completions to `poll`, `epoll` or a ring of the application. (The engine's own
-//! doorbell has a blocking eventfd, because a ring reads it; see `device/doorbell.rs`.)
+//! Exports completions to `poll`, `epoll` or a ring of the application. (The engine's own doorbell
+//! has a blocking eventfd, because a ring reads it; see `device/doorbell.rs`.)
 
 #[cfg_attr(target_os = "linux", path = "eventfd/linux.rs")]
 #[cfg_attr(target_os = "macos", path = "eventfd/macos.rs")]
@@ -17,7 +17,7 @@ pub use system::{BorrowedEvent, number_of};
 #[cfg(unix)]
 pub type BorrowedEvent<'a> = std::os::fd::BorrowedFd<'a>;
 
-/// The number of an event, for C.
+/// Returns the number of an event, for C.
 #[cfg(unix)]
 #[must_use]
 pub fn number_of(event: BorrowedEvent<'_>) -> i32 {

@@ -1,10 +1,10 @@
 //! Detects that this process is a forked child of the one that made an object.
 //!
 //! Threads, locks and rings do not survive a `fork`: a child must not touch what they own. The
-//! process has one page that the kernel clears in a child (`MADV_WIPEONFORK`, Linux 4.14), with the
-//! number of the process in its line of forks. A [`ForkGuard`] compares it with the number that it
-//! was made under, so that asking costs one load. Where the kernel cannot clear pages, process ids
-//! are compared instead (on Windows nothing forks).
+//! process has one page that the kernel clears in a child (`MADV_WIPEONFORK`, Linux 4.14); it holds
+//! a number that no ancestor of the process has. A [`ForkGuard`] compares it with the number that
+//! it was made under, so a check costs one load. Where the kernel cannot clear pages, process ids
+//! are compared instead (Windows has no `fork`).
 //!
 //! # Safety
 //! The page is mapped once, never unmapped, and only accessed as one atomic word.
@@ -16,19 +16,19 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// The page, once the first guard was made. Without a lock: a child may be forked meanwhile.
+/// The page; null until the first guard is made. Atomic, not locked: another thread may fork.
 static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Numbers given out so far. A child goes on counting where its parent was, so none of its own is
-/// one of its ancestors'.
+/// Numbers given out so far. A child continues its parent's count, so its number differs from those
+/// of all its ancestors.
 static NUMBERS: AtomicU32 = AtomicU32::new(0);
 
-/// Tells a forked child from the process that made the guard.
+/// Distinguishes a forked child from the process that made the guard.
 #[derive(Debug)]
 pub struct ForkGuard {
-    /// The page that a fork clears, if the kernel offers it.
+    /// The page that a fork clears, if the kernel supports it.
     word: Option<&'static AtomicU32>,
-    /// What the page held when the guard was made, or the id of the process.
+    /// The content of the page when the guard was made, or the id of the process.
     own: u32,
 }
 
@@ -39,7 +39,7 @@ impl Default for ForkGuard {
 }
 
 impl ForkGuard {
-    /// A guard for the calling process.
+    /// Makes a guard for the calling process.
     #[must_use]
     pub fn new() -> ForkGuard {
         ForkGuard::with(page())
@@ -49,7 +49,7 @@ impl ForkGuard {
         let own = word.map_or_else(std::process::id, |word| {
             let order = Ordering::Relaxed;
             match word.load(order) {
-                // The first guard of the program, or of a forked child.
+                // The first guard of the program or of a forked child.
                 0 => {
                     let number = NUMBERS.fetch_add(1, order) + 1;
                     let held = word.compare_exchange(0, number, order, order);
@@ -72,13 +72,13 @@ impl ForkGuard {
     }
 }
 
-/// The page of the process.
+/// Returns the page of the process, mapped at the first call.
 fn page() -> Option<&'static AtomicU32> {
     let mut page = PAGE.load(Ordering::Acquire);
     if page.is_null() {
         let mapped = map_page()?.as_ptr();
         let order = (Ordering::AcqRel, Ordering::Acquire);
-        // If two threads map one at the same time, that of the second stays unused.
+        // If two threads map a page at the same time, that of the second stays unused.
         page = match PAGE.compare_exchange(page, mapped, order.0, order.1) {
             Ok(_) => mapped,
             Err(other) => other,
@@ -88,7 +88,7 @@ fn page() -> Option<&'static AtomicU32> {
     Some(unsafe { &*page })
 }
 
-/// A page of zeroes here and in every child.
+/// Maps a page that is zero here and in every child.
 #[cfg(target_os = "linux")]
 fn map_page() -> Option<NonNull<AtomicU32>> {
     let page_bytes = rustix::param::page_size();
@@ -130,7 +130,7 @@ mod tests {
         forked(|| i32::from(ask())) == 1
     }
 
-    /// A guard tells a child, also one that has a guard of its own, and so does that one.
+    /// A guard detects a child, also one with a guard of its own, and that guard detects its child.
     fn tells_children(word: Option<&'static AtomicU32>) {
         let guard = ForkGuard::with(word);
         assert!(!guard.is_child());

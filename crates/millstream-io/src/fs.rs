@@ -1,8 +1,8 @@
 //! Files: opening, identity, alignment, and the operations on names.
 //!
 //! A [`FileSystem`] is what the engine's workers call; [`OsFileSystem`] is the system's own, the
-//! simulator brings another (`device::sim`). All calls may block and are made on workers only, but
-//! for [`FileSystem::cached`], which costs under a microsecond.
+//! simulator has another (`device::sim`). Calls may block and are made on workers only, except
+//! [`FileSystem::cached`], which costs under a microsecond, and [`FileSystem::read_cached`].
 
 use std::path::Path;
 
@@ -33,12 +33,12 @@ pub use view::MappedView;
 #[cfg(windows)]
 use windows as os;
 
-/// How to open.
+/// How to open a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenMode {
-    /// For writing as well (else read only).
+    /// Open for writing as well (else read only).
     pub write: bool,
-    /// Make the file if it does not exist.
+    /// Create the file if it does not exist.
     pub create: bool,
     /// Truncate it to length 0.
     pub truncate: bool,
@@ -49,7 +49,7 @@ pub struct OpenMode {
 }
 
 impl OpenMode {
-    /// The mode that opens the same file again: it must exist, and keeps its bytes.
+    /// Returns the mode that reopens the same file: it must exist, and keeps its content.
     #[must_use]
     pub fn again(self) -> OpenMode {
         OpenMode {
@@ -60,7 +60,7 @@ impl OpenMode {
         }
     }
 
-    /// Refuses modes that no file can be opened in.
+    /// Checks for modes in which no file can be opened.
     fn check(self) -> Result<(), IoError> {
         if self.truncate && !self.write {
             let cause = "a file can only be truncated if it is opened for writing";
@@ -73,39 +73,39 @@ impl OpenMode {
 /// Whether reads go through the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Access {
-    /// Decided per block: cached ranges are read from the cache, large cold ones past it, small
-    /// cold ones through it.
+    /// Decided per block: cached ranges are read from the cache, large cold ones bypass it, small
+    /// cold ones go through it.
     #[default]
     Auto,
-    /// Always past the cache; an error where the file system cannot.
+    /// Always bypass the cache; an error where the file system cannot.
     Direct,
     /// Always through the cache.
     Buffered,
 }
 
-/// What kind of mount a file is on.
+/// The kind of mount that a file is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MountKind {
     /// A disk of this machine.
     Local,
     /// Memory (tmpfs, ramfs): no direct I/O, no waiting.
     Memory,
-    /// FUSE, NFS, CIFS, 9p and the like: a read may hang for ever.
+    /// FUSE, NFS, CIFS, 9p and the like: a read may hang forever.
     Slow,
 }
 
-/// Which file it is and which state of it, to notice that a name now means another file.
+/// Identifies a file and its state, to detect that a name now refers to another file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Identity {
     /// Device number.
     pub device: u64,
     /// Inode number.
     pub inode: u64,
-    /// Last modification, nanoseconds since 1970.
+    /// Time of last modification, in nanoseconds since 1970.
     pub modified_ns: i128,
 }
 
-/// What direct I/O asks of an operation on a file: powers of two.
+/// The alignment that direct I/O requires of an operation on a file: powers of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DirectAlignment {
     /// Alignment of memory addresses.
@@ -115,7 +115,7 @@ pub struct DirectAlignment {
 }
 
 impl DirectAlignment {
-    /// The same alignment of memory and of the file.
+    /// Returns the same alignment for memory and for the file.
     pub(crate) const fn both(bytes: u32) -> DirectAlignment {
         DirectAlignment {
             memory: bytes,
@@ -127,55 +127,55 @@ impl DirectAlignment {
 /// An open file.
 #[derive(Debug, Clone)]
 pub struct Opened {
-    /// To be closed by [`FileSystem::close`].
+    /// Closed by [`FileSystem::close`].
     pub descriptor: Descriptor,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// Which file.
+    /// Identifies the file and its state.
     pub identity: Identity,
-    /// Number of its mount (the device number of the file system), not 0.
+    /// Number of its mount (the device number of the file system), never 0.
     pub mount: u64,
     /// Kind of its mount.
     pub mount_kind: MountKind,
-    /// What direct I/O needs here; `None` where there is none.
+    /// The alignment that direct I/O requires; `None` where there is no direct I/O.
     pub direct: Option<DirectAlignment>,
-    /// Whether seeks cost on its disk.
+    /// Whether its disk is rotating, so that seeks are expensive.
     pub rotating: bool,
     /// On a rotating disk, the position of its first byte on the disk, if the system reports it.
     pub position: Option<u64>,
 }
 
-/// Opens, closes and names files. Shared by all workers.
+/// Opens, closes, renames and removes files. Shared by all workers.
 pub trait FileSystem: Send + Sync {
-    /// Opens a regular file or a block device. Never waits on a FIFO, never opens a terminal.
+    /// Opens a regular file or, on Linux, a block device. Never waits on a FIFO; refuses terminals.
     ///
     /// # Errors
     /// The system's error with its likely cause; `EISDIR` for directories, `ENXIO` with a cause in
-    /// words for FIFOs, sockets and character devices; `EINVAL` for `direct` where there is none (a
-    /// file that `create` made stays then, empty).
+    /// words for FIFOs, sockets and character devices; `EINVAL` for `direct` where it is not
+    /// supported (a file that `create` made then remains, empty).
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Opened, IoError>;
 
-    /// Closes. Errors of close are reported (delayed write errors).
+    /// Closes a file. Errors of the close (of delayed writes) are reported.
     ///
     /// # Errors
-    /// What the system says; the descriptor is closed in any case.
+    /// The system's error; the descriptor is closed in any case.
     fn close(&self, descriptor: Descriptor) -> Result<(), IoError>;
 
     /// Returns how many of `len` bytes at `offset` are in the page cache, if the system reports it
     /// (`cachestat`; without it, 0 or `len` by a NOWAIT read of the first byte).
     fn cached(&self, descriptor: Descriptor, offset: u64, len: u64) -> Option<u64>;
 
-    /// Current length of an open file.
+    /// Returns the current length of an open file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn len(&self, descriptor: Descriptor) -> Result<u64, IoError>;
 
-    /// Reads at an offset, blocking, on the calling thread; short at the end only. For headers and
-    /// tables, off the engine.
+    /// Reads at an offset, blocking, on the calling thread; short only at the end of the file. For
+    /// headers and tables, outside the engine.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn read_at(
         &self,
         descriptor: Descriptor,
@@ -183,45 +183,45 @@ pub trait FileSystem: Send + Sync {
         into: &mut [u8],
     ) -> Result<usize, IoError>;
 
-    /// Reads at an offset what of it is in the page cache, without waiting for the disk; short
-    /// where the cache or the file ends. `None`: the system cannot say without waiting.
+    /// Reads at an offset what is in the page cache, without waiting for the disk; short where the
+    /// cache or the file ends. `None`: the system cannot tell without waiting.
     fn read_cached(&self, descriptor: Descriptor, offset: u64, into: &mut [u8]) -> Option<usize>;
 
     /// Writes all of `bytes` at an offset, blocking, on the calling thread.
     ///
     /// # Errors
-    /// What the system says; a part may have been written.
+    /// The system's error; a part may have been written.
     fn write_at(&self, descriptor: Descriptor, offset: u64, bytes: &[u8]) -> Result<(), IoError>;
 
-    /// Makes the file's bytes durable (`fdatasync` where `data_only`).
+    /// Makes the file's data durable (on Linux by `fdatasync` where `data_only`, else `fsync`).
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn sync(&self, descriptor: Descriptor, data_only: bool) -> Result<(), IoError>;
 
-    /// Renames, and makes the rename durable by syncing the target's folder.
+    /// Renames a file, and makes the rename durable by syncing the target's folder.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError>;
 
-    /// Replaces the content of `path` as a whole: writes a new file, syncs, renames, syncs the
-    /// folder. At any moment a reader, or a restart after a crash, sees the old content or the
-    /// new one. On error nothing is left behind.
+    /// Replaces the content of `path` atomically: writes a new file, syncs it, renames it, syncs
+    /// the folder. At any moment a reader, or a restart after a crash, sees the old content or the
+    /// new. On error nothing is left behind.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError>;
 
     /// Removes a file's name.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn remove(&self, path: &Path) -> Result<(), IoError>;
 }
 
-/// Whether `cached` bytes of a range of `len` (as [`FileSystem::cached`] returns them) are enough
-/// to read it from the page cache: 7/8 of it.
+/// Whether enough of a range of `len` bytes is cached (`cached`, as [`FileSystem::cached`] returns
+/// it) to read it from the page cache: 7/8 of it.
 #[must_use]
 pub fn mostly(cached: Option<u64>, len: u64) -> bool {
     cached.is_some_and(|cached| {
@@ -230,13 +230,13 @@ pub fn mostly(cached: Option<u64>, len: u64) -> bool {
 }
 
 /// Whether a call failed because this process or the system has no file descriptor left (`EMFILE`,
-/// `ENFILE`): closing files helps.
+/// `ENFILE`), so that closing files helps.
 #[must_use]
 pub fn is_out_of_descriptors(error: &IoError) -> bool {
     OUT_OF_DESCRIPTORS.contains(&error.errno.0)
 }
 
-/// The error of `call`, with what usually is behind it.
+/// Returns the error of `call`, with its usual cause.
 fn explain(call: &'static str, errno: impl Into<Errno>) -> IoError {
     let errno = errno.into();
     IoError::because(call, errno, os::likely(errno))

@@ -1,10 +1,10 @@
-//! Devices, files and memory: the only crate of Millstream that talks to the operating system.
+//! Devices, files and memory: the layer between Millstream's engine and the operating system.
 //!
-//! An [`Operation`] is pushed to a [`Device`] (`uring`, `iocp`, `threads` or `sim`, siblings of one
-//! shape), which moves bytes between a file that a [`FileSystem`] opened and memory of an
+//! An [`Operation`] is pushed to a [`Device`] (`uring`, `iocp`, `threads` or `sim`, implementations
+//! of one trait), which moves bytes between a file opened by a [`FileSystem`] and memory of an
 //! [`Arena`], a [`BufferPool`] or the caller, and returns a [`Completion`].
 //!
-//! Nothing here knows of requests, priorities or codecs; that is the crate `millstream`.
+//! Nothing here depends on requests, priorities or codecs; those are in the crate `millstream`.
 
 pub mod backend;
 pub mod device;

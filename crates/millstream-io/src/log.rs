@@ -1,9 +1,9 @@
-//! Log messages of the library, handed to a hook of the application on a thread of their own.
+//! Log messages of the library, passed to a hook of the application on a thread of their own.
 //!
-//! The engine must not wait for the application's hook, nor be hurt by its panic. So lines go into
-//! a bounded channel, and one thread, started with the first line, calls the hook. What does not
-//! fit, and all where no thread can be started, is lost; the thread reports how many lines that
-//! were. Without a hook nothing is stored, and no thread is started.
+//! The engine must neither wait for the application's hook nor be affected by its panic. So lines
+//! go into a bounded channel, and one thread, started with the first line, calls the hook. Lines
+//! that do not fit are lost, and the thread reports how many; where no thread can be started, all
+//! are lost. Without a hook nothing is stored, and no thread is started.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -24,8 +24,8 @@ pub enum LogLevel {
     Info,
 }
 
-/// Receives log messages, one call at a time, on a thread of the log's own. A panic of it is caught
-/// and loses that message alone.
+/// Receives log messages, one call at a time, on the log's own thread. A panic of the hook is
+/// caught, and loses only that message.
 pub type LogHook = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
 
 /// A handle to the log of one storage. Clones write to the same log. After the last one is dropped
@@ -35,10 +35,10 @@ pub struct Log {
     shared: Option<Arc<Shared>>,
 }
 
-/// What all clones share; the thread has the receiver and `counts`, so that it can outlive them.
+/// State shared by all clones. The thread has `counts` and the receiver, so it can outlive them.
 struct Shared {
     hook: LogHook,
-    /// To the thread, once the first line was written.
+    /// The channel to the thread, made with the first line.
     lines: OnceLock<SyncSender<Line>>,
     counts: Arc<Counts>,
 }
@@ -47,15 +47,15 @@ type Line = (LogLevel, String);
 
 #[derive(Default)]
 struct Counts {
-    /// Lines that were queued, and those of them that the hook has had.
+    /// Lines queued, and lines that the hook has returned from.
     queued: AtomicU64,
     delivered: AtomicU64,
-    /// Lines that did not fit since the last report.
+    /// Lines lost since the last report.
     lost: AtomicU64,
 }
 
 impl Log {
-    /// A log that calls `hook`; without one, a log that does nothing.
+    /// Returns a log that calls `hook`; without one, a log that does nothing.
     #[must_use]
     pub fn new(hook: Option<LogHook>) -> Log {
         let shared = hook.map(|hook| {
@@ -72,7 +72,7 @@ impl Log {
     pub fn write(&self, level: LogLevel, message: String) {
         let Some(shared) = &self.shared else { return };
         let lines = shared.lines.get_or_init(|| shared.start_thread());
-        // Counted before: `flush` waits for what was queued.
+        // Counted before it is sent: `flush` waits for what is queued.
         shared.counts.queued.fetch_add(1, SeqCst);
         if lines.try_send((level, message)).is_err() {
             shared.counts.queued.fetch_sub(1, SeqCst);
@@ -80,8 +80,8 @@ impl Log {
         }
     }
 
-    /// Waits until every message written before has been delivered, at most `timeout`; whether they
-    /// were. Within the hook it waits in vain.
+    /// Waits at most `timeout` until every message written before is delivered; returns whether it
+    /// is. Called by the hook, it times out: the hook's own message is not delivered yet.
     pub fn flush(&self, timeout: Duration) -> bool {
         let Some(shared) = &self.shared else {
             return true;
@@ -107,7 +107,7 @@ impl fmt::Debug for Log {
 }
 
 impl Shared {
-    /// Starts the log's thread; where it cannot be started, nobody receives the lines.
+    /// Starts the log's thread; where that fails, the receiver is dropped and lines are lost.
     fn start_thread(&self) -> SyncSender<Line> {
         let (sender, lines) = sync_channel(LOG_LINES_MAX);
         let (hook, counts) = (Arc::clone(&self.hook), Arc::clone(&self.counts));
@@ -199,7 +199,7 @@ mod tests {
             log.write(LogLevel::Info, number.to_string());
         }
         drop(log);
-        // The channel closes when the thread lets go of the hook.
+        // The channel closes when the thread drops the hook.
         let got = std::iter::from_fn(|| lines.recv_timeout(LONG).ok()).count();
         assert_eq!(got, 50);
         assert_eq!(lines.try_recv(), Err(mpsc::TryRecvError::Disconnected));

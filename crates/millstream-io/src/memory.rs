@@ -1,4 +1,4 @@
-//! Memory that devices fill: huge-page-backed regions, a bounded arena, and recycled buffers.
+//! Memory that devices fill: regions on huge pages, a bounded arena, and recycled buffers.
 
 pub mod advice;
 pub mod arena;

@@ -1,4 +1,4 @@
-//! What Windows reports about the machine, for limits and for people.
+//! What Windows reports about the machine, for limits and for diagnostics.
 #![expect(unsafe_code, reason = "asks the system for numbers")]
 
 use std::mem::size_of;
@@ -11,7 +11,7 @@ use windows_sys::Win32::System::SystemInformation::{
 };
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessTimes};
 
-/// Memory of the machine, and what of it is free, in bytes.
+/// Returns the memory of the machine and the free part of it, in bytes.
 pub(crate) fn memory() -> (u64, u64) {
     let mut status = MEMORYSTATUSEX {
         dwLength: size_of::<MEMORYSTATUSEX>() as u32,
@@ -22,7 +22,7 @@ pub(crate) fn memory() -> (u64, u64) {
     (status.ullTotalPhys, status.ullAvailPhys)
 }
 
-/// Processor time of all threads of this process.
+/// Returns the processor time of all threads of this process.
 pub(crate) fn processor_time() -> Duration {
     let mut times = [FILETIME::default(); 4];
     let [created, ended, kernel, user] = &mut times;
@@ -33,7 +33,7 @@ pub(crate) fn processor_time() -> Duration {
     Duration::from_nanos((ticks(times[2]) + ticks(times[3])) * 100)
 }
 
-/// The version: `Windows 10.0.19045`.
+/// Returns the version, as in `Windows 10.0.19045`.
 pub(crate) fn version() -> String {
     let mut version = OSVERSIONINFOW {
         dwOSVersionInfoSize: size_of::<OSVERSIONINFOW>() as u32,

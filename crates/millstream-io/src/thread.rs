@@ -1,9 +1,9 @@
-//! Policy of the library's threads: scheduling, nice value, cores.
+//! Settings of the library's threads: scheduling, nice value, cores.
 //!
-//! Everything here is a matter of speed alone, so a system that refuses is no error. Threads run
-//! under `SCHED_BATCH` by default: a thread woken under it does not preempt the one that woke it.
-//! With the ordinary policy a `submit` on busy cores lost its core to the engine thread that it had
-//! just woken (p99 3.5 to 7.9 ms; 26 to 58 µs under `SCHED_BATCH`).
+//! All settings affect only speed, so a refusal by the system is no error; on macOS they have no
+//! effect. Threads run under `SCHED_BATCH` by default: a thread woken under it does not preempt the
+//! one that woke it. Under the normal policy a `submit` on busy cores loses its core to the engine
+//! thread that it has just woken (p99 3.5 to 7.9 ms; 26 to 58 µs under `SCHED_BATCH`).
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ pub enum Cores {
     /// Any core.
     #[default]
     Any,
-    /// All but the slowest kind; any core where all are of one kind.
+    /// All but the slowest kind of core (Linux); any core elsewhere or where all are of one kind.
     Performance,
-    /// The slowest kind; any core where all are of one kind.
+    /// The slowest kind of core (Linux); any core elsewhere or where all are of one kind.
     Efficiency,
     /// These cores, by the system's numbers. Thread `index` is bound to entry `index` modulo the
     /// length; an empty list is [`Cores::Any`].
@@ -40,23 +40,23 @@ pub enum Scheduling {
     Normal,
 }
 
-/// Settings of one kind of thread. The default is the ordinary nice value, any core and
+/// Settings of one kind of thread. The default is an unchanged nice value, any core and
 /// [`Scheduling::Batch`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ThreadSettings {
-    /// Added to the nice value of the process (on Linux, of its main thread). A positive one makes
-    /// the thread yield to others; a negative one needs rights.
+    /// Added to the nice value of the process (on Linux, of its main thread); on Windows, mapped to
+    /// a thread priority. A positive value yields to others; a negative one needs privileges.
     pub nice: i32,
     /// The cores it may run on.
     pub cores: Cores,
-    /// How it is scheduled. A thread whose starter runs under a real-time or idle policy keeps
-    /// that.
+    /// How it is scheduled. A thread whose parent runs under a real-time or idle policy keeps that
+    /// policy.
     pub scheduling: Scheduling,
 }
 
 impl ThreadSettings {
     /// Applies the settings to the calling thread, the `index`-th of its kind. What the system
-    /// refuses is left as it is: it concerns speed alone. May be called again.
+    /// refuses stays unchanged. May be called again.
     pub fn apply(&self, index: usize) {
         #[cfg(target_os = "linux")]
         linux::apply(self, index);
@@ -67,13 +67,13 @@ impl ThreadSettings {
     }
 }
 
-/// Cores that this process may use (affinity and control groups counted), at least 1.
+/// Returns the number of cores this process may use (by affinity and control groups), at least 1.
 #[must_use]
 pub fn available_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Processor time of all threads of this process so far.
+/// Returns the processor time of all threads of this process so far.
 #[must_use]
 pub fn processor_time() -> Duration {
     #[cfg(unix)]

@@ -1,9 +1,9 @@
-//! Describers: what an entry's head says becomes its metadata.
+//! Describers: metadata made from the first bytes of an entry.
 //!
-//! The packer shows every entry's front to its describers, in order; the first that knows the kind
-//! gives the record. A describer reads header fields only: it does not decode. Crates that know a
-//! kind of file implement [`Describe`] (behind a feature of theirs), and the program hands them to
-//! the packer.
+//! The packer shows the first bytes of every entry to its describers, in order; the first that
+//! knows the kind of file returns the record. A describer reads header fields only: it does not
+//! decode. Crates that know a kind of file implement [`Describe`] (behind a feature of theirs), and
+//! the application passes them to the packer.
 //!
 //! ```
 //! use millstream_pak::{Describe, Head};
@@ -27,19 +27,19 @@ mod sounds;
 
 pub use sounds::{Ogg, Wav};
 
-/// An entry as describers see it.
+/// The first bytes of an entry, as a describer gets them.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'a> {
-    /// Its name in the package.
+    /// The entry's name in the package.
     pub name: &'a [u8],
-    /// Its front: as many bytes as the describer asked for, or all, if it has fewer.
+    /// Its first bytes: as many as the describer asked for, or all, if it has fewer.
     pub bytes: &'a [u8],
-    /// All its bytes.
+    /// Size of the whole entry in bytes.
     pub raw_bytes: u64,
 }
 
 impl Head<'_> {
-    /// Whether the name ends in `.extension`, in any case.
+    /// Returns whether the name ends in `.extension`, without regard to ASCII case.
     #[must_use]
     pub fn has_extension(&self, extension: &str) -> bool {
         let dot = self.name.iter().rposition(|&byte| byte == b'.');
@@ -47,17 +47,17 @@ impl Head<'_> {
     }
 }
 
-/// Makes metadata of one kind of entry. Called from several threads at once. The same head must
-/// give the same record: packages are made the same from the same input.
+/// Makes metadata for one kind of entry. Called from several threads at once. The same head must
+/// give the same record, since packing is reproducible.
 pub trait Describe: Send + Sync {
-    /// Bytes of an entry's front that `describe` needs; asked by name, before anything is read. At
+    /// Returns how many of an entry's first bytes `describe` needs, by the entry's name alone. At
     /// most [`limits::DESCRIBE_HEAD_BYTES_MAX`](crate::limits::DESCRIBE_HEAD_BYTES_MAX) are given.
     fn head_bytes(&self, name: &[u8]) -> usize {
         let _ = name;
         4096
     }
 
-    /// The record of an entry; `None` if it is not of this kind, or broken. The bytes may be
-    /// hostile.
+    /// Returns the record of an entry; `None` if it is not of this kind, or broken. The bytes may
+    /// be hostile.
     fn describe(&self, head: &Head<'_>) -> Option<Metadata>;
 }

@@ -1,8 +1,8 @@
-//! The format's records, as they lie in the file; `docs/FORMAT.md` is the norm.
+//! The format's records, as they lie in the file; `docs/FORMAT.md` is normative.
 //!
-//! All numbers are little-endian and all records free of padding and alignment, so that a table is
-//! used in the very bytes that were read. Nothing here trusts a value: the reader checks each where
-//! it is used, the header when the package is opened.
+//! All numbers are little-endian, and records have neither padding nor alignment, so that tables
+//! are used in place. No value is trusted: the reader checks each where it is used, and the header
+//! when the package is opened.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -22,13 +22,13 @@ pub const VERSION_MINOR: u16 = 0;
 pub mod feature {
     /// Names are compared without regard to ASCII case.
     pub const FOLD_CASE: u64 = 1;
-    /// Some blocks lie in a base package.
+    /// Blocks may lie in a base package, and entries may be gone.
     pub const PATCH: u64 = 2;
-    /// All that this reader has.
+    /// All features that this reader has.
     pub const KNOWN: u64 = FOLD_CASE | PATCH;
 }
 
-/// The first 4096 bytes, and the last.
+/// The header: the first 4096 bytes of a package, repeated as the last.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Header {
@@ -46,17 +46,17 @@ pub struct Header {
     pub optional: U64,
     /// Bytes of the whole file.
     pub file_bytes: U64,
-    /// Seed of the path hashes.
+    /// Seed of the name hashes.
     pub hash_seed: U64,
-    /// Entries.
+    /// Number of entries.
     pub entry_count: U64,
-    /// Blocks.
+    /// Number of blocks.
     pub block_count: U64,
-    /// What stored blocks of some length start on: 4096.
+    /// Alignment of stored blocks of 32 KiB and more: 4096.
     pub alignment: U32,
-    /// Sections in the table.
+    /// Number of records of the section table that are used.
     pub section_count: U32,
-    /// Bytes from the file's start on that one read brings: header and hot sections.
+    /// Bytes from the start of the file to the end of the last hot section's hashes.
     pub hot_bytes: U64,
     /// First byte of the data.
     pub data_offset: U64,
@@ -64,11 +64,11 @@ pub struct Header {
     pub data_bytes: U64,
     /// Root hash of the base of a patch; else zeros.
     pub base_root: [u8; 32],
-    /// Of a signed package, a number that its maker raises with each release; else 0.
+    /// A number raised with each release, or 0; only a verified signature vouches for it.
     pub content_version: U64,
-    /// Where codecs were chosen for a target: what its device reads, in bytes a second; else 0.
+    /// If codecs were chosen for a target, what its device reads in bytes a second; else 0.
     pub target_bytes_per_second: U64,
-    /// The cores of that target; else 0.
+    /// The cores of that target, or 0.
     pub target_cores: U32,
     /// Zeros.
     pub reserved: [u8; 108],
@@ -76,17 +76,17 @@ pub struct Header {
     pub sections: [SectionRecord; SECTIONS_MAX],
     /// Zeros.
     pub reserved_tail: [u8; 736],
-    /// BLAKE3 of all bytes before.
+    /// BLAKE3 of all bytes of the header before this field.
     pub root: [u8; 32],
 }
 
 const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
 
-/// Where a section is.
+/// A record of the section table: where a section is.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct SectionRecord {
-    /// One of [`section`].
+    /// One of the kinds in [`section`].
     pub kind: U32,
     /// See [`section_flag`].
     pub flags: U32,
@@ -96,8 +96,8 @@ pub struct SectionRecord {
     pub stored_bytes: U64,
     /// Bytes in memory: the same, or more if the section is packed, which cold ones may be.
     pub raw_bytes: U64,
-    /// First byte of the hashes of the section's pages: 32 bytes for each 64 KiB; of a packed one
-    /// followed by the stored length of each page, as `u32`.
+    /// First byte of the hashes of the section's pages, 32 bytes for each 64 KiB; for a packed
+    /// section followed by the stored length of each page, as `u32`. 0 without hashes.
     pub hashes_offset: U64,
     /// BLAKE3 of those hashes.
     pub hashes_digest: [u8; 32],
@@ -108,19 +108,19 @@ pub struct SectionRecord {
 const _: () = assert!(size_of::<SectionRecord>() == 96);
 
 impl SectionRecord {
-    /// Whether its pages are compressed.
+    /// Returns whether the section's pages are compressed.
     #[must_use]
     pub fn is_packed(&self) -> bool {
         self.raw_bytes != self.stored_bytes
     }
 
-    /// Whether it has page hashes.
+    /// Returns whether the section has page hashes.
     #[must_use]
     pub fn is_hashed(&self) -> bool {
         self.flags.get() & section_flag::UNHASHED == 0
     }
 
-    /// Where its stored bytes are and where its hashes: first byte, and one past the last.
+    /// Returns the ranges of its stored bytes and of its hashes: first byte, and one past the last.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (u64, u64)> {
         let (offset, hashes) = (self.offset.get(), self.hashes_offset.get());
         let hashes = (hashes, hashes + self.hashes_bytes());
@@ -128,12 +128,12 @@ impl SectionRecord {
         std::iter::once((offset, offset + self.stored_bytes.get())).chain(hashes)
     }
 
-    /// Whether all of it ends before a byte of the file.
+    /// Whether the section and its hashes end at or before `end`, an offset in the file.
     pub(crate) fn is_within(&self, end: u64) -> bool {
         self.parts().all(|part| part.1 <= end)
     }
 
-    /// Bytes of the hashes of its pages, and of their lengths if it is packed.
+    /// Returns the bytes of the page hashes, and of the page lengths if the section is packed.
     #[must_use]
     pub fn hashes_bytes(&self) -> u64 {
         let pages = self.raw_bytes.get().div_ceil(PAGE_BYTES as u64);
@@ -143,17 +143,17 @@ impl SectionRecord {
 
 /// Flags of a section.
 pub mod section_flag {
-    /// A reader that does not know its kind refuses the package.
+    /// A reader that does not know the section's kind refuses the package.
     pub const REQUIRED: u32 = 1;
-    /// It has no page hashes (the signature, which is made over the root).
+    /// The section has no page hashes (the signature, which is made over the root).
     pub const UNHASHED: u32 = 2;
-    /// All of them.
+    /// All flags that this reader knows.
     pub const KNOWN: u32 = REQUIRED | UNHASHED;
 }
 
 /// Kinds of sections.
 pub mod section {
-    /// Hot: for each value of the top bits of a hash, the first entry; and the number of entries.
+    /// Hot: the first entry for each value of the hash's top bits, then the number of entries.
     pub const BUCKETS: u32 = 1;
     /// Hot: [`EntryRecord`](super::EntryRecord)s, sorted by hash.
     pub const ENTRIES: u32 = 2;
@@ -163,46 +163,46 @@ pub mod section {
     pub const DICTIONARIES: u32 = 4;
     /// Names, each with its length before it; none crosses a page.
     pub const NAMES: u32 = 5;
-    /// Pairs of an entry and the place of its metadata, sorted.
+    /// [`MetadataPlace`](super::MetadataPlace)s, sorted by entry.
     pub const METADATA_INDEX: u32 = 6;
     /// Metadata records, each with its length before it; none crosses a page.
     pub const METADATA: u32 = 7;
-    /// For each entry the BLAKE3 of its raw bytes.
+    /// The BLAKE3 of each entry's raw bytes.
     pub const CONTENTS: u32 = 8;
     /// Public key and signature of the root.
     pub const SIGNATURE: u32 = 9;
 
-    /// Whether sections of the kind may be packed: those that are read page by page.
+    /// Returns whether sections of a kind may be packed: those that are read page by page.
     #[must_use]
     pub const fn may_be_packed(kind: u32) -> bool {
         !matches!(kind, BUCKETS..=DICTIONARIES | SIGNATURE)
     }
 
-    /// Whether this version has the kind.
+    /// Returns whether this version has the kind.
     #[must_use]
     pub const fn is_known(kind: u32) -> bool {
         matches!(kind, BUCKETS..=SIGNATURE)
     }
 }
 
-/// An entry.
+/// The record of an entry.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
 pub struct EntryRecord {
-    /// XXH3-64 of its name, with the package's seed.
+    /// XXH3-64 of the entry's name, with the package's seed.
     pub hash: U64,
     /// Raw bytes.
     pub raw_bytes: U64,
-    /// Its first block.
+    /// The number of its first block.
     pub first_block: U32,
-    /// Where its name is in the section of names.
+    /// Offset of its name in the section of names.
     pub name_offset: U32,
-    /// Where it begins in the raw bytes of its block, if it shares one.
+    /// Where it begins in the raw bytes of its block, if it shares one; else 0.
     pub offset_in_block: U32,
-    /// All its blocks but the last have 2 to this power raw bytes; so its length says how many
-    /// there are.
+    /// All its blocks but the last have 2 to this power raw bytes, so the number of blocks follows
+    /// from its length.
     pub block_shift: u8,
     /// See [`entry_flag`].
     pub flags: u8,
@@ -214,15 +214,15 @@ const _: () = assert!(size_of::<EntryRecord>() == 32);
 
 /// Flags of an entry.
 pub mod entry_flag {
-    /// It shares its one block with others.
+    /// The entry shares its one block with others.
     pub const SHARED: u8 = 1;
-    /// In a patch: the name is gone.
+    /// In a patch: hides the name in the layers below.
     pub const GONE: u8 = 2;
-    /// All of them.
+    /// All flags that this reader knows.
     pub const KNOWN: u8 = SHARED | GONE;
 }
 
-/// A block: bytes that are read, checked and decoded together.
+/// The record of a block: bytes that are read, checked and decoded together.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -236,7 +236,7 @@ pub struct BlockRecord {
     pub raw_bytes: U32,
     /// XXH3-64 (seed 0) of the stored bytes.
     pub checksum: U64,
-    /// How they are encoded: a number of `CodecId`.
+    /// The number of the block's codec in `CodecId`.
     pub codec: u8,
     /// See [`block_flag`].
     pub flags: u8,
@@ -250,9 +250,9 @@ const _: () = assert!(size_of::<BlockRecord>() == 32);
 
 /// Flags of a block.
 pub mod block_flag {
-    /// It lies in the base package.
+    /// The block lies in the base package.
     pub const IN_BASE: u8 = 1;
-    /// All of them.
+    /// All flags that this reader knows.
     pub const KNOWN: u8 = IN_BASE;
 }
 
@@ -260,9 +260,9 @@ pub mod block_flag {
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct MetadataPlace {
-    /// The entry.
+    /// The number of the entry.
     pub entry: U32,
-    /// Offset of its record in the section.
+    /// Offset of its record in the section of metadata.
     pub offset: U32,
 }
 
@@ -276,17 +276,17 @@ pub struct SignatureRecord {
     pub signature: [u8; 64],
 }
 
-/// What stands before the root in the signed message, so that a signature of a package can be one
-/// of nothing else.
+/// Precedes the root in the signed message, so that a signature of a package is valid for nothing
+/// else.
 pub const SIGNED_PREFIX: &[u8; 16] = b"mpak root v1\0\0\0\0";
 
 impl Header {
-    /// The records of its sections.
+    /// Returns the used records of the section table.
     pub(crate) fn used_sections(&self) -> &[SectionRecord] {
         &self.sections[..self.section_count.get() as usize]
     }
 
-    /// The header's hash: of all its bytes but the hash itself.
+    /// Returns the BLAKE3 of all bytes of the header but `root`, which it must equal.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         let bytes = self.as_bytes();
@@ -295,33 +295,33 @@ impl Header {
 }
 
 impl BlockRecord {
-    /// Whether it lies in the base.
+    /// Returns whether the block lies in the base.
     #[must_use]
     pub fn in_base(&self) -> bool {
         self.flags & block_flag::IN_BASE != 0
     }
 
-    /// One past its last byte in the file; of a record that was checked.
+    /// Returns one past the block's last byte in the file. The record must have been checked.
     pub(crate) fn end(&self) -> u64 {
         self.offset.get() + u64::from(self.stored_bytes.get())
     }
 }
 
 impl EntryRecord {
-    /// Whether it has a flag of [`entry_flag`].
+    /// Returns whether the entry has a flag of [`entry_flag`].
     #[must_use]
     pub fn is(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
-    /// Blocks that hold it, one behind the other. Of a record that is not what it should be it is
-    /// any number.
+    /// Returns how many consecutive blocks hold the entry; an arbitrary number if the record is
+    /// invalid.
     #[must_use]
     pub fn block_count(&self) -> u64 {
         if self.is(entry_flag::SHARED) {
             return u64::from(!self.is(entry_flag::GONE));
         }
-        // No division: this is a part of every lookup.
+        // Without a division, since every lookup does this.
         let (bytes, shift) = (self.raw_bytes.get(), u32::from(self.block_shift) % 64);
         (bytes >> shift) + u64::from(bytes & ((1 << shift) - 1) != 0)
     }

@@ -1,7 +1,7 @@
-//! Packages for Millstream: one file, one table, no dependent reads.
+//! Packages for Millstream: files of named entries, with an index that is read at once.
 //!
-//! A package holds entries under names. Its tables are read when it is opened, so that every later
-//! lookup is a search in memory, and every range of an entry one request of the engine.
+//! A package holds named entries. Its index is read when it is opened, and each 64 KiB of names on
+//! first use: a lookup is a search in memory, and a range of an entry one request to the engine.
 //!
 //! ```
 //! use millstream::{QueueOptions, Storage, StorageOptions};
@@ -35,11 +35,11 @@
 //! | encode on several machines | [`PackPlan`], [`encode_task`] |
 //! | describe or convert what goes in | [`Describe`], [`Cook`], [`metadata`] |
 //! | read one | [`Package`]; many entries at once with [`Package::enqueue_all`] or [`visit()`] |
-//! | read several over one another | [`Mounts`] |
+//! | overlay several | [`Mounts`] |
 //! | update one | [`diff`], [`write_patch_file`] |
 //! | check one | [`verify`], [`SecretKey`], [`PublicKey`] |
 //!
-//! `docs/FORMAT.md` has the format.
+//! `docs/FORMAT.md` specifies the format.
 
 pub mod cook;
 pub mod describe;

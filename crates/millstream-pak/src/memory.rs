@@ -1,5 +1,5 @@
-//! Memory whose length a package or its caller decides. It is asked for, and what cannot be had is
-//! an error: so no package ends a process that opens it.
+//! Fallible allocation of memory whose size a package or its caller decides: what cannot be
+//! allocated is an error, so no package aborts the process that opens it.
 
 use std::collections::TryReserveError;
 
@@ -22,14 +22,13 @@ pub(crate) fn room<T>(count: usize) -> Result<Vec<T>> {
     Ok(items)
 }
 
-/// Returns the items.
+/// Collects the items into a vector.
 pub(crate) fn collect<T>(items: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>> {
     let mut all = room(items.len())?;
     all.extend(items);
     Ok(all)
 }
 
-/// Appends an item.
 pub(crate) fn push<T>(items: &mut Vec<T>, item: T) -> Result<()> {
     reserve(items, 1)?;
     items.push(item);

@@ -1,12 +1,12 @@
-//! Metadata: the small typed record that an entry may carry.
+//! Metadata: the small typed record that an entry may have.
 //!
-//! A loader that must read the head of an entry before it knows what else to read waits for the
-//! disk twice. A record holds what such a head says (size and format of an image, where its mips
+//! A loader that must read the header of a file before it knows what else to read waits for the
+//! disk twice. A record holds what such a header says (size and format of an image, where its mips
 //! lie, which other entries a scene needs), and all records of a package are in one section: every
 //! read of a scene can be planned from memory.
 //!
 //! A record is a kind and a list of fields `{tag, length, bytes}`, little-endian; a reader skips
-//! the tags that it does not know. `docs/FORMAT.md` has the layout.
+//! the tags that it does not know. `docs/FORMAT.md` specifies the layout.
 //!
 //! ```
 //! use millstream_pak::metadata::{Image, Kind, Metadata, Mip};
@@ -18,7 +18,7 @@
 //! ```
 //!
 //! Records can be serialized for people and tools (`list --json`): kinds, containers and roles by
-//! their names, absent fields left out.
+//! their names, without absent fields.
 
 use serde::{Serialize, Serializer};
 
@@ -26,12 +26,12 @@ use crate::error::{Error, Result, corrupt};
 use crate::limits::METADATA_BYTES_MAX;
 use crate::names;
 
-/// What an entry is. From 0x8000 on: the application's own kinds.
+/// The kind of an entry. Numbers from 0x8000 on are the application's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Kind(pub u16);
 
 impl Kind {
-    /// Nothing is known.
+    /// Another kind, or not known.
     pub const OTHER: Kind = Kind(0);
     /// A picture or a texture.
     pub const IMAGE: Kind = Kind(1);
@@ -44,7 +44,7 @@ impl Kind {
     /// First of the application's own kinds.
     pub const APPLICATION: Kind = Kind(0x8000);
 
-    /// The name that `list --json` shows.
+    /// Returns the name that `list --json` shows.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -66,20 +66,20 @@ pub struct Image {
     pub width: u32,
     /// Texels down.
     pub height: u32,
-    /// Slices of a volume; 1 for all else (0 counts as 1).
+    /// Slices of a volume; 1 for all other images (0 counts as 1).
     pub depth: u32,
-    /// Layers of an array, six faces of a cube each; 1 for all else (0 counts as 1).
+    /// Layers of an array, a cube counting as six; 1 for all other images (0 counts as 1).
     pub layers: u32,
-    /// How texels are laid out: a number of `VkFormat`, 0 where none fits (an encoded PNG).
+    /// Format of the texels: a number of `VkFormat`; 0 where none fits (an encoded PNG).
     #[serde(rename = "vk_format")]
     pub format: u32,
     /// Samples per texel.
     pub channels: u8,
     /// Bits per sample as they are stored; 0 for block formats.
     pub bits: u8,
-    /// The entry's container: a number of [`Container`].
+    /// The entry's file format.
     pub container: Container,
-    /// Largest sample value where it is not the format's own (PNM); else 0.
+    /// Largest sample value, where the file states it (PNM); else 0.
     pub maxval: u32,
 }
 
@@ -88,7 +88,7 @@ pub struct Image {
 pub struct Container(pub u16);
 
 impl Container {
-    /// Not known.
+    /// Another format, or not known.
     pub const OTHER: Container = Container(0);
     /// Portable network graphics.
     pub const PNG: Container = Container(1);
@@ -109,7 +109,7 @@ impl Container {
     /// glTF as one binary file.
     pub const GLB: Container = Container(33);
 
-    /// The name that `list --json` shows.
+    /// Returns the name that `list --json` shows.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -127,7 +127,7 @@ impl Container {
     }
 }
 
-/// Where a mip level (of one layer, or of all) lies in the raw bytes.
+/// Where a mip level, of one layer or of all, lies in the entry's raw bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Mip {
     /// Level; 0 is the largest.
@@ -151,22 +151,22 @@ pub struct Audio {
     pub channels: u16,
     /// Bits per sample; 0 for lossy codecs.
     pub bits: u16,
-    /// Frames; 0 if the head does not say.
+    /// Frames; 0 if the file's header does not say.
     pub frames: u64,
     /// First raw byte of the samples or packets.
     pub offset: u64,
-    /// The entry's container.
+    /// The entry's file format.
     pub container: Container,
-    /// Codec within the container, as it numbers it (WAV: the format tag); else 0.
+    /// Codec, by the container's own number (WAV: the format tag); else 0.
     pub codec: u16,
 }
 
-/// What an entry needs another one for.
+/// What an entry needs another one for, or what a part of it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Role(pub u16);
 
 impl Role {
-    /// Not said.
+    /// Another role, or not known.
     pub const OTHER: Role = Role(0);
     /// Vertices, indices, animations.
     pub const BUFFER: Role = Role(1);
@@ -177,7 +177,7 @@ impl Role {
     /// Sound.
     pub const AUDIO: Role = Role(4);
 
-    /// The name that `list --json` shows.
+    /// Returns the name that `list --json` shows.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -193,7 +193,7 @@ impl Role {
 /// Another entry that this one needs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Dependency {
-    /// What for.
+    /// What the other entry is needed for.
     pub role: Role,
     /// Its name in the package, whole (not relative to this entry).
     #[serde(serialize_with = "escaped")]
@@ -203,9 +203,9 @@ pub struct Dependency {
 /// A part of the entry's raw bytes with a meaning of its own (the JSON of a GLB, a buffer view).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Part {
-    /// What it is.
+    /// What the part is.
     pub role: Role,
-    /// Which of its role.
+    /// Number of the part among those of its role.
     pub index: u32,
     /// First raw byte.
     pub offset: u64,
@@ -213,7 +213,7 @@ pub struct Part {
     pub bytes: u64,
 }
 
-/// A record, see the module.
+/// A metadata record; see the [module](self).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Metadata {
     /// What the entry is.
@@ -221,7 +221,7 @@ pub struct Metadata {
     /// Shape of an image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<Image>,
-    /// Its mips; in the order of the file.
+    /// Mips of an image, in the order of the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mips: Vec<Mip>,
     /// Shape of a sound.
@@ -230,10 +230,10 @@ pub struct Metadata {
     /// What else must be loaded with it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dependencies: Vec<Dependency>,
-    /// Parts of it.
+    /// Parts of the entry that have a meaning of their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
-    /// What only the application understands; serialized as its length.
+    /// The application's own bytes; serialized as their length.
     #[serde(
         rename = "extra_bytes",
         serialize_with = "len",
@@ -273,7 +273,7 @@ const HEAD_BYTES: usize = 8;
 const FIELD_HEAD_BYTES: usize = 8;
 
 impl Metadata {
-    /// An empty record of a kind.
+    /// Creates an empty record of a kind.
     #[must_use]
     pub fn new(kind: Kind) -> Metadata {
         Metadata {
@@ -287,27 +287,27 @@ impl Metadata {
         mips.find(|mip| mip.level == level && mip.layer == layer)
     }
 
-    /// The range `(offset, bytes)` of a mip level, all its layers if they lie together.
+    /// Returns the range `(offset, bytes)` of a mip level, of all its layers if they lie together.
     #[must_use]
     pub fn mip(&self, level: u16, layer: u16) -> Option<(u64, u64)> {
         self.found(level, layer).map(|mip| (mip.offset, mip.bytes))
     }
 
-    /// The range `(offset, bytes)` of `count` rows of a mip from `first` on (rows of blocks, in
-    /// block formats): the part of a level that a streaming renderer asks for. `None` if the level
-    /// is not known, its rows are not, or has fewer.
+    /// Returns the range `(offset, bytes)` of `count` rows of a mip from `first` on (rows of
+    /// blocks, in block formats): the part of a level that a streaming renderer needs. `None` if
+    /// the level or the length of its rows is not known, or it has fewer rows.
     #[must_use]
     pub fn rows(&self, level: u16, layer: u16, first: u32, count: u32) -> Option<(u64, u64)> {
         let mip = self.found(level, layer).filter(|mip| mip.row_bytes > 0)?;
         let row = u64::from(mip.row_bytes);
         let (start, bytes) = (u64::from(first) * row, u64::from(count) * row);
         let end = start.checked_add(bytes).filter(|end| *end <= mip.bytes)?;
-        // The last byte needs an offset, too.
+        // The end of the range must not overflow either.
         Some((mip.offset.checked_add(end)? - bytes, bytes))
     }
 
-    /// The ranges `(offset, bytes)` of a rectangle of a mip, one per row: a tile. Columns are
-    /// counted in units of `unit_bytes` (a texel, or a block of a block format). `None` as for
+    /// Returns the ranges `(offset, bytes)` of a rectangle of a mip, one per row: a tile. Columns
+    /// are counted in units of `unit_bytes` (a texel, or a block of a block format). `None` as for
     /// [`Metadata::rows`], or if the rows are shorter.
     #[must_use]
     pub fn tile(
@@ -326,8 +326,7 @@ impl Metadata {
         Some(offsets.map(|offset| (offset, bytes)).collect())
     }
 
-    /// The record's bytes. They may be more than [`METADATA_BYTES_MAX`]; a package then refuses
-    /// them.
+    /// Encodes the record. A package refuses more than [`METADATA_BYTES_MAX`] bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -357,10 +356,10 @@ impl Metadata {
         out.0
     }
 
-    /// Reads a record. Bytes behind its end are ignored: a package pads with zeros.
+    /// Decodes a record. Bytes after its end are ignored.
     ///
     /// # Errors
-    /// The bytes are cut, a field has a wrong length, or a name is not UTF-8.
+    /// The bytes are cut, the record or a field has a wrong length, or a name is not UTF-8.
     pub fn decode(bytes: &[u8]) -> Result<Metadata> {
         let mut head = Reader::new(bytes, 0);
         let kind = Kind(head.get()?);
@@ -431,7 +430,7 @@ macro_rules! stored_numbers {
 
 stored_numbers!(u8, u16, u32, u64);
 
-/// Structures, whose fields are stored in this order. A reader ignores what is padding behind one.
+/// Structures, whose fields are stored in this order; padding after a field is ignored.
 macro_rules! stored_structures {
     ($($name:ident { $($field:tt: $type:ty $(| $padding:ty)?),* })*) => {$(
         impl Stored for $name {
@@ -473,14 +472,14 @@ impl Writer {
         value.write(&mut self.0);
     }
 
-    /// A field of values; none if there are none.
+    /// Appends a field of values, unless there are none.
     fn list<T: Stored>(&mut self, tag: u16, values: &[T]) {
         if !values.is_empty() {
             self.field(tag, |out| values.iter().for_each(|it| it.write(&mut out.0)));
         }
     }
 
-    /// A field: its head, what `write` appends, and zeros up to a multiple of eight.
+    /// Appends a field: its head, what `write` appends, and zeros up to a multiple of eight.
     fn field(&mut self, tag: u16, write: impl FnOnce(&mut Writer)) {
         self.put(tag);
         self.put(0u16);
@@ -527,7 +526,7 @@ impl<'a> Reader<'a> {
         T::read(self)
     }
 
-    /// The one value that the field is.
+    /// Reads a field that is exactly one value.
     fn only<T: Stored>(&mut self) -> Result<T> {
         if self.bytes.len() != T::BYTES {
             return Err(self.wrong("a field has another length than its tag says"));
@@ -535,7 +534,7 @@ impl<'a> Reader<'a> {
         self.get()
     }
 
-    /// All values of the field.
+    /// Reads a field that is a list of values.
     fn list<T: Stored>(&mut self) -> Result<Vec<T>> {
         if !self.bytes.len().is_multiple_of(T::BYTES) {
             return Err(self.wrong("a list is no whole number of its items"));

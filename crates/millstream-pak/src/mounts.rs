@@ -1,4 +1,4 @@
-//! Mounts: packages and folders over one another, as one source.
+//! Mounts: an overlay of packages and folders, as one source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -13,14 +13,14 @@ use crate::limits::LAYERS_MAX;
 use crate::names;
 use crate::{Package, PackageOptions};
 
-/// Packages and folders over one another, as one source. Lookups may be made from any thread.
+/// An overlay of packages and folders, as one source. Lookups may be made from any thread.
 ///
-/// The layer that was mounted last is asked first: a patch or a mod over the base, loose files over
-/// both during development, a folder that the user may write to on top. A patch hides what it says
-/// is gone. A patch that refers to blocks of a base finds it among the layers below.
+/// The layer that was mounted last is searched first: a patch or a mod over the base, loose files
+/// over both during development, a folder that the user may write to on top. A patch hides the
+/// names that it marks as gone. A patch finds its base among the layers below it.
 ///
-/// Loose files are looked at anew at each lookup, so a changed one is loaded with its new content
-/// (hot reload); [`Mounts::changes`] returns which of those that were found have changed since.
+/// Each lookup checks loose files again, so a changed one is loaded with its new content (hot
+/// reload); [`Mounts::changes`] returns which of those that were found have changed since.
 ///
 /// ```
 /// use millstream::{Storage, StorageOptions};
@@ -49,9 +49,9 @@ use crate::{Package, PackageOptions};
 /// ```
 #[derive(Default)]
 pub struct Mounts {
-    /// The lowest first.
+    /// In the order of mounting: the lowest first.
     layers: Vec<Layer>,
-    /// Where files are written.
+    /// The folder of [`Mounts::mount_writable`].
     writable: Option<PathBuf>,
     /// Loose files that were found, for [`Mounts::changes`].
     loose: Mutex<BTreeMap<Vec<u8>, Located>>,
@@ -63,14 +63,14 @@ enum Layer {
 }
 
 impl Mounts {
-    /// No layers.
+    /// Creates an overlay without layers.
     #[must_use]
     pub fn new() -> Mounts {
         Mounts::default()
     }
 
-    /// Opens a package and mounts it over all layers. Blocks until its tables are read. A patch
-    /// finds its base below.
+    /// Opens a package and mounts it over all layers. Blocks until its tables are read. The base of
+    /// a patch must be mounted.
     ///
     /// # Errors
     /// As [`Package::open`]; a patch whose base is not mounted; too many layers.
@@ -82,7 +82,7 @@ impl Mounts {
     /// Mounts an open package over all layers.
     ///
     /// # Errors
-    /// A patch whose base is not mounted, or that is in use already; too many layers.
+    /// A patch whose base is not mounted, or that has other handles; too many layers.
     pub fn mount(&mut self, package: Package) -> Result<()> {
         let package = match package.base_root() {
             Some(root) if package.0.base.is_none() => {
@@ -101,13 +101,13 @@ impl Mounts {
     /// Mounts a folder of loose files over all layers.
     ///
     /// # Errors
-    /// The storage is closing; too many layers.
+    /// The storage is closing, or has too many queues; too many layers.
     pub fn mount_folder(&mut self, storage: &Storage, root: impl Into<PathBuf>) -> Result<()> {
         let folder = Folder::new(storage, root)?;
         self.push(Layer::Folder(folder))
     }
 
-    /// Mounts a folder over all layers, to which [`Mounts::writable_path`] leads.
+    /// Mounts a folder over all layers, as the one that [`Mounts::writable_path`] returns paths in.
     ///
     /// # Errors
     /// As [`Mounts::mount_folder`].
@@ -133,12 +133,12 @@ impl Mounts {
         })
     }
 
-    /// Where to write the file of a name: below the writable folder. Write it with
-    /// [`FileOp::replace`](millstream::FileOp::replace); it hides what lies below it. `None`
-    /// without such a folder.
+    /// Returns the path to write the file of a name to, below the writable folder; `None` if none
+    /// is mounted. Write it with [`FileOp::replace`](millstream::FileOp::replace); it hides the
+    /// name in the layers below.
     ///
     /// # Errors
-    /// A name that would leave the folder.
+    /// A name that no package may have, or that this system does not take.
     pub fn writable_path(&self, name: &[u8]) -> Result<Option<PathBuf>> {
         let clean = clean_name(name)?;
         names::check(&clean)?;
@@ -146,7 +146,7 @@ impl Mounts {
         Ok(self.writable.as_ref().map(|root| root.join(path)))
     }
 
-    /// Whether a layer has the name.
+    /// Returns whether a layer has the name, and none above it marks it as gone.
     ///
     /// # Errors
     /// As [`Source::find`].
@@ -154,9 +154,9 @@ impl Mounts {
         Ok(self.find(name)?.is_some())
     }
 
-    /// Names of loose files that were found before and are no longer what they were: another
-    /// content, hidden by another layer, or gone. Asks the system for each. What is found then
-    /// counts as found anew.
+    /// Returns the names of loose files that were found before and differ now: changed, hidden by
+    /// another layer, or removed. Makes a system call for each. The next call compares with the
+    /// files found by this one.
     ///
     /// # Errors
     /// As [`Source::find`]; the next call then reports the changes.
@@ -180,9 +180,9 @@ impl Mounts {
         self.loose.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a folder holds in all layers: names of entries and, with a `/` at their end, of
-    /// folders, sorted by their bytes; `None` if no layer has such a folder. An empty name is the
-    /// root. Reads loose folders.
+    /// Lists a folder in all layers: names of entries and, with a `/` at their end, of folders,
+    /// sorted by their bytes; `None` if no layer has such a folder. An empty name is the root.
+    /// Reads the folders of loose files.
     ///
     /// # Errors
     /// A folder or a package's names cannot be read.
@@ -202,7 +202,7 @@ impl Mounts {
                     let listed = list_loose(folder.root(), &clean)?;
                     exists |= listed.is_some();
                     for part in listed.into_iter().flatten() {
-                        // A folder of loose files is there also while it is empty.
+                        // A folder of loose files is listed even if it is empty.
                         let name = [&clean[..], b"/", &part].concat();
                         let name = if clean.is_empty() { &part } else { &name };
                         if part.ends_with(b"/") || !self.is_hidden(nth, name)? {
@@ -216,8 +216,8 @@ impl Mounts {
         Ok(exists.then(|| found.into_iter().collect()))
     }
 
-    /// Whether a package above a layer says that the name is gone. What is above that lists it
-    /// again, if it has it.
+    /// Whether a patch above a layer marks the name as gone. A layer above that patch lists the
+    /// name again, if it has it.
     fn is_hidden(&self, layer: usize, name: &[u8]) -> Result<bool> {
         for above in &self.layers[layer + 1..] {
             if let Layer::Package(package) = above
@@ -230,7 +230,7 @@ impl Mounts {
         Ok(false)
     }
 
-    /// The layer of an entry, and the entry as the layer knows it.
+    /// Returns the layer of an entry, and the entry's location in that layer.
     fn inner(
         &self,
         entry: &Located,
@@ -238,7 +238,7 @@ impl Mounts {
         let [inner, nth] = entry.place();
         let nth = usize::try_from(nth).ok();
         let (source, mark): (&dyn Source, _) = match nth.and_then(|nth| self.layers.get(nth)) {
-            // As [`Package::locate`] gives it.
+            // The mark that `Package::locate` sets.
             Some(Layer::Package(package)) => (package, package.mark()),
             Some(Layer::Folder(folder)) => (folder, 0),
             None => {
@@ -251,7 +251,7 @@ impl Mounts {
     }
 }
 
-/// What a loose folder has below `root`, as [`Mounts::folder`] lists it.
+/// Lists a folder of loose files below `root`, as [`Mounts::folder`] does; `None` if there is none.
 fn list_loose(root: &Path, folder: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
     let path = root.join(names::path(folder)?);
     let failed = |error| Error::io(&path, "read the folder", error);
@@ -259,7 +259,7 @@ fn list_loose(root: &Path, folder: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
         Ok(list) => list,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Ok(None),
-        // Wine has another error for a file.
+        // Wine returns another error if the path is a file.
         Err(_) if path.is_file() => return Ok(None),
         Err(error) => return Err(failed(error)),
     };
@@ -267,7 +267,7 @@ fn list_loose(root: &Path, folder: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
     for entry in list {
         let entry = entry.map_err(failed)?;
         let mut name = entry.file_name().as_encoded_bytes().to_vec();
-        // Links count as what they lead to; those that lead nowhere are no entries.
+        // Symbolic links count as their targets; dangling ones are left out.
         match std::fs::metadata(entry.path()) {
             Ok(about) if about.is_dir() => name.push(b'/'),
             Ok(about) if about.is_file() => {}

@@ -29,13 +29,13 @@ use tables::Tables;
 
 /// An open package: lookups in its tables, and requests for its entries.
 ///
-/// The tables are used in the bytes that were read; bounds are checked where a lookup or a request
-/// needs them, not for all entries when the package is opened. Requests are [`Read`]s of the engine
-/// with a table of the blocks that hold the range, each with its checksum. Where nothing is
-/// verified and all blocks are stored, a request is a plain read.
+/// The tables are used in place; bounds are checked where a lookup or a request needs them, not for
+/// all entries when the package is opened. Requests are [`Read`]s of the engine with a table of the
+/// blocks that hold the range, each with its checksum. Without [`PackageOptions::verify`], a
+/// request for stored blocks is a plain read.
 ///
-/// Cloning gives another handle. All methods may be called from any thread; they block where they
-/// touch a part of the cold tables for the first time ([`Package::preload`]).
+/// Cloning returns another handle. All methods may be called from any thread; they block where they
+/// touch a part of the cold tables for the first time (see [`Package::preload`]).
 ///
 /// ```
 /// # use millstream_pak::{Item, PackOptions, write_file};
@@ -65,28 +65,28 @@ pub(crate) struct Inner {
     pub(crate) base: Option<Arc<dyn BlockSource>>,
     base_bytes: u64,
     options: PackageOptions,
-    /// Made ready when the first block that names one is asked for.
+    /// Made ready by [`Package::preload`], or the first request for a block that names one.
     dictionaries: OnceLock<Arc<[Dictionary]>>,
-    /// Entries in the byte order of their names; made when it is first asked for.
+    /// Entries in the byte order of their names; made by the first [`Package::by_name`].
     by_name: OnceLock<Vec<u32>>,
 }
 
 /// How a package is read.
 #[derive(Debug, Clone, Copy)]
 pub struct PackageOptions {
-    /// Compare the name of a hit. Without it a lookup trusts the 64-bit hash: a name that the
-    /// package does not have is then found with a chance of entries in 2^64.
+    /// Compare the name of the entry that a lookup finds. Without it, a lookup trusts the 64-bit
+    /// hash: it finds a name that the package lacks with a probability of entries / 2^64.
     pub confirm_names: bool,
-    /// Compare every block that is read with its checksum, and what [`visit()`] shows of a whole
-    /// entry with the entry's hash. Without it damage may go unnoticed, and stored blocks are read
-    /// into their destination, past staging memory and workers.
+    /// Compare every block that is read with its checksum, and a whole entry that [`visit()`] shows
+    /// with the entry's content hash. Without it, damage may go unnoticed, and stored blocks are
+    /// read into their destination, without staging memory and worker threads.
     ///
     /// [`visit()`]: crate::visit()
     pub verify: bool,
     /// Give every request the name of its entry, for errors and traces.
     pub name_requests: bool,
-    /// The least [`Package::content_version`] to accept; opening refuses lower ones. Of a package
-    /// whose signature is verified this keeps out an older one of the same key.
+    /// The minimum [`Package::content_version`]; opening refuses lower ones. If the signature is
+    /// verified too, this rejects older packages of the same key.
     pub min_version: u64,
 }
 
@@ -101,19 +101,19 @@ impl Default for PackageOptions {
     }
 }
 
-/// What the tables say of an entry.
+/// What the tables say about an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EntryInfo {
-    /// Its number, from 0 on, in the order of the hashes.
+    /// The entry's number, from 0 on, in the order of the name hashes.
     pub index: u32,
     /// Raw bytes.
     pub raw_bytes: u64,
     /// Blocks that hold it.
     pub block_count: u32,
-    /// It shares its one block with others.
+    /// The entry shares its one block with others.
     pub shared: bool,
-    /// In a patch: the name is gone.
+    /// In a patch: the entry hides the name in the base and has no content.
     pub gone: bool,
 }
 
@@ -121,19 +121,19 @@ pub struct EntryInfo {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Storing {
-    /// Its stored bytes; of a shared block its share by raw bytes.
+    /// Stored bytes of its blocks; of a shared block, the entry's share by raw bytes.
     pub stored_bytes: u64,
-    /// Codecs of its blocks, each once, in the order of their numbers.
+    /// Codecs of its blocks, without repetition, in the order of their numbers.
     pub codecs: Vec<millstream::CodecId>,
-    /// Bytes that lie in the base of a patch.
+    /// Those of its stored bytes that lie in the base of a patch.
     pub base_bytes: u64,
 }
 
 impl Package {
-    /// Opens a package: one read, two for a large table. Blocks until they are done.
+    /// Opens a package with one read, or two if its tables are large. Blocks until they are done.
     ///
     /// # Errors
-    /// The file cannot be read, is no package, is cut or damaged, or needs a later reader.
+    /// The file cannot be read, is not a package, is cut or damaged, or needs a later reader.
     pub fn open(storage: &Storage, path: impl AsRef<Path>) -> Result<Package> {
         Package::open_with(storage, path, PackageOptions::default())
     }
@@ -153,7 +153,7 @@ impl Package {
     }
 
     /// As [`Package::open_with`], without blocking: any executor may poll the future, on any
-    /// thread. The first poll begins the reads; dropping it closes the file.
+    /// thread. The first poll starts the reads; dropping the future closes the file.
     ///
     /// # Errors
     /// As [`Package::open_with`].
@@ -191,11 +191,12 @@ impl Package {
             .at(128))
     }
 
-    /// A patch with its base: blocks that the patch does not hold are read from the base's file.
-    /// [`Mounts`](crate::Mounts) does this by itself.
+    /// Returns the patch with its base attached: blocks that the patch does not hold are read from
+    /// the base's file. [`Mounts`](crate::Mounts) does this by itself.
     ///
     /// # Errors
-    /// The package is no patch of this base, is in use already, or the base cannot be opened again.
+    /// The package is not a patch of this base, or has other handles; the base is a patch itself,
+    /// was replaced, or cannot be opened again.
     pub fn with_base(self, base: &Package) -> Result<Package> {
         let wrong = |cause: &str| Err(Error::new(ErrorKind::Base, cause).of(self.path()));
         if self.base_root().is_none_or(|root| root != base.root()) {
@@ -222,31 +223,31 @@ impl Package {
         &self.0.tables
     }
 
-    /// The file.
+    /// Returns the path of the package's file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.tables().path
     }
 
-    /// Entries, those of a patch that say that a name is gone among them.
+    /// Returns the number of entries, including those of a patch that mark a name as gone.
     #[must_use]
     pub fn len(&self) -> u32 {
         u32::try_from(self.tables().entry_count()).expect("bounded when it was opened")
     }
 
-    /// Whether there is no entry.
+    /// Returns whether the package has no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The root hash: it names the package's tables, and through them its content.
+    /// Returns the root hash, which identifies the package's tables, and through them its content.
     #[must_use]
     pub fn root(&self) -> [u8; 32] {
         self.tables().header.root
     }
 
-    /// Of a patch, the root hash of its base.
+    /// Returns the root hash of the base, if the package is a patch.
     #[must_use]
     pub fn base_root(&self) -> Option<[u8; 32]> {
         let header = &self.tables().header;
@@ -254,21 +255,21 @@ impl Package {
         patch.then_some(header.base_root)
     }
 
-    /// Whether names are compared without regard to ASCII case.
+    /// Returns whether names are compared without regard to ASCII case.
     #[must_use]
     pub fn folds_case(&self) -> bool {
         self.tables().fold_case
     }
 
-    /// The number that [`PackOptions::content_version`](crate::PackOptions::content_version) gave
-    /// the package, 0 if none did. It is the signer's if the signature is verified, else anyone's.
+    /// Returns the package's [content version](crate::PackOptions::content_version), or 0. Unless
+    /// the signature is verified, anyone may have set it.
     #[must_use]
     pub fn content_version(&self) -> u64 {
         self.tables().header.content_version.get()
     }
 
-    /// The target that the codecs of the package were chosen for, if they were. With it, the same
-    /// inputs give the same package on any machine.
+    /// Returns the target that the package's codecs were chosen for, if they were. With it, the
+    /// same inputs and options give the same package on any machine.
     #[must_use]
     pub fn target(&self) -> Option<Target> {
         let header = &self.tables().header;
@@ -278,19 +279,19 @@ impl Package {
         )
     }
 
-    /// Bytes of the whole file.
+    /// Returns the size of the file in bytes.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.tables().header.file_bytes.get()
     }
 
-    /// Bytes that opening read: header and hot sections.
+    /// Returns the size of the header and the hot sections in bytes: what must be read to open it.
     #[must_use]
     pub fn hot_bytes(&self) -> u64 {
         self.tables().header.hot_bytes.get()
     }
 
-    /// Whether the package has a name (and does not say that it is gone).
+    /// Returns whether the package has a name, and does not mark it as gone.
     ///
     /// # Errors
     /// As [`Package::lookup`].
@@ -298,7 +299,7 @@ impl Package {
         Ok(self.lookup(name)?.is_some_and(|found| !found.gone))
     }
 
-    /// What the tables say of an entry.
+    /// Returns what the tables say about an entry.
     ///
     /// # Errors
     /// There is no such entry, or the tables are damaged.
@@ -306,20 +307,20 @@ impl Package {
         Ok(info(index, &self.tables().entry(index)?))
     }
 
-    /// Refuses a package whose entries name its blocks over and over, before something is done with
-    /// each block of each entry. Our packer lets entries share what is equal as a whole; here the
-    /// work could be the square of the package.
+    /// Refuses a package whose entries name its blocks over and over; for callers that process each
+    /// block of each entry, whose work could otherwise be quadratic in the size of the package. The
+    /// packer lets only entries of equal content name the same blocks, and short ones share one.
     ///
     /// # Errors
-    /// `Limit`: they name 2^24 blocks and 64 times those that there are, or more. The tables are
-    /// damaged.
+    /// `Limit`: the entries name at least 2^24 blocks, and at least 64 times as many as there are;
+    /// or the tables are damaged.
     pub fn check_sharing(&self) -> Result<()> {
         let block_count = self.tables().header.block_count.get();
         let most = SHARING_BLOCKS_MIN.max(block_count.saturating_mul(SHARING_MAX));
         let mut named = 0;
         for index in 0..self.len() {
             let info = self.info(index)?;
-            // One that is gone, or has more than there are, is not looked at.
+            // An entry that is gone, or claims more blocks than there are, is never read.
             if !info.gone && u64::from(info.block_count) <= block_count {
                 named += u64::from(info.block_count);
             }
@@ -331,7 +332,7 @@ impl Package {
         Ok(())
     }
 
-    /// The name of an entry.
+    /// Returns the name of an entry.
     ///
     /// # Errors
     /// There is no such entry, or the tables are damaged.
@@ -340,8 +341,8 @@ impl Package {
         self.name_in(index, None)
     }
 
-    /// As [`Package::name`]; with a `view`, a page of names that is not in memory is read into it
-    /// only.
+    /// As [`Package::name`]; with a `view`, a page of names that is not in memory is read into the
+    /// view, and the section does not keep it.
     pub(crate) fn name_in<'a>(
         &'a self,
         index: u32,
@@ -353,7 +354,7 @@ impl Package {
         tables.names.item(&tables.file, view, offset, bounds)
     }
 
-    /// The BLAKE3 hash of an entry's raw bytes, if the package has them.
+    /// Returns the BLAKE3 hash of an entry's raw bytes, if the package has content hashes.
     ///
     /// # Errors
     /// There is no such entry, or the tables are damaged.
@@ -366,7 +367,7 @@ impl Package {
         Ok(Some(bytes.try_into().expect("so many were asked for")))
     }
 
-    /// The metadata record of an entry, if it has one; see
+    /// Returns the metadata record of an entry, if it has one; see
     /// [`Metadata::decode`](crate::Metadata::decode).
     ///
     /// # Errors
@@ -398,7 +399,7 @@ impl Package {
         Ok(None)
     }
 
-    /// How an entry is stored.
+    /// Returns how an entry is stored.
     ///
     /// # Errors
     /// There is no such entry, or its tables are damaged.
@@ -406,8 +407,8 @@ impl Package {
         plan::storing(self, index).map_err(|error| self.blame(index, error))
     }
 
-    /// Brings names and metadata into memory and checks them, and makes dictionaries ready, so that
-    /// no later lookup or request blocks.
+    /// Reads names and metadata into memory and verifies them, and makes dictionaries ready, so
+    /// that no later lookup or request blocks.
     ///
     /// # Errors
     /// They cannot be read, or are damaged.
@@ -421,7 +422,7 @@ impl Package {
         self.dictionaries().map(|_| ())
     }
 
-    /// All entries in the byte order of their names. Reads all names when it is first called.
+    /// Returns all entries in the byte order of their names. The first call reads all names.
     ///
     /// # Errors
     /// The names cannot be read, or are damaged.
@@ -445,8 +446,8 @@ impl Package {
         memory::collect(named.into_iter().map(|(_, index)| index))
     }
 
-    /// Entries whose names match a pattern (`*`, `**`, `?`; a folder stands for all below it), in
-    /// the byte order of their names.
+    /// Returns the entries whose names match a pattern (`*`, `**`, `?`; a folder stands for all
+    /// below it), in the byte order of their names, without those that are gone.
     ///
     /// # Errors
     /// As [`Package::by_name`].
@@ -460,9 +461,9 @@ impl Package {
         Ok(found)
     }
 
-    /// What a folder of the package holds: names of its entries and, with a `/` at their end, of
-    /// its folders, sorted by their bytes; `None` if it has no entry there. An empty name is the
-    /// package's root, which is always there.
+    /// Lists a folder of the package: names of its entries and, with a `/` at their end, of its
+    /// folders, sorted by their bytes; `None` if the package has no entry below it. An empty name
+    /// is the package's root, which always exists.
     ///
     /// # Errors
     /// As [`Package::by_name`].
@@ -473,7 +474,7 @@ impl Package {
         Ok(exists.then(|| found.into_iter().collect()))
     }
 
-    /// Adds what a folder holds, but for names that are hidden.
+    /// Adds what a folder holds, except for names that are hidden.
     pub(crate) fn list_folder(
         &self,
         folder: &[u8],
@@ -493,7 +494,7 @@ impl Package {
         Ok(())
     }
 
-    /// A request for all raw bytes of an entry; see [`Package::range`].
+    /// Returns a request for all raw bytes of an entry; see [`Package::range`].
     ///
     /// # Errors
     /// As [`Package::range`].
@@ -502,9 +503,9 @@ impl Package {
         self.range(index, 0, raw_bytes)
     }
 
-    /// A request for `len` raw bytes of an entry from `offset` on. Only the blocks that hold them
-    /// are read and decoded, each compared with its checksum before. The caller
-    /// may set destination, priority, deadline, tag, group and fences.
+    /// Returns a request for `len` raw bytes of an entry from `offset` on. Only the blocks that
+    /// hold them are read, compared with their checksums if [`PackageOptions::verify`] is set, and
+    /// decoded. The caller may set destination, priority, deadline, tag, group and fences.
     ///
     /// # Errors
     /// There is no such entry, the range reaches past its end, or the tables are damaged.
@@ -512,7 +513,7 @@ impl Package {
         plan::request(self, index, offset, len).map_err(|error| self.blame(index, error))
     }
 
-    /// Adds the file and the entry's name to an error.
+    /// Adds the file and the entry's name to an error. May read a page of names.
     #[must_use]
     pub fn blame(&self, index: u32, error: Error) -> Error {
         let error = error.of(self.path());
@@ -525,10 +526,10 @@ impl Package {
         }
     }
 
-    /// The signature, if the package has one: public key and signature. Nothing is verified.
+    /// Reads the public key and the signature, if the package is signed. Verifies nothing.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The signature cannot be read.
     pub fn signature(&self) -> Result<Option<SignatureRecord>> {
         let tables = self.tables();
         let Some(record) = &tables.signature else {
@@ -551,7 +552,7 @@ fn info(index: u32, entry: &EntryRecord) -> EntryInfo {
     }
 }
 
-/// What of a name lies below a folder.
+/// Returns the part of a name below a folder, if the name lies below it.
 fn below<'a>(folder: &[u8], name: &'a [u8]) -> Option<&'a [u8]> {
     if folder.is_empty() {
         return Some(name);
@@ -560,7 +561,7 @@ fn below<'a>(folder: &[u8], name: &'a [u8]) -> Option<&'a [u8]> {
     rest.strip_prefix(b"/")
 }
 
-/// The first part of a name, with a `/` at its end if it is a folder.
+/// Returns the first part of a name, with a `/` at its end if it is a folder.
 fn first_part(name: &[u8]) -> &[u8] {
     let slash = name.iter().position(|&byte| byte == b'/');
     slash.map_or(name, |slash| &name[..=slash])
@@ -590,7 +591,7 @@ impl Source for Package {
         Package::metadata(self, index).map_err(|error| self.blame(index, error).into_engine())
     }
 
-    /// The package; of a patch with its base.
+    /// The package's file; for a patch, together with that of its base.
     fn stored_in(&self, _: &Located) -> (u64, u64) {
         let bytes = self.tables().header.file_bytes.get();
         (self.mark(), bytes.saturating_add(self.0.base_bytes))
@@ -598,13 +599,13 @@ impl Source for Package {
 }
 
 impl Package {
-    /// An entry as sources name it.
+    /// Returns the location of an entry, for the methods of [`Source`].
     #[must_use]
     pub fn locate(&self, entry: &EntryInfo) -> Located {
         Located::new(entry.raw_bytes, [u64::from(entry.index), self.mark()])
     }
 
-    /// What tells this package's entries from those of others.
+    /// Distinguishes this package's entries from those of others.
     pub(crate) fn mark(&self) -> u64 {
         let root = &self.tables().header.root;
         u64::from_le_bytes(root[..8].try_into().expect("eight of them"))

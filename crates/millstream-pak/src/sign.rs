@@ -1,7 +1,7 @@
 //! Keys and signatures: Ed25519 over the root hash.
 //!
-//! The root covers the header, and through the page hashes every table, among them the BLAKE3
-//! hashes of all contents. A signature says that the owner of the secret key made these tables;
+//! The root hash covers the header, and through the page hashes every table, including the BLAKE3
+//! hashes of all contents. A signature proves that the owner of the secret key signed these tables;
 //! `verify` compares the contents with them.
 //!
 //! Keys are PEM files as OpenSSL writes them (`openssl genpkey -algorithm ed25519`, `openssl pkey
@@ -18,33 +18,33 @@ use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{SIGNED_PREFIX, SignatureRecord};
 
-/// Longest file that may be a key.
+/// Bytes of a key file that are read: no key is longer.
 const KEY_FILE_BYTES_MAX: u64 = 4096;
 
-/// Signs packages. Its bytes are wiped when it is dropped.
+/// A secret key, which signs packages. Its bytes are wiped when it is dropped.
 pub struct SecretKey(SigningKey);
 
-/// Tells whether a package was signed with a secret key.
+/// A public key, which verifies the signatures of its secret key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKey(VerifyingKey);
 
 impl SecretKey {
-    /// A key of its 32 bytes.
+    /// Creates a key from its 32 bytes.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; 32]) -> SecretKey {
         SecretKey(SigningKey::from_bytes(bytes))
     }
 
-    /// Reads a key file.
+    /// Reads a key file in PEM.
     ///
     /// # Errors
-    /// The file cannot be read, or is no secret key.
+    /// The file cannot be read, or is not an Ed25519 secret key.
     pub fn read(path: impl AsRef<Path>) -> Result<SecretKey> {
         let of_pem = |pem: &str| SigningKey::from_pkcs8_pem(pem).ok();
         read(path.as_ref(), "secret", of_pem).map(SecretKey)
     }
 
-    /// The public key that belongs to it.
+    /// Returns the public key that belongs to it.
     #[must_use]
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key())
@@ -59,10 +59,10 @@ impl SecretKey {
 }
 
 impl PublicKey {
-    /// A key of its 32 bytes.
+    /// Creates a key from its 32 bytes.
     ///
     /// # Errors
-    /// They are no point of the curve.
+    /// The bytes are not a point of the curve.
     pub fn from_bytes(bytes: &[u8; 32]) -> Result<PublicKey> {
         let cause = "the 32 bytes are not an Ed25519 public key";
         let wrong = |_| Error::new(ErrorKind::InvalidArgument, cause);
@@ -71,25 +71,25 @@ impl PublicKey {
             .map_err(wrong)
     }
 
-    /// Its 32 bytes.
+    /// Returns the 32 bytes of the key.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; 32] {
         self.0.to_bytes()
     }
 
-    /// Reads a key file.
+    /// Reads a key file in PEM.
     ///
     /// # Errors
-    /// The file cannot be read, or is no public key.
+    /// The file cannot be read, or is not an Ed25519 public key.
     pub fn read(path: impl AsRef<Path>) -> Result<PublicKey> {
         let of_pem = |pem: &str| VerifyingKey::from_public_key_pem(pem).ok();
         read(path.as_ref(), "public", of_pem).map(PublicKey)
     }
 
-    /// Whether a package's signature is one of its root, by this key.
+    /// Checks that a package's signature is this key's signature of its root hash.
     ///
     /// # Errors
-    /// `Signature`: it is of another key, or wrong.
+    /// `Signature`: the signature is of another key, or wrong.
     pub fn verify(&self, record: &SignatureRecord, root: &[u8; 32]) -> Result<()> {
         let wrong = |cause| Err(Error::new(ErrorKind::Signature, cause));
         if record.public_key != self.0.to_bytes() {
@@ -107,7 +107,7 @@ fn message(root: &[u8; 32]) -> Vec<u8> {
     [&SIGNED_PREFIX[..], root].concat()
 }
 
-/// Reads a key in PEM.
+/// Reads a key file, which `of_pem` parses.
 fn read<K>(path: &Path, kind: &str, of_pem: impl Fn(&str) -> Option<K>) -> Result<K> {
     let failed = |error| Error::io(path, "read the key", error);
     let file = File::open(path).map_err(failed)?;

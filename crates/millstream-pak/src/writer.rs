@@ -1,18 +1,16 @@
-//! The writer: inputs become a package.
-//!
-//! Stations, from left to right:
+//! The writer: makes a package of inputs, in these stages:
 //!
 //! ```text
 //! inputs → cook → plan (order, duplicates, blocks) → encode on all cores → build (the file)
 //! item     cook   plan                               encode, choose        build
 //! ```
 //!
-//! How many entries and blocks there will be is known before the first block is encoded, so the hot
-//! sections have their place at the file's front, and data are written once, in order. Blocks are
-//! encoded by threads that take them from one counter and may run ahead of the writing only so far:
-//! memory is bounded whatever the input. The same inputs and options give the same bytes on any
-//! machine and number of threads: nothing depends on time or on the order of threads. Blocks can be
-//! encoded on other machines ([`PackPlan`]).
+//! The numbers of entries and blocks are known before the first block is encoded, so room for the
+//! hot sections is left at the front of the file, and data are written once, in order. Threads take
+//! blocks to encode from one channel, and may run only so far ahead of the writing: memory is
+//! bounded whatever the input. The same inputs and options give the same bytes on any machine and
+//! number of threads: nothing depends on time or on the order of threads. Blocks can be encoded on
+//! other machines ([`PackPlan`]).
 
 pub(crate) mod build;
 mod choose;
@@ -49,76 +47,76 @@ pub use walk::{Links, walk};
 /// How blocks are encoded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Coding {
-    /// For each block what loads fastest on the target.
+    /// For each block, the codec with which it loads fastest on the target.
     Auto(Target),
-    /// One codec; blocks that it does not shrink are stored.
+    /// One codec for all blocks; those that it does not shrink are stored.
     Fixed(CodecId),
 }
 
 /// Whether blocks that short entries share are encoded with a zstd dictionary, which holds what
-/// they have in common. It lies in the package, and costs what it saves in packages of few short
-/// texts.
+/// they have in common. It is stored in the package; with few short texts, it costs what it saves.
 ///
-/// What it holds depends on the inputs: two versions of a package, each with a dictionary of its
-/// own, have no shared block in common, and a patch between them holds all of those. The second
-/// should be given the dictionary of the first.
+/// Its bytes depend on the inputs: two versions of a package, each with a dictionary of its own,
+/// have no shared block in common, and a patch between them holds all of those. The second should
+/// be given the dictionary of the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Dictionaries<'a> {
-    /// With [`Coding::Auto`], one if it makes the whole package load faster by a twentieth and
-    /// more, which needs a package of short texts; otherwise none.
+    /// With [`Coding::Auto`], a dictionary if it makes the whole package load faster by at least a
+    /// twentieth, which needs a package of short texts; otherwise none.
     #[default]
     Auto,
-    /// None.
+    /// No dictionary.
     Never,
-    /// One is made, if there is enough to make it of, and used for blocks that are zstd.
+    /// A dictionary is made, if there is enough to train it on, and used for blocks that are zstd.
     Made,
-    /// These bytes, of a dictionary as zstd's tools make them, or of
-    /// [`Package::dictionary`](crate::Package::dictionary).
+    /// This dictionary, as zstd's tools make it, or as
+    /// [`Package::dictionary`](crate::Package::dictionary) returns it.
     Given(&'a [u8]),
 }
 
-/// Takes the name of an input that was not cooked, and why.
+/// A callback that gets the name of an input that was not cooked, and the reason.
 pub type ToldUncooked<'a> = &'a (dyn Fn(&[u8], &str) + Sync);
 
-/// How a package is made.
+/// Options of making a package.
 pub struct PackOptions<'a> {
     /// How blocks are encoded.
     pub coding: Coding,
-    /// How hard to try; `None` for the codec's own default.
+    /// Compression level of the codec, or of zstd with [`Coding::Auto`]; `None` for the codec's
+    /// default, and for level 9 with `Auto`.
     pub level: Option<i32>,
-    /// Raw bytes of a block, a power of two from 4 KiB to 1 MiB; `None` for 256 KiB, and 64 KiB for
-    /// entries that are read in ranges.
+    /// Raw bytes of a block, a power of two from 4 KiB to 1 MiB. `None`: 64 KiB for entries that
+    /// are read in ranges; for others 256 KiB, or 1 MiB if the coding is `Fixed(CodecId::STORED)`.
     pub block_bytes: Option<u32>,
-    /// Entries shorter than this share blocks, which are read and decoded whole: at most 32 KiB,
-    /// which `None` stands for. 0 suits entries that are read one at a time, at random; only shared
-    /// blocks use dictionaries.
+    /// Entries of fewer bytes share blocks, which are read and decoded whole: at most 32 KiB, the
+    /// default. 0 suits entries that are read one at a time, at random; only shared blocks use
+    /// dictionaries.
     pub share_below: Option<u32>,
     /// Dictionaries for short entries.
     pub dictionaries: Dictionaries<'a>,
-    /// What the GPU of the target decodes of GDeflate, in units of 10^6 raw bytes a second. Blocks
-    /// of entries that are loaded into its memory as they are (images with levels ready for upload,
-    /// and the buffers that the record of a scene names) are then GDeflate if that loads faster,
-    /// else stored, and hold nothing else. `None`: no entry is.
+    /// Rate at which the target's GPU decodes GDeflate, in units of 10^6 raw bytes a second.
+    /// Entries that are loaded into its memory as they are (images with levels ready for upload,
+    /// and the buffers that the metadata of a scene name) then share no blocks, and have GDeflate
+    /// blocks if those load faster, else stored ones. `None`: the GPU decodes nothing.
     pub gpu_megabytes_per_second: Option<f64>,
-    /// Threads that encode; 0 for one on each core.
+    /// Number of threads that encode; 0 for one per core.
     pub threads: usize,
-    /// Names are compared without regard to ASCII case.
+    /// Whether names are compared without regard to ASCII case.
     pub fold_case: bool,
-    /// Makes metadata; the first that knows an entry does.
+    /// Make metadata; the first that returns a record for an entry is used.
     pub describers: Vec<&'a dyn Describe>,
-    /// Convert inputs; the first that wants one gets it.
+    /// Convert inputs; the first that wants an input converts it.
     pub cooks: Vec<&'a dyn Cook>,
-    /// Names in the order in which they are loaded: they are laid out first, in this order.
+    /// Names in the order in which they are loaded: their entries come first, in this order.
     pub order: Vec<Vec<u8>>,
-    /// Signs the package.
+    /// The key that signs the package.
     pub sign: Option<&'a SecretKey>,
-    /// A number to raise with each release, so that a reader which asks for a
-    /// [`min_version`](crate::PackageOptions::min_version) refuses the releases before. Readers of
-    /// format 1 that do not know of it refuse packages in which it is not 0.
+    /// A number to raise with each release, so that a reader that requires a
+    /// [`min_version`](crate::PackageOptions::min_version) refuses earlier releases. Readers of
+    /// format 1 that do not know the field refuse packages in which it is not 0.
     pub content_version: u64,
-    /// Called with the raw bytes done so far; returns whether to go on.
+    /// Called with the raw bytes written so far; returns whether to go on.
     pub progress: Option<&'a (dyn Fn(u64) -> bool + Sync)>,
-    /// Called with the name of each input that a cook left as it is, and why: a broken one, say.
+    /// Called with the name of each input that a cook left as it is, and the reason.
     pub uncooked: Option<ToldUncooked<'a>>,
 }
 
@@ -144,41 +142,41 @@ impl Default for PackOptions<'_> {
     }
 }
 
-/// What was made.
+/// Facts about a package that was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackReport {
-    /// Entries.
+    /// Number of entries.
     pub entries: u64,
-    /// Entries whose content another one has too.
+    /// Entries that use the blocks of another entry with the same content.
     pub duplicates: u64,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
     /// Raw bytes of all entries.
     pub raw_bytes: u64,
-    /// Bytes of the package.
+    /// Bytes of the package's file.
     pub file_bytes: u64,
     /// Blocks that are encoded with a dictionary.
     pub blocks_with_dictionary: u64,
-    /// Blocks by the number of their codec, from `STORED` to `GDEFLATE`.
+    /// Number of blocks by the number of their codec, from `STORED` to `GDEFLATE`.
     pub blocks_by_codec: [u64; 8],
     /// The root hash.
     pub root: [u8; 32],
 }
 
-/// Writes a package of `items` into an empty file, through the page cache. The caller gives it its
-/// name; after an error the file's content is undefined. Blocks until it is done. If the file is to
-/// be synced, [`write_synced`] is faster.
+/// Writes a package of `items` into an empty file, through the page cache. After an error the
+/// file's content is undefined. Blocks until it is done. If the file is to be synced,
+/// [`write_synced`] is faster.
 ///
 /// # Errors
-/// A name that no package may have, two inputs of one name, an input that cannot be read, is no
-/// regular file or changed meanwhile, or the file cannot be written.
+/// An option or a name is invalid, two inputs have the same name, an input cannot be read or
+/// cooked, is not a regular file or changed meanwhile, or the file cannot be written.
 pub fn write(items: Vec<Item>, options: &PackOptions<'_>, file: &File) -> Result<PackReport> {
     write_as(items, options, (file, false))
 }
 
-/// As [`write()`], and waits until the disk has it. A long package is written past the page cache,
-/// and so is not in it afterwards.
+/// As [`write()`], and syncs the file. A long package is written past the page cache, and so is not
+/// in it afterwards.
 ///
 /// # Errors
 /// As [`write()`], or the file cannot be synced.
@@ -193,7 +191,7 @@ pub fn write_synced(
     Ok(report)
 }
 
-/// Into a file, past the page cache or not.
+/// Writes a package into a file; past the page cache if the flag is set and the package is long.
 fn write_as(
     items: Vec<Item>,
     options: &PackOptions<'_>,
@@ -202,7 +200,7 @@ fn write_as(
     encode::encode(&planned(items, options)?, options, place)
 }
 
-/// Cooks and describes the inputs, finds those that are the same, settles their blocks, and makes
+/// Cooks and describes the inputs, finds those with the same content, plans their blocks, and makes
 /// the dictionary.
 fn planned(items: Vec<Item>, options: &PackOptions<'_>) -> Result<plan::Plan> {
     check_options(options)?;
@@ -211,7 +209,7 @@ fn planned(items: Vec<Item>, options: &PackOptions<'_>) -> Result<plan::Plan> {
     Ok(plan)
 }
 
-/// Writes a package of `items` and replaces `path` by it once it is complete and synced: a reader
+/// Writes a package of `items` and replaces `path` with it once it is complete and synced: a reader
 /// of `path` sees the old file or the whole new one, also after a crash. Symbolic links are
 /// followed. Blocks until it is done.
 ///

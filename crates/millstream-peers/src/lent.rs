@@ -1,15 +1,15 @@
-//! Memory lent to whoever reads: tasks, threads, the kernel.
+//! Memory lent to readers: tasks, threads, the kernel.
 //!
-//! Asynchronous interfaces want owned memory; the caller has borrowed memory. [`Loan`] is the
-//! bridge: it gives out [`Room`]s, one for each read, each a part of the caller's memory that
-//! nobody else has, and each keeps the loan's count up while it exists.
+//! Asynchronous interfaces want owned memory; the caller has borrowed memory. A [`Loan`] gives out
+//! [`Room`]s, one for each read, each a disjoint part of the caller's memory that holds a reference
+//! to the loan while it exists.
 //!
 //! # Safety
 //! A `Room` points into a destination that the loan's owner has borrowed mutably. Rooms of a loan
 //! never overlap: a [`Plan`] has been checked, and `take` gives each of its reads out once. The
 //! loan's [`Lease`] is held inside the borrow, and its drop waits until every room is gone; if one
-//! does not go, the process ends, because to go on would be to free memory under a write. An
-//! operation of a kernel's ring owns its room, as it owns every buffer, until it has completed.
+//! does not go, the process aborts, because to go on would be to free memory under a write. An
+//! operation on a kernel ring owns its room, as it owns every buffer, until it has completed.
 #![expect(
     unsafe_code,
     reason = "parts of a borrowed destination travel through interfaces that want owned memory"
@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 use crate::named;
 use crate::plan::{Plan, Read};
 
-/// How long a lease waits for rooms that are still out when everyone should be done. Tasks that
-/// have answered may not have been dropped yet; that takes microseconds.
+/// Maximum time that a lease waits for rooms still out after all reads should have ended. Tasks
+/// that have reported their result may not have been dropped yet; that takes microseconds.
 const RETURN_MAX: Duration = Duration::from_secs(10);
 
 /// A destination lent to the reads of a plan.
@@ -43,13 +43,13 @@ unsafe impl Send for Loan {}
 // SAFETY: as above.
 unsafe impl Sync for Loan {}
 
-/// The loan's owner: it holds the borrow.
+/// The loan's owner, which holds the mutable borrow.
 pub(crate) struct Lease<'a> {
     loan: Arc<Loan>,
     destination: PhantomData<&'a mut [u8]>,
 }
 
-/// Memory of one read.
+/// Memory of one read, owned by the reader.
 pub(crate) struct Room {
     pointer: *mut u8,
     len: usize,
@@ -85,7 +85,7 @@ impl Loan {
         })
     }
 
-    /// The next read and its memory; none when all are taken, or when one has failed.
+    /// Returns the next read and its memory; `None` when all are taken, or after one has failed.
     pub(crate) fn take(self: &Arc<Loan>) -> Option<(Read, Room)> {
         let read = *self.reads.get(self.next.fetch_add(1, Ordering::Relaxed))?;
         let room = Room {
@@ -99,19 +99,19 @@ impl Loan {
         Some((read, room))
     }
 
-    /// The path of a read's file.
+    /// Returns the path of a read's file.
     pub(crate) fn path(&self, read: &Read) -> &Path {
         &self.files[read.file as usize]
     }
 
-    /// Keeps the first failure; nothing more is taken after it.
+    /// Records the first failure; no read is taken after it.
     pub(crate) fn fail(&self, error: io::Error) {
         self.next.store(self.reads.len(), Ordering::Relaxed);
         self.failed().get_or_insert(error);
     }
 
     fn failed(&self) -> MutexGuard<'_, Option<io::Error>> {
-        // Only ever set: a panic elsewhere leaves it in order.
+        // The value is only ever set, so a panic elsewhere leaves it valid.
         self.failed
             .lock()
             .unwrap_or_else(|poison| poison.into_inner())
@@ -119,12 +119,12 @@ impl Loan {
 }
 
 impl Lease<'_> {
-    /// The loan, for workers.
+    /// Returns the loan, for workers.
     pub(crate) fn loan(&self) -> Arc<Loan> {
         Arc::clone(&self.loan)
     }
 
-    /// The first failure, when all workers have ended.
+    /// Returns the first failure. Call after all workers have ended.
     pub(crate) fn finish(self) -> io::Result<()> {
         match self.loan.failed().take() {
             Some(error) => Err(error),
@@ -138,7 +138,7 @@ impl Drop for Lease<'_> {
         let start = Instant::now();
         while Arc::strong_count(&self.loan) > 1 {
             if start.elapsed() > RETURN_MAX {
-                // Memory that a thread may still write to must not be used again.
+                // Memory that a thread may still write to must not be reused.
                 eprintln!("a rival keeps memory that it was lent; ending the process");
                 std::process::abort();
             }
@@ -148,28 +148,28 @@ impl Drop for Lease<'_> {
 }
 
 impl Room {
-    /// The memory.
+    /// Returns the memory.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: see the module: the bytes are initialised, lent, and this room's alone.
+        // SAFETY: see the module: the bytes are initialized, lent, and this room's alone.
         unsafe { std::slice::from_raw_parts_mut(self.pointer, self.len) }
     }
 }
 
-/// Reads in flight of someone who reports their completions: a ring, a library in C.
+/// A system with reads in flight that reports their completions: a ring, a C library.
 pub(crate) trait Flight<F> {
-    /// Begins a read of `file` into memory that stays lent until its completion has come, which
-    /// names the slot.
+    /// Starts a read of `file` into memory that stays lent until the completion, which names the
+    /// slot.
     fn begin(&mut self, slot: usize, file: F, read: &Read, to: *mut u8) -> io::Result<()>;
 
-    /// Waits for a completion, and gives the slots of those that have come with what came of them.
+    /// Waits for a completion, and passes each completed slot with its outcome to `ended`.
     fn complete(&mut self, ended: &mut dyn FnMut(usize, io::Result<()>));
 
-    /// Whether completions are still to come.
+    /// Returns whether completions are outstanding.
     fn is_pending(&self) -> bool;
 }
 
-/// Serves every read of a plan with up to `depth` in flight, each of the file that `file_of` gives.
-/// Returns the nanoseconds that beginning each read held the caller.
+/// Serves every read of a plan with up to `depth` in flight; `file_of` gives the file of each.
+/// Returns the nanoseconds for which starting each read held the caller.
 pub(crate) fn serve<F>(
     plan: &Plan,
     destination: &mut [u8],
@@ -213,8 +213,8 @@ pub(crate) fn serve<F>(
     lease.finish().map(|()| held_ns)
 }
 
-/// compio's view of a room. Its bytes were initialised by whoever lent them; the length that
-/// compio sees is how much of it has been read.
+/// compio's view of a room. The lender initialized its bytes; the length that compio sees is the
+/// number of bytes read.
 #[cfg(feature = "compio")]
 mod owned {
     use std::mem::MaybeUninit;
@@ -232,8 +232,8 @@ mod owned {
 
     impl IoBufMut for Room {
         fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
-            // SAFETY: as in `bytes`; initialised bytes are valid as perhaps uninitialised ones,
-            // and compio writes no uninitialised ones.
+            // SAFETY: as in `bytes`; initialized bytes are valid as perhaps uninitialized ones, and
+            // compio writes no uninitialized ones.
             unsafe { std::slice::from_raw_parts_mut(self.pointer.cast(), self.len) }
         }
     }

@@ -1,17 +1,17 @@
-//! Other ways to read files, behind one trait: what Millstream is measured beside.
+//! Other ways to read files behind one trait, for comparison with Millstream.
 //!
-//! A [`Rival`] is a way to read with its name and version; [`Rival::start`] makes a [`Peer`] of
-//! it, which opens files, reads a [`Plan`] into memory that the caller lends, loads whole files,
-//! and says how long handing reads over held its caller. Nothing here knows Millstream.
+//! A [`Rival`] is a way to read files, with its name and version; [`Rival::start`] makes a [`Peer`]
+//! of it, which opens files, reads a [`Plan`] into memory that the caller lends, loads whole files,
+//! and measures how long submitting reads held its caller. Nothing here depends on Millstream.
 //!
 //! Each rival gets what its own users would give it and no more: the same destination (recycled
-//! memory, touched before), as many reads in flight as the caller asks for, files opened before
+//! memory, already touched), as many reads in flight as the caller asks for, files opened before
 //! the clock starts. A rival whose interface brings its own memory copies out of it, and
-//! [`Rival::copies`] says so. What is missing on a machine (io_uring, locked memory, CMake at
-//! build time) is an error of `start` with its likely cause.
+//! [`Rival::copies`] is set. If the machine lacks something (io_uring, locked memory, CMake at
+//! build time), `start` fails with the likely cause.
 //!
-//! Every library is a feature of its own; `all` has all of them, `rust` those that compile no C. In
-//! every build are the rivals that need none ([`bare`]).
+//! Every library is a cargo feature; `all` enables all of them, `rust` those that compile no C.
+//! Rivals that need no library are in every build ([`bare`]).
 //!
 //! | rival | what it does |
 //! |---|---|
@@ -64,53 +64,52 @@ pub use ring::read_in_order;
 /// How files are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Past the page cache; reads are of whole blocks.
+    /// Bypassing the page cache; reads are of whole blocks.
     Direct,
     /// Through the page cache.
     Buffered,
 }
 
-/// Reads files in its own way. Every method blocks until nothing of it is at work any more,
-/// whatever came out: the memory that it was lent is the caller's again.
+/// Reads files in its own way. Every method blocks until all its reads have ended, even if it
+/// fails: the lent memory is the caller's again.
 pub trait Peer {
-    /// Opens the files of the plan, in place of those that were open.
+    /// Opens the files of the plan, replacing the files that were open.
     ///
     /// # Errors
-    /// A file cannot be opened, or not in this way.
+    /// A file cannot be opened, or not with this access.
     fn open(&mut self, plan: &Plan, access: Access) -> io::Result<()>;
 
-    /// Announces the memory that the next reads land in, or none: whoever registers memory does so
-    /// ahead of them.
+    /// Announces the memory that the next reads land in, or an empty slice: peers that register
+    /// memory do so here, ahead of the reads.
     ///
     /// # Errors
-    /// Memory announced before cannot be given up.
+    /// Memory announced before cannot be unregistered.
     fn expect(&mut self, destination: &mut [u8]) -> io::Result<()> {
         let _ = destination;
         Ok(())
     }
 
-    /// Reads everything that the plan says, of the files opened with the same plan.
+    /// Reads everything in the plan, from the files opened with the same plan.
     ///
     /// # Errors
     /// A read fails or ends early, or no files are open.
     fn read(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<()>;
 
-    /// Reads everything that the plan says, through the page cache; every read opens its file and
-    /// closes it.
+    /// Reads everything in the plan through the page cache; every read opens and closes its file.
     ///
     /// # Errors
-    /// A file cannot be opened or read; `Unsupported` where files are not loaded so.
+    /// A file cannot be opened or read; `Unsupported` if the peer does not load whole files.
     fn load(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<()> {
         let _ = (plan, destination);
         let why = "it loads no whole files";
         Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }
 
-    /// Hands the reads over one by one and awaits them; the nanoseconds that each call held the
-    /// caller.
+    /// Submits the reads one by one and waits for them; returns the nanoseconds for which each call
+    /// held the caller.
     ///
     /// # Errors
-    /// As [`Peer::read`]; `Unsupported` where reads cannot be handed over without waiting.
+    /// As [`Peer::read`]; `Unsupported` if reads cannot be submitted without waiting.
     fn hand_over(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<Vec<u64>> {
         let _ = (plan, destination);
         Err(io::Error::new(
@@ -125,25 +124,25 @@ pub trait Peer {
 pub struct Rival {
     /// Its name in results.
     pub name: &'static str,
-    /// Version of the library.
+    /// Version of the library; empty without one.
     pub version: &'static str,
-    /// How it can open files.
+    /// Accesses with which it can open files.
     pub accesses: &'static [Access],
-    /// Whether its interface brings own memory, so that bytes are copied once more.
+    /// Whether its interface brings its own memory, so that bytes are copied once more.
     pub copies: bool,
-    /// Whether reads at random places make sense for it.
+    /// Whether it is suited to reads at random offsets.
     pub seeks: bool,
-    /// Whether a read in flight is a thread: then more than a few dozen of them only cost.
+    /// Whether each read in flight takes a thread: more than a few dozen then only cost.
     pub threads: bool,
     make: fn(usize) -> io::Result<Box<dyn Peer>>,
 }
 
 impl Rival {
-    /// Starts it (threads, a ring) for up to `depth` reads in flight. A peer stays on the thread
-    /// that started it.
+    /// Starts the rival (its threads or its ring) for up to `depth` reads in flight. The peer stays
+    /// on the thread that started it.
     ///
     /// # Errors
-    /// What it needs is missing here.
+    /// Something it needs is missing on this machine.
     pub fn start(&self, depth: usize) -> io::Result<Box<dyn Peer>> {
         (self.make)(depth.max(1))
     }
@@ -155,16 +154,15 @@ impl std::fmt::Debug for Rival {
     }
 }
 
-/// What needs no library, and is in every build, by its name: `ring` with registered memory,
-/// `ring-plain` without, `ring-async` with helper threads of the kernel, and `pread` on a pool of
-/// threads.
+/// Returns the rival of a name that needs no library: `ring` with registered memory, `ring-plain`
+/// without, `ring-async` with the kernel's worker threads, and `pread` on a pool of threads.
 #[must_use]
 pub fn bare(name: &str) -> Option<Rival> {
     let all = [ring::REGISTERED, ring::PLAIN, ring::ASYNC, pools::PREAD];
     all.into_iter().find(|rival| rival.name == name)
 }
 
-/// Every library that this build has, in the order of the crate's table.
+/// Returns every library in this build, in the order of the crate's table.
 #[must_use]
 pub fn rivals() -> Vec<Rival> {
     vec![
@@ -200,12 +198,12 @@ fn open_file(path: &std::path::Path, access: Access) -> io::Result<std::fs::File
     options.open(path).map_err(|error| named(error, path))
 }
 
-/// An error with the file that it is of.
+/// Adds the path of the file to an error.
 fn named(error: io::Error, path: &std::path::Path) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// The error of a call of something that was not opened before.
+/// Returns the error of a call that needs open files when there are none.
 fn not_open() -> io::Error {
     io::Error::other("no files are open")
 }

@@ -1,4 +1,4 @@
-//! What is to be read: checked once, so that every rival can rely on its places.
+//! Plans of reads, checked once, so that every rival can rely on their ranges.
 
 use std::io;
 use std::ops::Range;
@@ -10,23 +10,23 @@ use std::sync::Arc;
 pub struct Read {
     /// Index of the file in its plan.
     pub file: u32,
-    /// First byte in the file.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// First byte in the destination.
+    /// Offset in the destination, in bytes.
     pub place: usize,
-    /// Bytes; all of them must be there.
+    /// Length in bytes; all of them must exist in the file.
     pub len: u32,
 }
 
 impl Read {
-    /// Its part of the destination.
+    /// Returns its range in the destination.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.place..self.place + self.len as usize
     }
 }
 
-/// Files, and reads of them to places that do not overlap.
+/// Files, and reads from them into ranges that do not overlap.
 #[derive(Debug, Clone)]
 pub struct Plan {
     files: Arc<[PathBuf]>,
@@ -35,10 +35,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A plan of these reads.
+    /// Creates a plan of these reads.
     ///
     /// # Errors
-    /// A read names no file, or two reads share bytes of the destination.
+    /// A read names no file of the plan, or two reads share bytes of the destination.
     pub fn new(files: Vec<PathBuf>, reads: Vec<Read>) -> io::Result<Plan> {
         let bad = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
         let mut order: Vec<&Read> = reads.iter().collect();
@@ -63,19 +63,19 @@ impl Plan {
         })
     }
 
-    /// The files.
+    /// Returns the files.
     #[must_use]
     pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
 
-    /// The reads, in the order in which they are asked for.
+    /// Returns the reads, in the order in which they are submitted.
     #[must_use]
     pub fn reads(&self) -> &[Read] {
         &self.reads
     }
 
-    /// Bytes that a destination must have.
+    /// Returns the minimum length of a destination, in bytes.
     #[must_use]
     pub fn destination_len(&self) -> usize {
         self.end

@@ -1,8 +1,8 @@
-//! `pread` and maps copied out of, on a pool of threads: rayon's.
+//! `pread`, and copies out of memory maps, on a pool of threads (rayon).
 //!
 //! # Safety
-//! A map whose file shrinks raises a signal. The benchmark's files are its own, and nobody else
-//! writes them; that is what a program with maps relies on as well.
+//! Reading a map beyond the end of a file that shrank raises SIGBUS. The benchmark's files are its
+//! own, and no one else writes to them; programs with maps rely on the same.
 #![cfg_attr(
     feature = "memmap2",
     expect(unsafe_code, reason = "making a map of a file is unsafe in memmap2")
@@ -19,7 +19,7 @@ use crate::lent::Loan;
 use crate::plan::{Plan, Read};
 use crate::{Access, Peer, Rival, named, not_open, open_file};
 
-/// What most programs have; with one thread the plain sequential reader.
+/// What most programs do; with one thread, the plain sequential reader.
 pub(crate) const PREAD: Rival = Rival {
     name: "pread",
     version: "",
@@ -57,7 +57,7 @@ fn mapped(path: &Path, access: Access) -> io::Result<memmap2::Mmap> {
         return Err(io::Error::other("maps are of the page cache"));
     }
     let file = open_file(path, access)?;
-    // SAFETY: nobody writes or shortens the file while it is mapped; see the module.
+    // SAFETY: no one writes or shortens the file while it is mapped; see the module.
     unsafe { memmap2::Mmap::map(&file) }.map_err(|error| named(error, path))
 }
 
@@ -70,10 +70,10 @@ fn copied(map: &memmap2::Mmap, read: Read, into: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Fills memory with what a read says.
+/// Fills memory with the bytes of a read.
 type Fill<F> = fn(&F, Read, &mut [u8]) -> io::Result<()>;
 
-/// A pool of threads, and how they open and read files.
+/// A pool of threads, and the functions that open and read files on it.
 struct Pool<F> {
     threads: ThreadPool,
     files: Vec<F>,
@@ -96,8 +96,8 @@ impl<F: Send + Sync + 'static> Pool<F> {
         }))
     }
 
-    /// Serves every read of the plan, as many at a time as there are threads; a pool of one is the
-    /// calling thread.
+    /// Serves every read of the plan, as many at a time as there are threads; with one thread, on
+    /// the calling thread.
     fn serve(
         &self,
         plan: &Plan,

@@ -1,13 +1,13 @@
-//! The bare ring: a plain io_uring loop, as little as the kernel demands. It is the yardstick of
-//! the benchmark, the rival "no library at all".
+//! A plain io_uring loop, as little as the kernel demands: the benchmark's baseline, the rival "no
+//! library at all".
 //!
-//! The flags are the best the kernel has, as the engine asks for them: `DEFER_TASKRUN` with
+//! The setup flags are the best that the kernel has, as the engine uses them: `DEFER_TASKRUN` with
 //! `SINGLE_ISSUER`, else `COOP_TASKRUN`, else none, so that comparisons are at equal flags.
 //!
 //! # Safety
-//! The kernel writes into a destination while reads are in flight. [`InFlight`] awaits all of them
-//! when it is dropped, which is before its caller's borrow of their memory ends. Registered memory
-//! is pinned by the kernel, which writes to it for reads in flight alone.
+//! The kernel writes into a destination while reads are in flight. [`InFlight`] waits for all of
+//! them when it is dropped, which is before its caller's borrow of the memory ends. Registered
+//! memory is pinned by the kernel, which writes to it only for reads in flight.
 #![expect(
     unsafe_code,
     reason = "the kernel writes to memory named by raw pointers"
@@ -24,9 +24,9 @@ use crate::lent::{Flight, serve};
 use crate::plan::{Plan, Read};
 use crate::{Access, Peer, Rival, named, not_open, open_file};
 
-/// Entries pushed before they are submitted: the device then works while the rest is prepared.
+/// Entries pushed before they are submitted: the device then works while more are prepared.
 const SUBMIT_BATCH: usize = 32;
-/// Fewest entries of a ring, so that a hundred reads can be handed over at once.
+/// Minimum number of entries of a ring, so that a hundred reads can be submitted at once.
 const ENTRIES_MIN: usize = 128;
 
 const fn rival(name: &'static str, make: fn(usize) -> io::Result<Box<dyn Peer>>) -> Rival {
@@ -44,10 +44,10 @@ const fn rival(name: &'static str, make: fn(usize) -> io::Result<Box<dyn Peer>>)
 /// With registered files and memory.
 pub(crate) const REGISTERED: Rival = rival("ring", |depth| Ring::start(depth, true, false));
 pub(crate) const PLAIN: Rival = rival("ring-plain", |depth| Ring::start(depth, false, false));
-/// `IOSQE_ASYNC`: every read is handed to a helper thread of the kernel at once.
+/// `IOSQE_ASYNC`: every read is handed to a kernel worker thread at once.
 pub(crate) const ASYNC: Rival = rival("ring-async", |depth| Ring::start(depth, false, true));
 
-/// Makes a ring for so many reads in flight.
+/// Creates a ring for `depth` reads in flight.
 fn ring_of(depth: usize) -> io::Result<IoUring> {
     let entries = depth.max(ENTRIES_MIN).next_power_of_two() as u32;
     let (mut best, mut fair) = (IoUring::builder(), IoUring::builder());
@@ -83,7 +83,7 @@ impl Ring {
         }))
     }
 
-    /// Serves reads of files that are open; `each` is submitted by itself.
+    /// Serves reads of open files; with `each`, every read is submitted by itself.
     fn serve_open(
         &mut self,
         plan: &Plan,
@@ -129,9 +129,9 @@ impl Peer for Ring {
                 iov_base: destination.as_mut_ptr().cast(),
                 iov_len: destination.len(),
             };
-            // Where an ordinary user may not lock so much memory, reads go on unregistered, as the
+            // If an ordinary user may not lock this much memory, reads go on unregistered, as the
             // engine's do.
-            // SAFETY: the kernel pins the pages and writes to them for reads alone, each of which
+            // SAFETY: the kernel pins the pages and writes to them only for reads, each of which
             // names memory that is lent to it.
             self.registered = unsafe { submitter.register_buffers(&[buffer]) }.is_ok();
         }
@@ -143,9 +143,9 @@ impl Peer for Ring {
         self.serve_open(plan, destination, how).map(drop)
     }
 
-    /// The caller opens, the ring reads, both at once.
+    /// Files are opened by the caller and read by the ring, both at the same time.
     fn load(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<()> {
-        // Open until the end: a file cannot be closed under its read.
+        // Kept open until the end: a file cannot be closed while a read of it is in flight.
         let mut files = Vec::new();
         let mut flight = InFlight::new(&mut self.ring, self.depth, self.offload);
         let served = serve(
@@ -166,11 +166,11 @@ impl Peer for Ring {
     }
 }
 
-/// Reads the first `len` bytes of a file directly in blocks, as many in flight as have room in
-/// `window`, and hands them to `consume` in file order, on this thread.
+/// Reads the first `len` bytes of a file with direct I/O in blocks, as many in flight as fit in
+/// `window`, and passes them to `consume` in file order, on this thread.
 ///
 /// # Errors
-/// There is no ring, a read fails, or `consume` does.
+/// No ring can be made, a read fails, or `consume` does.
 pub fn read_in_order(
     path: &Path,
     len: u64,
@@ -215,7 +215,7 @@ pub fn read_in_order(
     Ok(())
 }
 
-/// What is left of a read: direct ones ask for whole blocks, the last of which may lie partly
+/// The remainder of a read: direct reads ask for whole blocks, the last of which may lie partly
 /// `beyond` the end of the file.
 struct Left {
     file: RawFd,
@@ -225,11 +225,11 @@ struct Left {
     beyond: u32,
 }
 
-/// Reads in flight; dropped, it awaits them.
+/// Reads in flight. Dropping it waits for them.
 struct InFlight<'a> {
     ring: &'a mut IoUring,
     offload: bool,
-    /// Whether files are numbers of registered ones, and memory is registered.
+    /// Whether files are indices of registered ones, and the memory is registered.
     registered: bool,
     /// Whether each read is submitted by itself.
     each: bool,
@@ -251,7 +251,7 @@ impl<'a> InFlight<'a> {
         }
     }
 
-    /// Begins a read in a free slot.
+    /// Starts a read in a free slot.
     fn push(&mut self, slot: usize, left: Left) {
         let (file, to, len) = (left.file, left.to, left.len);
         let entry = if self.registered {
@@ -276,14 +276,14 @@ impl<'a> InFlight<'a> {
         }
     }
 
-    /// Submits what was pushed, and waits for so many completions. Ends the process if the kernel
-    /// refuses: memory would be freed under its writes.
+    /// Submits what was pushed, and waits for `want` completions. Aborts the process if the kernel
+    /// refuses: otherwise memory would be freed while the kernel writes to it.
     fn enter(&mut self, want: usize) {
         self.unsubmitted = 0;
         while let Err(error) = self.ring.submit_and_wait(want) {
             match error.raw_os_error() {
                 Some(libc::EINTR) => {}
-                // Completions must be reaped first: they are there.
+                // The completion queue is full: completions must be reaped first.
                 Some(libc::EBUSY) => return,
                 _ => {
                     eprintln!("io_uring_enter: {error}; ending the process");
@@ -311,7 +311,7 @@ impl Flight<RawFd> for InFlight<'_> {
         self.in_flight > 0
     }
 
-    /// Takes all completions that there are; reads that are not complete go on.
+    /// Takes all available completions, after waiting for one; incomplete reads continue.
     fn complete(&mut self, ended: &mut dyn FnMut(usize, io::Result<()>)) {
         self.enter(1);
         loop {

@@ -1,10 +1,10 @@
-//! SDL 3's AsyncIO, with its io_uring and with its threads.
+//! SDL 3's AsyncIO, with its io_uring backend and with its thread backend.
 //!
-//! SDL has no direct I/O, opens files on the calling thread, and reads one file at a time when it
-//! works with threads; as its header advises, files are opened several times then. The library is
-//! loaded at run time, twice: it decides once for a process which of the two ways it takes. Its
-//! way with the ring looks for `liburing-ffi.so.2`; where the system's liburing is too old to have
-//! one, `native/liburing_ffi.c` stands in.
+//! SDL has no direct I/O, opens files on the calling thread, and its thread backend reads each open
+//! file serially; as its header advises, files are then opened several times. The library is loaded
+//! at run time, twice, because it chooses its backend once per process. Its io_uring backend loads
+//! `liburing-ffi.so.2`; if the system's liburing is too old to have one, `native/liburing_ffi.c`
+//! stands in.
 //!
 //! # Safety
 //! The declarations below are those of `SDL_asyncio.h` (SDL 3.2 and later). A library is leaked, so
@@ -40,7 +40,7 @@ pub(crate) const RING: Rival = Rival {
         });
         let before = rings();
         let peer = Sdl::start(library, depth, 1)?;
-        // Refused a ring, SDL takes to threads without a word.
+        // If a ring is refused, SDL silently falls back to threads.
         if rings() == before {
             return Err(io::Error::other(
                 "SDL made no ring (likely cause: io_uring is refused)",
@@ -65,7 +65,7 @@ pub(crate) const THREADS: Rival = Rival {
     },
 };
 
-/// Rings that this process has.
+/// Returns the number of io_uring instances of this process.
 fn rings() -> usize {
     let fds = std::fs::read_dir("/proc/self/fd")
         .into_iter()
@@ -77,7 +77,7 @@ fn rings() -> usize {
         .count()
 }
 
-/// Most times that a file is opened for SDL's threads: its pool has one thread a core and a few.
+/// Maximum handles of a file with SDL's threads; its pool has a few threads more than cores.
 const HANDLES_MAX: usize = 8;
 
 /// `SDL_AsyncIOOutcome`.
@@ -110,7 +110,7 @@ struct Library {
     error: unsafe extern "C" fn() -> *const c_char,
 }
 
-/// Loads the stand-in unless the system has the library itself.
+/// Loads the stand-in unless the system has the library.
 fn provide_liburing_ffi() -> Result<(), String> {
     if open_library("liburing-ffi.so.2").is_ok() {
         return Ok(());
@@ -119,7 +119,7 @@ fn provide_liburing_ffi() -> Result<(), String> {
     if path.is_empty() {
         return Err(format!("SDL finds no liburing-ffi.so.2, and {why}"));
     }
-    // Found by its name from now on, as every library is that is loaded already.
+    // From now on it is found by name, as every loaded library is.
     open_library(path).map(|_| ())
 }
 
@@ -160,22 +160,22 @@ impl Library {
     }
 }
 
-/// A queue, and files open in it.
+/// An SDL queue, and the files opened in it.
 struct Sdl {
     library: &'static Library,
     queue: *mut c_void,
-    /// Handles of every file, several for one if that helps.
+    /// Handles of each file, several per file if that helps.
     files: Vec<Vec<*mut c_void>>,
     depth: usize,
     handles: usize,
 }
 
-/// Reads in flight in a queue, and closes.
+/// Reads and closes in flight in a queue.
 struct InFlight<'a> {
     sdl: &'a Sdl,
-    /// The bytes of the read in each slot, and its file if that is to be closed with it.
+    /// Length in bytes of the read in each slot, and its file if it is to be closed afterwards.
     slots: Vec<(u64, Option<*mut c_void>)>,
-    /// Outcomes that are still to come: of reads and of closes.
+    /// Number of outstanding outcomes, of reads and of closes.
     expected: usize,
     closes: bool,
 }
@@ -260,7 +260,7 @@ impl Sdl {
         unsafe { (self.library.close)(file, false, self.queue, std::ptr::null_mut()) }
     }
 
-    /// The next outcome.
+    /// Waits for the next outcome.
     fn next(&self) -> Outcome {
         loop {
             let mut outcome = std::mem::MaybeUninit::<Outcome>::zeroed();
@@ -282,7 +282,7 @@ impl Sdl {
         }
     }
 
-    /// Reads of files that are open.
+    /// Serves reads of open files; returns what [`serve`] does.
     fn read_open(&self, plan: &Plan, destination: &mut [u8], depth: usize) -> io::Result<Vec<u64>> {
         let mut flight = self.in_flight(depth, false);
         serve(

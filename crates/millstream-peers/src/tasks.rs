@@ -1,5 +1,5 @@
 //! Asynchronous libraries: as many tasks as reads may be in flight, each of which takes the next
-//! read when it has served one.
+//! read after it has served one.
 
 use std::io;
 use std::path::Path;
@@ -24,12 +24,12 @@ pub(crate) mod tokio;
 /// An asynchronous library: its files and its executor.
 pub(crate) trait Library {
     type File;
-    /// Whether files can be opened past the page cache.
+    /// Whether files can be opened with direct I/O.
     const DIRECT: bool;
 
     async fn open(path: &Path, access: Access) -> io::Result<Self::File>;
 
-    /// The same file for another task; none where a file has one position, so that every task
+    /// Returns the same file for another task; `None` if a file has a position, so that every task
     /// opens its own.
     fn shared(file: &Self::File) -> Option<Self::File> {
         let _ = file;
@@ -42,20 +42,20 @@ pub(crate) trait Library {
         Ok(())
     }
 
-    /// Fills the room with what the read says, from the file's position if it has one.
+    /// Fills the room with the bytes of the read, from the file's position if it has one.
     async fn read(file: &mut Self::File, read: Read, room: Room) -> io::Result<()>;
 
-    /// Closes a file whose drop does not.
+    /// Closes a file, for files that dropping does not close.
     async fn close(file: Self::File) -> io::Result<()> {
         drop(file);
         Ok(())
     }
 
-    /// Runs a future to its end.
+    /// Runs a future to completion.
     fn run<T>(&self, future: impl Future<Output = T>) -> T;
 }
 
-/// A library at work.
+/// A started library, as a [`Peer`].
 pub(crate) struct Tasks<L: Library> {
     pub(crate) library: L,
     pub(crate) depth: usize,
@@ -71,7 +71,7 @@ impl<L: Library> Tasks<L> {
         }
     }
 
-    /// Serves every read of the plan by tasks.
+    /// Serves every read of the plan with tasks.
     fn serve<F: Future<Output = ()>>(
         &self,
         plan: &Plan,
@@ -96,7 +96,7 @@ impl<L: Library> Tasks<L> {
     }
 }
 
-/// Reads of files that are open.
+/// A task that reads from open files.
 async fn reader<L: Library>(loan: Arc<Loan>, files: Rc<Vec<L::File>>) {
     let mut open: Option<(u32, L::File)> = None;
     while let Some((read, room)) = loan.take() {
@@ -119,7 +119,7 @@ async fn reader<L: Library>(loan: Arc<Loan>, files: Rc<Vec<L::File>>) {
     }
 }
 
-/// Reads that open and close their file.
+/// A task that opens, reads and closes the file of each read.
 async fn loader<L: Library>(loan: Arc<Loan>) {
     while let Some((read, room)) = loan.take() {
         let whole = async {
@@ -164,7 +164,7 @@ impl<L: Library> Peer for Tasks<L> {
 
 impl<L: Library> Drop for Tasks<L> {
     fn drop(&mut self) {
-        // Files of glommio must be closed on their executor; an error cannot be returned here.
+        // Files of glommio must be closed on their executor; drop cannot return an error.
         let _ = self.close_all();
     }
 }

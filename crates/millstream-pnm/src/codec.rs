@@ -37,7 +37,7 @@ use crate::parser::{Parser, Stage};
 /// Registers the formats as codec `id` of a storage.
 ///
 /// # Panics
-/// The id is below 0x80, or taken.
+/// If `id` is below 0x80 or already registered.
 pub fn register(options: &mut StorageOptions, id: CodecId) {
     options.codec(id, Pnm(id));
 }
@@ -59,7 +59,7 @@ impl Codec for Pnm {
     }
 }
 
-/// Raw bytes of the image whose file begins with `head` and has `stored_len` bytes.
+/// Returns the raw size of the image whose file begins with `head` and has `stored_len` bytes.
 fn image_bytes(head: &[u8], stored_len: u64) -> Result<u64, &'static str> {
     let parsed = HeaderParser::new().push(head);
     let (taken, header) = match parsed.map_err(|fault| fault.kind.cause())? {

@@ -1,4 +1,4 @@
-//! Images out of bytes in memory.
+//! Decoding images from bytes in memory.
 
 use std::sync::OnceLock;
 
@@ -10,15 +10,15 @@ use crate::limits::{IMAGE_BYTES_MAX, THREADS_MAX, WINDOW_BYTES};
 use crate::parallel::{self, Text};
 use crate::parser::{Parser, Stage};
 
-/// How to decode.
+/// Options for decoding.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Which kernel; by default the fastest.
+    /// The kernel; by default the fastest.
     pub kernel: Kernel,
-    /// Threads that parse one image of text, the caller's among them; by default one for each core.
-    /// Short texts are parsed by one.
+    /// Maximum number of threads that parse one text image, including the caller's; by default one
+    /// per core, at most 64. Short texts are parsed by one.
     pub threads: usize,
-    /// Images with more bytes in memory are refused.
+    /// Maximum size of an image in memory, in bytes; 64 GiB by default and at most.
     pub image_bytes_max: u64,
 }
 
@@ -34,22 +34,22 @@ impl Default for Options {
     }
 }
 
-/// The first image of `bytes`. What follows must be white space, and of text comments, and then
-/// nothing or another image.
+/// Decodes the first image of `bytes`. What follows it must be white space (in text formats also
+/// comments), and then nothing or another image.
 ///
 /// # Errors
-/// The bytes break the format; the error names the place.
+/// The bytes violate the format, or the image is too large; the error has the position.
 pub fn decode(bytes: &[u8]) -> Result<Image, Error> {
     let mut image = Image::empty();
     decode_into(bytes, &Options::default(), &mut image)?;
     Ok(image)
 }
 
-/// As [`decode`], into an image whose memory is used again; returns the number of bytes before the
-/// next image, or of all. Offsets, lines and columns count from the beginning of `bytes`.
+/// Like [`decode`], into `image`, whose memory is reused. Returns the number of bytes before the
+/// next image, or of all bytes. Offsets, lines and columns count from the start of `bytes`.
 ///
 /// # Errors
-/// As [`decode`]; the image has no pixels then.
+/// Those of [`decode`]; `image` then has no pixels.
 pub fn decode_into(bytes: &[u8], options: &Options, image: &mut Image) -> Result<usize, Error> {
     let parser = Parser::without_lines(options.kernel);
     let decoded = Building::new(image, options, parser).whole(bytes);
@@ -59,8 +59,8 @@ pub fn decode_into(bytes: &[u8], options: &Options, image: &mut Image) -> Result
     })
 }
 
-/// Finds the line of an error of a parser that counted none; without all bytes before its place it
-/// has no line.
+/// Sets line and column of the error of a parser that does not count lines; removes them if the
+/// text before the error cannot be read.
 pub(crate) fn find_line(error: Error, text: &(impl Text + ?Sized)) -> Error {
     if error.line.is_none() {
         return error;
@@ -81,7 +81,7 @@ pub(crate) fn find_line(error: Error, text: &(impl Text + ?Sized)) -> Error {
     }
 }
 
-/// Samples that a byte of the file can hold.
+/// Returns the maximum number of samples per byte of the file.
 fn samples_per_byte_max(header: &Header) -> u64 {
     if header.format == Format::Bitmap {
         8
@@ -90,13 +90,13 @@ fn samples_per_byte_max(header: &Header) -> u64 {
     }
 }
 
-/// An image that is being made.
+/// An image under construction.
 pub(crate) struct Building<'a> {
     pub(crate) parser: Parser,
     image: &'a mut Image,
     options: &'a Options,
     made_bytes: usize,
-    /// The samples' memory was never touched.
+    /// Whether the samples' memory is new, never touched.
     fresh: bool,
 }
 
@@ -114,15 +114,15 @@ impl<'a> Building<'a> {
     fn whole(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         self.header(bytes, bytes.len() as u64)?;
         self.in_parallel(bytes, bytes.len() as u64);
-        // Within `bytes`, so that it fits.
+        // Within `bytes`, so it fits `usize`.
         let at = self.parser.offset() as usize;
         let taken = self.push(&bytes[at..])?;
         self.finish()?;
         Ok(at + taken)
     }
 
-    /// Takes bytes as far as the header goes, and makes room for the samples: never more than
-    /// `bytes_left` of the file, from here on, can hold, whatever the header says.
+    /// Consumes bytes up to the end of the header, and makes room for the samples: never more than
+    /// the file's `bytes_left`, from here on, can hold, whatever the header states.
     pub(crate) fn header(&mut self, bytes: &[u8], bytes_left: u64) -> Result<usize, Error> {
         let parser = &mut self.parser;
         let taken = parser.push(bytes, &mut [])?.consumed;
@@ -135,8 +135,8 @@ impl<'a> Building<'a> {
         }
         let left = bytes_left.saturating_sub(taken as u64);
         let samples = header.sample_count();
-        // Where bytes are missing the samples end before this room does; the error then names the
-        // place where they end, or what is wrong before it.
+        // If bytes are missing, the samples end before this room does; the error then reports that
+        // position, or an earlier fault.
         let room = if left < header.raster_bytes_min() {
             samples.min(left.saturating_mul(samples_per_byte_max(header)))
         } else {
@@ -149,8 +149,7 @@ impl<'a> Building<'a> {
         Ok(taken)
     }
 
-    /// Makes room for what so many bytes of samples can hold, beside those that are there: for
-    /// input of unknown length.
+    /// Makes room for the samples that `bytes` more bytes can hold, for input of unknown length.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Error> {
         let header = &self.image.header;
         let of_header = "within the limit, which is of bytes";
@@ -162,7 +161,7 @@ impl<'a> Building<'a> {
         grown.map_err(|kind| Error::at(kind, self.parser.offset()))
     }
 
-    /// Parses text on several threads as far as that goes; the parser stands behind it then.
+    /// Parses text on several threads as far as possible, and advances the parser accordingly.
     pub(crate) fn in_parallel(&mut self, text: &(impl Text + ?Sized), text_len: u64) {
         let threads = self.options.threads.min(THREADS_MAX);
         let left = text_len.saturating_sub(self.parser.offset());
@@ -182,18 +181,18 @@ impl<'a> Building<'a> {
         self.skip_to(offset, made_bytes);
     }
 
-    /// Somebody else put samples into [`Building::rest`].
+    /// Records samples that were written directly into [`Building::rest`].
     pub(crate) fn skip_to(&mut self, offset: u64, made_bytes: usize) {
         self.parser.skip_to(offset, made_bytes);
         self.made_bytes += made_bytes;
     }
 
-    /// Room for the samples that are missing.
+    /// Returns the room for the missing samples.
     pub(crate) fn rest(&mut self) -> &mut [u8] {
         &mut self.image.samples.as_bytes_mut()[self.made_bytes..]
     }
 
-    /// Takes bytes behind the header; how many.
+    /// Consumes bytes after the header; returns how many.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let rest = &mut self.image.samples.as_bytes_mut()[self.made_bytes..];
         let pushed = self.parser.push(bytes, rest)?;
@@ -201,7 +200,7 @@ impl<'a> Building<'a> {
         Ok(pushed.consumed)
     }
 
-    /// The bytes have ended.
+    /// Ends the file.
     pub(crate) fn finish(&mut self) -> Result<(), Error> {
         let rest = &mut self.image.samples.as_bytes_mut()[self.made_bytes..];
         self.made_bytes += self.parser.finish(rest)?;

@@ -1,5 +1,5 @@
-//! Records of images for packages: a reader of the package knows an image's shape, and where its
-//! samples lie, before it reads the entry.
+//! Metadata of images for packages: the shape of an image, and the position of its samples, are
+//! known before the entry is read.
 
 use millstream_pak::metadata::{Container, Image, Kind, Metadata, Mip};
 use millstream_pak::{Describe, Head};
@@ -7,13 +7,13 @@ use millstream_pak::{Describe, Head};
 use crate::format::{Format, TupleType};
 use crate::header::HeaderParser;
 
-/// `VK_FORMAT_R8_UNORM`, and the formats of two to four channels; they are 7 apart.
+/// `VK_FORMAT_R8_UNORM`, and the formats of two to four channels.
 const VK_R8_UNORM: u32 = 9;
 const VK_R8G8_UNORM: u32 = 16;
 const VK_R8G8B8_UNORM: u32 = 23;
 const VK_R8G8B8A8_UNORM: u32 = 37;
 
-/// Describes the PNM family; hand it to the packer.
+/// A describer of the PNM family for the packer.
 ///
 /// ```
 /// use millstream_pak::{Describe, Head};
@@ -30,7 +30,7 @@ impl Describe for PnmDescriber {
     fn describe(&self, head: &Head<'_>) -> Option<Metadata> {
         let (taken, header) = HeaderParser::new().push(head.bytes).ok()?;
         let (taken, header) = (taken as u64, header?);
-        // Not described: what cannot be an image, or has more channels than a record can say.
+        // Not described: files too short for their image, or more channels than a record holds.
         let left = head.raw_bytes.checked_sub(taken)?;
         let channels = u8::try_from(header.channels).ok()?;
         if header.raster_bytes_min() > left {
@@ -66,7 +66,7 @@ impl Describe for PnmDescriber {
             container: Container::PNM,
             maxval: u32::from(header.maxval),
         });
-        // Where samples lie as they will in memory, they can be read by themselves.
+        // Samples with the same bytes in the file as in memory can be read on their own.
         if bytes_of_samples {
             record.mips.push(Mip {
                 level: 0,

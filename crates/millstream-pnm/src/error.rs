@@ -1,55 +1,55 @@
-//! What can be wrong with an image, and where.
+//! Errors: what is wrong with an image, and where.
 
 use std::fmt;
 use std::io;
 
-/// What is wrong.
+/// The kind of an [`Error`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The bytes do not begin as an image of this family does.
+    /// The bytes do not begin with a magic number of this family.
     NotPnm,
-    /// A header breaks the format; the cause.
+    /// A header violates the format, for the given cause.
     Header(&'static str),
-    /// A byte that may not stand there.
+    /// A byte that is not allowed at its position.
     UnexpectedByte(u8),
     /// A sample is larger than the image's maximal value.
     SampleTooLarge,
-    /// A number does not fit its type; of lists of numbers.
+    /// A number does not fit its type (in lists of numbers).
     NumberTooLarge,
-    /// Something that is no number; of lists of numbers.
+    /// A token is not a number (in lists of numbers).
     NotANumber,
-    /// A comma without a number before it; of lists of numbers.
+    /// A comma without a number before it (in lists of numbers).
     EmptyField,
     /// The bytes end before the image does.
     Truncated,
-    /// Bytes follow the image that are no image.
+    /// Bytes after the image are neither separators nor another image.
     TrailingBytes,
-    /// The image is larger than the limit that the caller set, or than addresses reach.
+    /// The image exceeds the limit of the options, 64 GiB, or the address space.
     TooLarge,
-    /// The system has no memory for the image.
+    /// Memory for the image or the numbers could not be allocated.
     OutOfMemory,
-    /// There is no room for all samples or numbers.
+    /// There is no room for all numbers.
     NoRoom,
     /// The file cannot be read.
     Io(io::Error),
 }
 
-/// An error with its place.
+/// An error and its position.
 #[derive(Debug)]
 pub struct Error {
     /// What is wrong.
     pub kind: ErrorKind,
-    /// Bytes before the place, from the start of the file.
+    /// Offset of the error from the start of the file.
     pub offset: u64,
-    /// The line, from 1 on (lines end with a line feed), where the place is in text.
+    /// The line, from 1 on (lines end with a line feed), if the error is in text.
     pub line: Option<u64>,
-    /// The byte of the line, from 1 on.
+    /// The byte in the line, from 1 on.
     pub column: Option<u64>,
 }
 
 impl ErrorKind {
-    /// The likely cause, in words: a part of a sentence without a full stop.
+    /// Returns a description of the likely cause: a sentence fragment without a full stop.
     #[must_use]
     pub fn cause(&self) -> &'static str {
         match self {
@@ -59,7 +59,7 @@ impl ErrorKind {
             ErrorKind::UnexpectedByte(b'P') => {
                 "another image begins before the samples are all there"
             }
-            // Of P1 alone: elsewhere every digit is part of a sample.
+            // Only in P1: elsewhere every digit is part of a sample.
             ErrorKind::UnexpectedByte(b'0'..=b'9') => "a digit that is neither 0 nor 1",
             ErrorKind::UnexpectedByte(_) => "a byte that is no digit, white space or comment",
             ErrorKind::SampleTooLarge => "a sample is larger than the maximal value",
@@ -79,7 +79,7 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// The cause, with the byte or the system's words that belong to it.
+    /// Returns the cause with the byte or the system's message, if any.
     fn whole_cause(&self) -> String {
         let cause = self.kind.cause();
         match &self.kind {
@@ -89,7 +89,7 @@ impl Error {
         }
     }
 
-    /// The error in words, without its offset.
+    /// Returns the error message without the offset.
     #[must_use]
     pub fn place_and_cause(&self) -> String {
         match (self.line, self.column) {
@@ -100,7 +100,7 @@ impl Error {
         }
     }
 
-    /// An error whose place is not in text.
+    /// Creates an error without line and column.
     pub(crate) fn at(kind: ErrorKind, offset: u64) -> Error {
         Error {
             kind,
@@ -110,7 +110,7 @@ impl Error {
         }
     }
 
-    /// A failed read.
+    /// Creates the error of a failed read.
     pub(crate) fn io(error: io::Error, offset: u64) -> Error {
         Error::at(ErrorKind::Io(error), offset)
     }
@@ -134,7 +134,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// Equal if kind and place are; of failed reads, the system's number.
+/// Errors are equal if kind and position are; failed reads are compared by the OS error code.
 impl PartialEq for Error {
     fn eq(&self, other: &Error) -> bool {
         let kinds = match (&self.kind, &other.kind) {
@@ -150,8 +150,8 @@ impl PartialEq for Error {
     }
 }
 
-/// Something is wrong at a byte of the piece at hand, before it is known where the piece lies.
-/// Negative places are in pieces before: a number is named by its first digit.
+/// An error at an offset in the current piece of input. A negative offset is in an earlier piece:
+/// a number is located by its first digit.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) kind: ErrorKind,
@@ -166,7 +166,7 @@ impl Fault {
         }
     }
 
-    /// The same fault, `bytes` further on.
+    /// Moves the fault's offset forward by `bytes`.
     pub(crate) fn after(self, bytes: usize) -> Fault {
         Fault {
             at: self.at + bytes as i64,
@@ -175,18 +175,18 @@ impl Fault {
     }
 }
 
-/// How far the parser has come.
+/// The position of the parser.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Place {
     pub(crate) offset: u64,
     /// Line feeds before the offset.
     lines: u64,
-    /// Where the line begins.
+    /// Offset of the current line's first byte.
     line_offset: u64,
 }
 
 impl Place {
-    /// The line and column, from 1 on.
+    /// Returns the line and column, from 1 on.
     pub(crate) fn line_and_column(&self) -> (u64, u64) {
         (
             self.lines + 1,
@@ -194,7 +194,7 @@ impl Place {
         )
     }
 
-    /// Goes on over these bytes.
+    /// Advances over `bytes`, counting their lines if `counts_lines`.
     pub(crate) fn advance(&mut self, bytes: &[u8], counts_lines: bool) {
         if counts_lines && let Some(last) = memchr::memrchr(b'\n', bytes) {
             self.lines += memchr::memchr_iter(b'\n', &bytes[..=last]).count() as u64;

@@ -1,7 +1,7 @@
-//! The formats, and what a header says.
+//! The formats and their headers.
 //!
 //! Source: the format descriptions of Netpbm (<https://netpbm.sourceforge.net/doc/pnm.html> and
-//! the pages that it leads to); where they leave something open, what its library does.
+//! the pages linked there); where they are ambiguous, the behavior of its library.
 
 use crate::limits::IMAGE_BYTES_MAX;
 
@@ -10,13 +10,13 @@ use crate::limits::IMAGE_BYTES_MAX;
 pub enum Format {
     /// P1: bilevel, text.
     PlainBitmap,
-    /// P2: grey, text.
+    /// P2: gray, text.
     PlainGraymap,
     /// P3: red, green and blue, text.
     PlainPixmap,
-    /// P4: bilevel, eight pixels a byte.
+    /// P4: bilevel, eight pixels per byte.
     Bitmap,
-    /// P5: grey, bytes or big-endian words.
+    /// P5: gray, bytes or big-endian words.
     Graymap,
     /// P6: red, green and blue, bytes or big-endian words.
     Pixmap,
@@ -36,7 +36,7 @@ impl Format {
         Format::Arbitrary,
     ];
 
-    /// The two bytes that it begins with.
+    /// Returns the magic number, the format's first two bytes.
     #[must_use]
     pub const fn magic(self) -> &'static str {
         match self {
@@ -50,13 +50,13 @@ impl Format {
         }
     }
 
-    /// The format whose magic number ends with this digit.
+    /// Returns the format whose magic number ends with this digit.
     pub(crate) fn of_digit(digit: u8) -> Option<Format> {
         let index = digit.checked_sub(b'1')?;
         Format::ALL.get(usize::from(index)).copied()
     }
 
-    /// Whether its samples are text.
+    /// Returns whether the samples are text.
     #[must_use]
     pub const fn is_plain(self) -> bool {
         matches!(
@@ -65,13 +65,13 @@ impl Format {
         )
     }
 
-    /// Whether its header has no maximal value, because it is 1.
+    /// Returns whether the header has no maximal value, because it is always 1.
     #[must_use]
     pub const fn is_bilevel(self) -> bool {
         matches!(self, Format::PlainBitmap | Format::Bitmap)
     }
 
-    /// Channels, where the format says it and not the header.
+    /// Returns the number of channels, or `None` if the header states it.
     #[must_use]
     pub const fn channels(self) -> Option<u32> {
         match self {
@@ -82,30 +82,30 @@ impl Format {
     }
 }
 
-/// What the channels of an image mean. PAM headers say it in words; of the other formats it
-/// follows from the format.
+/// The meaning of an image's channels. PAM headers name it; for the other formats it follows from
+/// the format.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TupleType {
     /// Bilevel, 0 is black.
     BlackAndWhite,
-    /// Grey.
+    /// Gray.
     Grayscale,
     /// Red, green, blue.
     Rgb,
     /// Bilevel and opacity.
     BlackAndWhiteAlpha,
-    /// Grey and opacity.
+    /// Gray and opacity.
     GrayscaleAlpha,
     /// Red, green, blue and opacity.
     RgbAlpha,
-    /// What the header says, where it is none of these; empty if it says nothing. Bytes above
-    /// ASCII are replaced.
+    /// Any other tuple type of the header; empty if it has none. Bytes that are not UTF-8 are
+    /// replaced.
     Other(String),
 }
 
 impl TupleType {
-    /// The words of a PAM header.
+    /// Returns the name in a PAM header.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -119,7 +119,7 @@ impl TupleType {
         }
     }
 
-    /// What the words of a PAM header mean.
+    /// Returns the tuple type with this name in a PAM header.
     #[must_use]
     pub fn from_name(name: &str) -> TupleType {
         match name {
@@ -133,7 +133,7 @@ impl TupleType {
         }
     }
 
-    /// Channels that it needs at least; an image may have more.
+    /// Returns the minimum number of channels; an image may have more.
     #[must_use]
     pub fn channels_min(&self) -> u32 {
         match self {
@@ -145,7 +145,7 @@ impl TupleType {
         }
     }
 
-    /// What the channels of a format other than PAM are.
+    /// Returns the tuple type of a format; that of PAM is in the header.
     pub(crate) fn of(format: Format) -> TupleType {
         match format {
             Format::PlainBitmap | Format::Bitmap => TupleType::BlackAndWhite,
@@ -156,33 +156,33 @@ impl TupleType {
     }
 }
 
-/// Bytes of a sample in memory.
+/// Returns the bytes per sample in memory.
 pub(crate) const fn sample_bytes(maxval: u16) -> usize {
     if maxval < 256 { 1 } else { 2 }
 }
 
-/// What a header says.
+/// The header of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// The format.
     pub format: Format,
-    /// Pixels of a row, at least 1.
+    /// Pixels per row, at least 1.
     pub width: u32,
-    /// Rows, at least 1.
+    /// Number of rows, at least 1.
     pub height: u32,
-    /// Samples of a pixel, at least 1.
+    /// Samples per pixel, at least 1.
     pub channels: u32,
-    /// The greatest value of a sample, 1 to 65535. Samples are not scaled.
+    /// The maximal value of a sample, 1 to 65535. Samples are not scaled.
     pub maxval: u16,
-    /// What the channels mean.
+    /// The meaning of the channels.
     pub tuple_type: TupleType,
 }
 
 impl Header {
-    /// Samples of the image.
+    /// Returns the number of samples of the image.
     ///
     /// # Panics
-    /// If the fields were set to a product beyond 64 bits; of a parsed header they never are.
+    /// If the fields are set to a product of 2^62 or more; those of a parsed header never are.
     #[must_use]
     pub fn sample_count(&self) -> u64 {
         self.checked_sample_count()
@@ -196,13 +196,13 @@ impl Header {
             .filter(|&count| count <= u64::MAX / 4)
     }
 
-    /// Bytes of a sample in memory: 1 for maximal values up to 255, else 2.
+    /// Returns the bytes per sample in memory: 1 for maximal values up to 255, otherwise 2.
     #[must_use]
     pub const fn sample_bytes(&self) -> usize {
         sample_bytes(self.maxval)
     }
 
-    /// Bytes of the image in memory.
+    /// Returns the bytes of the image in memory.
     ///
     /// # Panics
     /// As [`Header::sample_count`].
@@ -211,20 +211,20 @@ impl Header {
         self.sample_count() * self.sample_bytes() as u64
     }
 
-    /// The least that the samples take in a file.
+    /// Returns the minimum number of bytes that the samples take in a file.
     #[must_use]
     pub fn raster_bytes_min(&self) -> u64 {
         let samples = self.sample_count();
         match self.format {
             Format::PlainBitmap => samples,
-            // A digit each, and something between them.
+            // A digit per sample, and a separator between two.
             Format::PlainGraymap | Format::PlainPixmap => samples * 2 - 1,
             Format::Bitmap => self.row_bytes() * u64::from(self.height),
             Format::Graymap | Format::Pixmap | Format::Arbitrary => self.image_bytes(),
         }
     }
 
-    /// Bytes of a row in the file, of formats that are not text.
+    /// Returns the bytes per row in the file, for formats that are not text.
     pub(crate) fn row_bytes(&self) -> u64 {
         match self.format {
             Format::Bitmap => u64::from(self.width).div_ceil(8),
@@ -232,13 +232,13 @@ impl Header {
         }
     }
 
-    /// Whether samples lie in the file as they do in memory: as bytes.
+    /// Whether the samples have the same bytes in the file as in memory: one byte each, not text.
     pub(crate) fn is_bytes(&self) -> bool {
         let raw = !self.format.is_plain() && self.format != Format::Bitmap;
         raw && self.sample_bytes() == 1
     }
 
-    /// Whether the image is within a limit, and `IMAGE_BYTES_MAX`, and the address space.
+    /// Whether the image is within `bytes_max`, `IMAGE_BYTES_MAX`, and the address space.
     pub(crate) fn fits(&self, bytes_max: u64) -> bool {
         let bytes = self.image_bytes();
         bytes <= bytes_max.min(IMAGE_BYTES_MAX) && isize::try_from(bytes).is_ok()

@@ -1,16 +1,16 @@
-//! Headers, a byte at a time, so that they may come in pieces.
+//! Parsing headers a byte at a time, so that they may arrive in pieces.
 //!
-//! What is accepted: after the magic number, numbers with any white space and comments between
-//! them. A comment begins with `#` anywhere, also right behind a number, and ends with a line feed
-//! or carriage return; that byte then counts as the white space it is. So the one byte of white
-//! space between header and samples may be the end of a comment, as the reference implementation
-//! has it. PAM headers are lines of a word and a value; lines that begin with `#` are comments.
+//! Accepted are, after the magic number, numbers separated by any white space and comments. A
+//! comment begins with `#` anywhere, even right after a number, and ends with a line feed or
+//! carriage return; that byte then counts as white space. So the one byte of white space between
+//! header and samples may be the end of a comment, as in the reference implementation. PAM headers
+//! are lines of a word and a value; lines that begin with `#` are comments.
 
 use crate::error::{ErrorKind, Fault};
 use crate::format::{Format, Header, TupleType};
 use crate::limits::{DIMENSION_MAX, MAXVAL_MAX, PAM_LINE_BYTES_MAX, TUPLE_TYPE_BYTES_MAX};
 
-/// Whether a byte is one of the six of white space.
+/// Whether a byte is one of the six white space characters.
 pub(crate) const fn is_white(byte: u8) -> bool {
     matches!(byte, b' ' | 0x09..=0x0D)
 }
@@ -22,12 +22,12 @@ pub(crate) const fn ends_comment(byte: u8) -> bool {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// So many bytes of the magic number were seen; what follows it is the third.
+    /// Bytes of the magic number seen; 2: before the byte after it.
     Magic(u8),
     Between,
     Number,
     Comment,
-    /// Behind P7, to the end of its line.
+    /// After P7, up to the end of its line.
     PamFirstLine,
     /// In a line of a PAM header, from its first byte on.
     PamLine,
@@ -35,17 +35,17 @@ enum State {
     Ended,
 }
 
-/// Takes a header apart.
+/// An incremental parser of one header.
 #[derive(Debug)]
 pub(crate) struct HeaderParser {
     state: State,
     format: Format,
-    /// Width, height and maximal value, or of PAM also the depth, as far as they were seen.
+    /// Width, height, depth (of PAM only) and maximal value, once seen.
     width: Option<u32>,
     height: Option<u32>,
     depth: Option<u32>,
     maxval: Option<u32>,
-    /// The number at hand.
+    /// The value so far of the current number.
     number: u32,
     line: Vec<u8>,
     tuple_type: String,
@@ -66,7 +66,7 @@ impl HeaderParser {
         }
     }
 
-    /// Takes bytes until the header ends; how many, and the header if it ended.
+    /// Takes bytes until the header ends; returns how many, and the header if it ended.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(usize, Option<Header>), Fault> {
         for (at, byte) in bytes.iter().enumerate() {
             self.byte(*byte).map_err(|kind| Fault::new(kind, at))?;
@@ -159,7 +159,7 @@ impl HeaderParser {
         Ok(())
     }
 
-    /// After white space: more numbers, or the end of the header.
+    /// Returns the state after white space: more numbers, or the end of the header.
     fn behind_separator(&self) -> State {
         let whole = match self.format {
             Format::PlainBitmap | Format::Bitmap => self.height.is_some(),
@@ -220,7 +220,7 @@ impl HeaderParser {
         Ok(())
     }
 
-    /// Several lines of tuple type are one, with a space between them.
+    /// Appends a tuple type line, separated from the ones before by a space.
     fn add_tuple_type(&mut self, value: &[u8]) -> Result<(), ErrorKind> {
         if value.is_empty() {
             return Err(ErrorKind::Header("a tuple type without a name"));
@@ -235,7 +235,7 @@ impl HeaderParser {
         Ok(())
     }
 
-    /// The header, of which all bytes are there.
+    /// Validates and returns the complete header.
     fn header(&mut self) -> Result<Header, ErrorKind> {
         let missing = |cause| move || ErrorKind::Header(cause);
         let channels = match self.format.channels() {

@@ -7,18 +7,18 @@ use crate::format::{Format, Header, TupleType};
 use crate::parser::{Parser, Stage};
 use crate::raw;
 
-/// Samples, row after row, the channels of a pixel side by side; not scaled. Bilevel images have 0
-/// for black and 1 for white.
+/// The samples of an image, row by row, with the channels of a pixel adjacent; not scaled. Bilevel
+/// images have 0 for black and 1 for white.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Samples {
-    /// Of maximal values up to 255.
+    /// One byte per sample, for maximal values up to 255.
     U8(Vec<u8>),
-    /// Of larger ones.
+    /// Two bytes per sample, for larger maximal values.
     U16(Vec<u16>),
 }
 
 impl Samples {
-    /// How many there are.
+    /// Returns the number of samples.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -27,13 +27,13 @@ impl Samples {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no samples.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Their bytes; words in the machine's order.
+    /// Returns the samples as bytes; two-byte samples are in native byte order.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         match self {
@@ -49,11 +49,11 @@ impl Samples {
         }
     }
 
-    /// Makes it `count` samples of one or two bytes; whether their memory was never touched.
-    /// Memory that is large enough is kept; what is in it is of no meaning.
+    /// Resizes to `count` samples of `sample_bytes`, one or two, with unspecified values. Keeps the
+    /// memory if it is large enough; returns whether it is new, never touched.
     ///
     /// # Errors
-    /// There is not so much memory.
+    /// `OutOfMemory`.
     pub(crate) fn make_room(
         &mut self,
         sample_bytes: usize,
@@ -70,10 +70,10 @@ impl Samples {
         }
     }
 
-    /// Makes it at least `count` samples, of at most `count_max`, and keeps those that are there.
+    /// Resizes to `count` samples, keeping those present, with a capacity of at most `count_max`.
     ///
     /// # Errors
-    /// There is not so much memory.
+    /// `OutOfMemory`.
     pub(crate) fn grow(&mut self, count: usize, count_max: usize) -> Result<(), ErrorKind> {
         match self {
             Samples::U8(samples) => grow(samples, count, count_max),
@@ -81,7 +81,7 @@ impl Samples {
         }
     }
 
-    /// Forgets all samples; their memory is kept.
+    /// Removes all samples; keeps their memory.
     pub(crate) fn clear(&mut self) {
         match self {
             Samples::U8(samples) => samples.clear(),
@@ -90,8 +90,8 @@ impl Samples {
     }
 }
 
-/// Samples that are there are kept, whatever they are: to clear them would be a second pass over
-/// the image's memory.
+/// Resizes without clearing samples already present, which would be a second pass over the memory;
+/// returns whether the memory is new, never touched.
 fn resize<T: Clone + Default + FromZeros>(
     samples: &mut Vec<T>,
     count: usize,
@@ -100,7 +100,7 @@ fn resize<T: Clone + Default + FromZeros>(
         samples.resize(count, T::default());
         return Ok(false);
     }
-    // Not grown, which would copy; and zeroed by the system, which need not touch it.
+    // Not grown, which would copy; and zeroed by the system, which does not touch it.
     *samples = Vec::new();
     let sample_bytes = std::mem::size_of::<T>();
     let capacity_bytes = crate::memory::bytes_to_ask_for(sample_bytes * count);
@@ -111,7 +111,7 @@ fn resize<T: Clone + Default + FromZeros>(
     Ok(true)
 }
 
-/// Twice as much whenever it is too small, so that copies add up to one of the whole.
+/// Doubles the capacity when it is too small, so that all copies together cost one of the whole.
 fn grow<T: Clone + Default>(
     samples: &mut Vec<T>,
     count: usize,
@@ -128,7 +128,7 @@ fn grow<T: Clone + Default>(
     Ok(())
 }
 
-/// An image.
+/// An image: a header and its samples.
 ///
 /// ```
 /// let image = millstream_pnm::decode(b"P3 1 1 255 10 20 30")?;
@@ -138,14 +138,14 @@ fn grow<T: Clone + Default>(
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// What its header says.
+    /// The header.
     pub header: Header,
-    /// Its samples: [`Header::sample_count`] of them.
+    /// The samples: [`Header::sample_count`] of them.
     pub samples: Samples,
 }
 
 impl Image {
-    /// An image without pixels, to load into: its memory is used again from load to load.
+    /// Creates an image without pixels to load into, which reuses its memory from load to load.
     #[must_use]
     pub fn empty() -> Image {
         Image {
@@ -161,25 +161,25 @@ impl Image {
         }
     }
 
-    /// Forgets the pixels; their memory is kept.
+    /// Removes the pixels; keeps their memory.
     pub(crate) fn clear(&mut self) {
         self.samples.clear();
         (self.header.width, self.header.height) = (0, 0);
     }
 }
 
-/// An image whose samples lie in the file's bytes as they do in memory: nothing is copied.
+/// An image that borrows its samples from the file's bytes, without a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View<'a> {
-    /// What its header says.
+    /// The header.
     pub header: Header,
-    /// Its samples.
+    /// The samples, one byte each.
     pub samples: &'a [u8],
 }
 
-/// A view of the first image of `bytes`, if it is P5, P6 or P7 with one byte a sample; of others,
-/// `None`. Looks at the samples only if the maximal value is below 255. What follows the image is
-/// not looked at.
+/// Returns a view of the first image in `bytes` if it is P5, P6 or P7 with one byte per sample,
+/// `None` for other formats. Checks the samples only if the maximal value is below 255. Ignores
+/// what follows the image.
 ///
 /// ```
 /// let view = millstream_pnm::view(b"P5 2 1 255\nab")?.expect("bytes");
@@ -188,7 +188,7 @@ pub struct View<'a> {
 /// ```
 ///
 /// # Errors
-/// The header is wrong, samples are missing, or one is larger than the maximal value.
+/// The header is invalid, samples are missing, or a sample is larger than the maximal value.
 pub fn view(bytes: &[u8]) -> Result<Option<View<'_>>, Error> {
     let mut parser = Parser::new();
     let taken = parser.push(bytes, &mut [])?.consumed;

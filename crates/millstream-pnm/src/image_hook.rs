@@ -1,4 +1,4 @@
-//! The crate `image` reads the PNM family through this crate, once the hook is registered.
+//! A decoding hook with which the crate `image` reads the PNM family through this crate.
 //!
 //! ```
 //! millstream_pnm::image_hook::register();
@@ -8,9 +8,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! That crate's pixels use the whole range of their type, so samples with another maximal value
-//! than 255 or 65535 are scaled, rounded to the nearest. Images with one to four channels are grey
-//! or colour, with or without opacity; others are refused.
+//! That crate's pixels use the whole range of their type, so samples with a maximal value other
+//! than 255 or 65535 are scaled, rounded to the nearest. Images with one to four channels are gray
+//! or color, with or without opacity; others are rejected.
 
 use std::io::Read;
 
@@ -25,11 +25,11 @@ use crate::error::{Error, ErrorKind};
 use crate::format::Format;
 use crate::image::{Image, Samples};
 
-/// Extensions of file names.
+/// File name extensions of the family.
 const EXTENSIONS: [&str; 5] = ["pnm", "pbm", "pgm", "ppm", "pam"];
 
-/// Registers the hook for the process; whether it was not registered before. May be called from any
-/// thread.
+/// Registers the hook for the process. Returns `false` if an extension already has a hook. May be
+/// called from any thread.
 pub fn register() -> bool {
     let mut registered = true;
     for extension in EXTENSIONS {
@@ -46,7 +46,7 @@ pub fn register() -> bool {
     registered
 }
 
-/// An image that `image` asks for.
+/// A decoded image with its color type.
 struct Decoder {
     image: Image,
     color: ColorType,

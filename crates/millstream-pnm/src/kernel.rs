@@ -1,13 +1,13 @@
-//! The kernels: from text to samples, many bytes at a time.
+//! The kernels, which convert text to samples many bytes at a time.
 //!
-//! What a kernel is given is text in which numbers are separated by white space (or, for lists,
-//! commas). It converts as much of it as is usual: digits and separators, no number with more
-//! digits than a sample can need, none above the maximal value. It looks only once in a chunk
-//! whether all was usual. If not, it gives up at the start of that chunk, and the plain parser
-//! (`text`) goes on from there: so every input gives the result and the error of the plain parser,
-//! and a kernel needs no notion of comments, leading zeros or errors.
+//! The input of a kernel is text in which numbers are separated by white space (or, for lists,
+//! commas). It converts simple text only: digits and separators, no number with more digits than a
+//! sample can need, none above the maximal value. It checks this once per chunk. If the check
+//! fails, it stops at the start of that chunk, and the plain parser (`text`) continues from there:
+//! so every input gives the result and the error of the plain parser, and a kernel does not handle
+//! comments, leading zeros or errors.
 //!
-//! All vector kernels are one algorithm (`generic`). It needs no place of a number's start, no
+//! All vector kernels are one algorithm (`generic`). It needs no position of a number's start, no
 //! shuffle by the lengths of numbers, and no branch within a chunk:
 //!
 //! ```text
@@ -23,19 +23,19 @@
 //! samples               123 45 6             the sums at ends, moved to the front
 //! ```
 //!
-//! `s1` to `s3` are loads that overlap the block before, so numbers straddle blocks without a
+//! `s1` to `s3` are loads that overlap the previous block, so numbers straddle blocks without a
 //! special case. Sixteen-bit samples add `s4` and `s5`, and keep pairs of digits in three vectors
-//! that are combined after they were moved to the front.
+//! that are combined after they are moved to the front.
 //!
-//! What must be found, each with one or two instructions a block:
+//! The following is detected, each with one or two instructions per block:
 //! - A byte that is neither digit nor separator: separators are found by a shuffle with the byte's
-//!   own low bits, which gives the byte back if it is white space.
+//!   own low bits, which returns the byte if it is white space.
 //! - A run of more than three (five) digits: an end with a digit at `s1` to `s4` (`s6`).
 //! - A number above 255. In eight bits 256 is 0, so a sum cannot be compared. Hundreds of 3 and
-//!   more have an entry of their own in the table, by a bit that no others have. With 200 a sum is
-//!   right as long as its sign bit is set (200 to 255); past 255 it is 0 to 43, without it. The
-//!   same holds of ten thousands in sixteen bits.
-//! - A number above the maximal value: the greatest sample of the chunk.
+//!   more have a table entry with a bit that no other entry has. With 200 a sum is correct if its
+//!   sign bit is set (200 to 255); past 255 it is 0 to 43, without it. The same holds for ten
+//!   thousands in sixteen bits.
+//! - A number above the maximal value: by the greatest sample of the chunk.
 
 mod portable;
 mod tables;
@@ -51,48 +51,48 @@ mod neon;
 
 use std::sync::OnceLock;
 
-/// Bytes of text that a kernel looks at together.
+/// Bytes of text that a kernel processes together.
 pub(crate) const BLOCK_BYTES: usize = 64;
-/// Most samples that end in a block: two ends never stand side by side.
+/// Maximum samples that end in a block: two ends are never adjacent.
 pub(crate) const SAMPLES_PER_BLOCK: usize = BLOCK_BYTES / 2;
-/// Bytes before a block that kernels load: one word of the portable one, five of the others.
+/// Bytes available before a block; kernels read at most six of them, the digits of a long number.
 pub(crate) const BEFORE_BYTES: usize = 8;
-/// Blocks between two looks at whether all was usual. More would cost the plain parser more where
-/// comments are frequent; with 16 the look costs under 2 % of a chunk.
+/// Blocks per check. More would leave more text to the plain parser where comments are frequent;
+/// with 16 the check costs under 2 % of a chunk.
 const CHUNK_BLOCKS: usize = 16;
 
 const _: () = assert!(BEFORE_BYTES <= BLOCK_BYTES);
 
-/// What a kernel converts.
+/// The input and output of a kernel.
 pub(crate) struct Job<'a> {
-    /// The text; `start` is [`BEFORE_BYTES`] or more, and no number reaches across it.
+    /// The text; `start` is at least [`BEFORE_BYTES`], and no number extends across it.
     pub(crate) text: &'a [u8],
-    /// Where to begin.
+    /// Offset in the text at which to begin.
     pub(crate) start: usize,
-    /// Room for samples: one byte for each, or two in the machine's order.
+    /// Room for samples: one byte each, or two in native byte order.
     pub(crate) out: &'a mut [u8],
-    /// Samples above it are unusual.
+    /// Samples above it are left to the plain parser.
     pub(crate) maxval: u16,
 }
 
-/// What a kernel did.
+/// The result of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// The text before it is done with; no number reaches across it.
+    /// Offset up to which the text is converted; no number extends across it.
     pub(crate) at: usize,
-    /// Samples made. What lies behind them in `out` may have been overwritten.
+    /// Samples written. The bytes of `out` after them may be overwritten.
     pub(crate) produced: usize,
 }
 
-/// A way to turn text into samples. All give the same samples and the same errors.
+/// A kernel that converts text to samples. All give the same samples and the same errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kernel {
-    /// A byte at a time: what all others are checked against.
+    /// The plain parser, a byte at a time, which all others are tested against.
     Plain,
     /// Safe code for any machine.
     Portable,
-    /// aarch64.
+    /// aarch64 with NEON.
     Neon,
     /// x86-64 with AVX2 (Haswell, Zen and later).
     Avx2,
@@ -101,7 +101,7 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// All kernels, on any machine; the last that is available is the fastest.
+    /// All kernels, available on this machine or not; the last available one is the fastest.
     pub const ALL: &'static [Kernel] = &[
         Kernel::Plain,
         Kernel::Portable,
@@ -110,7 +110,7 @@ impl Kernel {
         Kernel::Avx512,
     ];
 
-    /// Its name, as reports show it.
+    /// Returns the kernel's name for reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -122,7 +122,7 @@ impl Kernel {
         }
     }
 
-    /// Whether this machine can run it.
+    /// Returns whether this machine can run the kernel.
     #[must_use]
     pub fn is_available(self) -> bool {
         match self {
@@ -141,7 +141,7 @@ impl Kernel {
         }
     }
 
-    /// The fastest kernel of this machine. (Measured on all that could be had, the order of
+    /// Returns the fastest kernel of this machine. (On all machines measured, the order of
     /// [`Kernel::ALL`] is the order of speed.)
     #[must_use]
     pub fn fastest() -> Kernel {
@@ -155,7 +155,7 @@ impl Kernel {
     }
 }
 
-/// A sample's bytes in memory, one or two.
+/// Returns a sample's bytes in memory, one or two.
 #[inline]
 pub(crate) fn sample<const BYTES: usize>(value: u16) -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
@@ -166,13 +166,13 @@ pub(crate) fn sample<const BYTES: usize>(value: u16) -> [u8; BYTES] {
     bytes
 }
 
-/// A kernel for samples of one width and one kind of separators: the only place that chooses.
+/// A kernel for samples of one width and one kind of separators; the only dispatch on kernels.
 #[derive(Clone, Copy)]
 pub(crate) struct Convert(fn(Job<'_>) -> Run);
 
 impl Convert {
-    /// `wide`: two bytes a sample; `commas`: they separate too. A kernel that this machine cannot
-    /// run is replaced by the portable one.
+    /// Selects a kernel; `wide`: two bytes per sample; `commas`: commas separate, too. A kernel
+    /// that this machine cannot run is replaced by the portable one.
     pub(crate) fn new(kernel: Kernel, wide: bool, commas: bool) -> Convert {
         match (wide, commas) {
             (false, false) => Convert::of::<1, false>(kernel),
@@ -195,14 +195,14 @@ impl Convert {
         })
     }
 
-    /// Runs it, if there is enough text and room for a block.
+    /// Runs the kernel, which does nothing without enough text and room for a block.
     pub(crate) fn run(self, job: Job<'_>) -> Run {
         assert!(job.start >= BEFORE_BYTES && !job.text[job.start - 1].is_ascii_digit());
         (self.0)(job)
     }
 }
 
-/// Leaves everything to the plain parser.
+/// The kernel that leaves everything to the plain parser.
 fn nothing(job: Job<'_>) -> Run {
     Run {
         at: job.start,
@@ -212,10 +212,10 @@ fn nothing(job: Job<'_>) -> Run {
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod vector {
-    //! Calls of functions that need features of the machine.
+    //! Safe wrappers of functions that need CPU features.
     //!
     //! # Safety
-    //! `Convert::of` and `count_numbers` ask `is_available` before they take one of these.
+    //! `Convert::of` and `count_numbers` check `is_available` before they use one of these.
     #![expect(
         unsafe_code,
         reason = "calls functions that need features of the machine"
@@ -233,7 +233,7 @@ mod vector {
         ($kernel:ident, $count:ident) => {
             of_kernel!($kernel);
 
-            /// As `count_by_masks`.
+            /// See `count_by_masks`.
             pub(super) fn $count(blocks: &[[u8; super::BLOCK_BYTES]]) -> (usize, bool) {
                 // SAFETY: see the module.
                 unsafe { super::$kernel::count(blocks) }
@@ -249,8 +249,8 @@ mod vector {
     of_kernel!(neon);
 }
 
-/// How many numbers a text has, if it is digits and separators, and begins and ends between two
-/// numbers or with one.
+/// Counts the numbers of a text that has only digits and separators, and begins and ends between
+/// two numbers or with a whole one.
 pub(crate) fn count_numbers(kernel: Kernel, text: &[u8]) -> usize {
     let (blocks, rest) = text.as_chunks::<BLOCK_BYTES>();
     let (mut count, mut in_number) = match kernel {
@@ -272,7 +272,7 @@ pub(crate) fn count_numbers(kernel: Kernel, text: &[u8]) -> usize {
     count + usize::from(in_number)
 }
 
-/// Counts by the masks of digits of blocks: the ends, and whether the last byte is a digit.
+/// Counts the ends of numbers by blocks' digit masks; returns also if the last byte is a digit.
 #[inline(always)]
 fn count_by_masks(
     blocks: &[[u8; BLOCK_BYTES]],
@@ -287,8 +287,8 @@ fn count_by_masks(
     (count, before == 1)
 }
 
-/// How many whole blocks the next chunk has: as many as there are text and room for, up to
-/// [`CHUNK_BLOCKS`].
+/// Returns the number of whole blocks of the next chunk: as many as there are text and room for,
+/// up to [`CHUNK_BLOCKS`].
 #[inline]
 fn blocks_of_chunk(text_left: usize, samples_left: usize) -> usize {
     CHUNK_BLOCKS
@@ -296,19 +296,19 @@ fn blocks_of_chunk(text_left: usize, samples_left: usize) -> usize {
         .min(samples_left / SAMPLES_PER_BLOCK)
 }
 
-/// Text and room of a chunk.
+/// The text and the room of a chunk.
 struct Chunk<'a> {
     text: &'a [u8],
-    /// Where it begins in the text: [`BEFORE_BYTES`] or more.
+    /// Offset of the chunk in the text, at least [`BEFORE_BYTES`].
     at: usize,
     /// Whole blocks of text from there on.
     blocks: usize,
-    /// Room for [`SAMPLES_PER_BLOCK`] samples of each block at least.
+    /// Room for at least [`SAMPLES_PER_BLOCK`] samples per block.
     out: &'a mut [u8],
 }
 
-/// What all kernels share: goes on chunk by chunk. `convert` gives the number of samples that a
-/// chunk holds, or `None` if something in it is not usual.
+/// Runs `convert` chunk by chunk, for all kernels. It returns the number of samples of a chunk, or
+/// `None` if the chunk is to be left to the plain parser.
 #[inline(always)]
 fn by_chunks(
     job: Job<'_>,
@@ -341,9 +341,9 @@ fn by_chunks(
     back_up(text, start, at, produced)
 }
 
-/// Ends a run: a number that the end of the last chunk cuts is left for the next parser.
+/// Ends a run: a number cut by the end of the last chunk is left to the next parser.
 fn back_up(text: &[u8], start: usize, mut at: usize, produced: usize) -> Run {
-    // Short: runs of digits that are too long were not let through.
+    // Only a few bytes: chunks with longer runs of digits fail the check.
     while at > start && text[at - 1].is_ascii_digit() {
         at -= 1;
     }

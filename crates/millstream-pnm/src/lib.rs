@@ -1,8 +1,8 @@
-//! The PNM image family (P1 to P6, and PAM), parsed at the speed at which a disk delivers it.
+//! A parser and writer of the PNM image family (P1 to P6, and PAM).
 //!
-//! Text images are usually read at a hundredth of that speed. Here vector kernels turn text into
+//! It is designed to parse text images at the speed of an SSD: vector kernels convert text to
 //! samples (see `kernel`), a file is read in windows that stay in the cache, several cores parse
-//! one image, and the engine hands blocks to the parser while it reads the next ones.
+//! one image, and the engine passes blocks to the parser while it reads the next ones.
 //!
 //! ```
 //! let folder = std::env::temp_dir().join(format!("millstream-pnm-doc-{}", std::process::id()));
@@ -13,8 +13,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What to use: [`load`] for files, [`decode`] for bytes, [`view`] for samples that need no copy,
-//! [`Parser`] for bytes that come in pieces, `codec` for requests of the engine, [`encode`] to
+//! Entry points: [`load`] for files, [`decode`] for bytes, [`view`] for samples without a copy,
+//! [`Parser`] for bytes that arrive in pieces, `codec` for requests of the engine, [`encode`] to
 //! write, and [`numbers`] for other lists of numbers in text.
 
 #[cfg(feature = "engine")]

@@ -1,12 +1,12 @@
-//! Images out of files.
+//! Loading images from files.
 //!
 //! Text is read in windows that stay in the second-level cache, and parsed there: copying it out of
-//! the page cache in such pieces costs less than mapping it and touching every page. Samples of
-//! one byte are read where they stay. Several threads each read the windows that they parse.
+//! the page cache in such pieces costs less than mapping it and touching every page. One-byte
+//! samples are read directly into the image. Several threads each read the windows that they parse.
 //!
-//! What has no length to rely on (a pipe, a device, a file of procfs) is read window by window by
-//! one thread, and its image grows with the samples: what is no image is refused at its first
-//! bytes, and nothing is read behind the image but what the window holds.
+//! Input without a reliable length (a pipe, a device, a file of procfs) is read window by window by
+//! one thread, and the image grows with its samples: what is not an image is rejected at its first
+//! bytes, and at most the rest of a window is read past the image.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -23,28 +23,27 @@ use crate::parallel::Text;
 use crate::parser::{Parser, Stage};
 use crate::raw;
 
-/// Bytes that are read into an image at a time, and then looked at if the maximal value asks for
-/// it.
+/// Bytes read directly into an image at a time, and then checked if the maximal value requires it.
 const RAW_READ_BYTES: usize = 1 << 20;
 
-/// The first image of a file, with default options; see [`Loader::load`].
+/// Loads the first image of a file with default options; see [`Loader::load`].
 ///
 /// # Errors
-/// As [`Loader::load`].
+/// Those of [`Loader::load`].
 pub fn load(path: impl AsRef<Path>) -> Result<Image, Error> {
     let mut image = Image::empty();
     Loader::new(Options::default()).load(path, &mut image)?;
     Ok(image)
 }
 
-/// Loads files one after the other with the same memory.
+/// A loader of files that reuses its memory.
 pub struct Loader {
     options: Options,
     window: Vec<u8>,
 }
 
 impl Loader {
-    /// A loader. It takes its memory, a window of 256 KiB, with the first file.
+    /// Creates a loader. It allocates its memory, a window of 256 KiB, with the first file.
     #[must_use]
     pub fn new(options: Options) -> Loader {
         Loader {
@@ -53,12 +52,13 @@ impl Loader {
         }
     }
 
-    /// The first image of a file, into an image whose memory is used again. What follows must be
-    /// white space, and of text comments, and then nothing or another image. Blocks on the file;
-    /// may use several threads (see [`Options`]).
+    /// Loads the first image of a file into `image`, reusing its memory. What follows the image
+    /// must be white space (in text formats also comments), and then nothing or another image.
+    /// Blocks on the file; may use several threads (see [`Options`]).
     ///
     /// # Errors
-    /// The file cannot be read, or its bytes break the format; the image has no pixels then.
+    /// The file cannot be read, its bytes violate the format, or the image is too large; `image`
+    /// then has no pixels.
     pub fn load(&mut self, path: impl AsRef<Path>, image: &mut Image) -> Result<(), Error> {
         let loaded = self.load_file(path.as_ref(), image);
         if loaded.is_err() {
@@ -67,12 +67,12 @@ impl Loader {
         loaded
     }
 
-    /// The first image of a pipe or whatever else is read in order, as [`Loader::load`]. It reads
-    /// on until what follows the image is known, and no further than a window of 256 KiB behind
-    /// that; it takes the memory of the image and the window, and one thread.
+    /// Loads the first image of a sequential input such as a pipe, like [`Loader::load`]. It reads
+    /// until what follows the image is known, and at most one window of 256 KiB further; it uses
+    /// the memory of the image and the window, and one thread.
     ///
     /// # Errors
-    /// As [`Loader::load`].
+    /// Those of [`Loader::load`].
     pub fn load_from(&mut self, reader: &mut dyn Read, image: &mut Image) -> Result<(), Error> {
         let loaded = self.load_stream(reader, image);
         if loaded.is_err() {
@@ -84,7 +84,7 @@ impl Loader {
     fn load_file(&mut self, path: &Path, image: &mut Image) -> Result<(), Error> {
         let file = File::open(path).map_err(|error| Error::io(error, 0))?;
         let metadata = file.metadata().map_err(|error| Error::io(error, 0))?;
-        // Files that are made while they are read say 0.
+        // Files generated on read (procfs) report length 0.
         if !metadata.is_file() || metadata.len() == 0 {
             return self.load_stream(&mut &file, image);
         }
@@ -128,10 +128,10 @@ impl Loader {
         building.finish()
     }
 
-    /// Input of unknown length.
+    /// Loads input of unknown length.
     fn load_stream(&mut self, reader: &mut dyn Read, image: &mut Image) -> Result<(), Error> {
         self.window.resize(WINDOW_BYTES, 0);
-        // It counts lines on the way: the bytes cannot be read again.
+        // This parser counts lines as it goes, because the bytes cannot be read again.
         let parser = Parser::with_kernel(self.options.kernel);
         let mut building = Building::new(image, &self.options, parser);
         while building.parser.stage() != Stage::Another {
@@ -156,23 +156,23 @@ impl Loader {
     }
 }
 
-/// A file, window by window.
+/// A cursor over a file, window by window.
 struct Window<'a> {
     file: &'a File,
     memory: &'a mut [u8],
-    /// The file's length when it was opened: bytes behind it are not read.
+    /// The file's length when it was opened: bytes past it are not read.
     len: u64,
-    /// Where the present window begins in the file.
+    /// Offset of the current window in the file.
     begin: u64,
-    /// Its bytes.
+    /// Number of bytes in the window.
     read: usize,
 }
 
 impl Window<'_> {
-    /// The window's bytes from `offset` on, which only grows from call to call; those of a new
-    /// window, if there are none. `None` at the end of the file.
+    /// Returns the window's bytes from `offset` on, after reading a new window if none are left;
+    /// `None` at the end of the file. `offset` must not decrease from call to call.
     fn at(&mut self, offset: u64) -> Result<Option<&[u8]>, Error> {
-        // The file may have grown: samples that its first length does not hold have no memory.
+        // The file may have grown: there is no memory for samples past its initial length.
         let left = self.len.saturating_sub(offset);
         if left == 0 {
             return Ok(None);
@@ -191,7 +191,7 @@ impl Window<'_> {
     }
 }
 
-/// One read, repeated if a signal came between.
+/// Reads once, retrying if interrupted by a signal.
 fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
     loop {
         match file::read_at(file, into, offset) {
@@ -201,7 +201,7 @@ fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
     }
 }
 
-/// Reads samples of one byte straight into the image, until they or the file end.
+/// Reads one-byte samples directly into the image, until they or the file end.
 fn read_bytes(file: &File, building: &mut Building<'_>) -> Result<(), Error> {
     let maxval = building.parser.header().map_or(255, |header| header.maxval);
     while building.parser.stage() == Stage::Samples && !building.rest().is_empty() {
@@ -238,19 +238,19 @@ impl Text for File {
     }
 }
 
-/// A file's bytes in memory without a copy: for [`view`](crate::view).
+/// A memory-mapped file, for [`view`](crate::view).
 pub struct Mapped(memmap2::Mmap);
 
 impl Mapped {
     /// Maps a file. With `populate` its pages are mapped at once, which is cheaper if all of them
-    /// will be touched; else opening takes microseconds, whatever the size.
+    /// are accessed; otherwise opening takes microseconds for any size.
     ///
     /// # Errors
     /// The file cannot be opened or mapped.
     ///
     /// # Safety
-    /// The file must not be changed or truncated while it is mapped: access to a page that is gone
-    /// ends the process with SIGBUS.
+    /// The file must not be changed or truncated while it is mapped: access to a page past its end
+    /// kills the process with SIGBUS.
     #[expect(
         unsafe_code,
         reason = "only the caller knows who else writes to the file"
@@ -261,12 +261,12 @@ impl Mapped {
         if populate {
             options.populate();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let mapped = unsafe { options.map(&file) };
         mapped.map(Mapped).map_err(|error| Error::io(error, 0))
     }
 
-    /// The bytes.
+    /// Returns the file's bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
@@ -310,7 +310,7 @@ mod tests {
             begin: 0,
             read: 0,
         };
-        // Any read fails, also one of no bytes: the file is open for writing alone.
+        // Any read fails, even one of no bytes: the file is open only for writing.
         assert!(window.at(15).is_err());
         assert!(window.at(16).expect("no read").is_none());
     }

@@ -1,15 +1,15 @@
-//! Large memory: how much to ask for, and hints about it.
+//! Large allocations: their size, and hints to the system.
 //!
-//! The first touch of an image's memory is a tenth to a fifth of the time that an image takes, and
-//! less of it with huge pages. A system backs memory with huge pages only where whole ones lie in
-//! it, and places a mapping at the border of one only if its length is a multiple of theirs: so an
-//! allocation is made that long (which takes addresses, and no memory).
+//! The first touch of an image's memory takes a tenth to a fifth of the time to load it, and less
+//! with huge pages. A system backs memory with huge pages only where whole ones fit, and aligns a
+//! mapping to them only if its length is a multiple of their size: so allocations are made that
+//! long (which takes address space, but no memory).
 
 use millstream_io::memory::advice;
 
 use crate::limits::{ALLOCATOR_BYTES, HUGE_PAGE_BYTES};
 
-/// Bytes to allocate so that so many are backed by huge pages.
+/// Returns the bytes to allocate so that `bytes` of them can be backed by huge pages.
 pub(crate) fn bytes_to_ask_for(bytes: usize) -> usize {
     match huge_bytes(bytes) {
         0 => bytes,
@@ -17,12 +17,12 @@ pub(crate) fn bytes_to_ask_for(bytes: usize) -> usize {
     }
 }
 
-/// How much of so many bytes huge pages are worth: a last one must be filled by half.
+/// Rounds `bytes` to whole huge pages; the last one must be at least half full.
 fn huge_bytes(bytes: usize) -> usize {
     bytes.saturating_add(HUGE_PAGE_BYTES / 2) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES
 }
 
-/// Asks the system to back large memory with huge pages. Where it will not, nothing is lost.
+/// Asks the system to back large memory with huge pages. It may ignore the hint.
 pub(crate) fn ask_for_huge_pages(pointer: *mut u8, bytes: usize) {
     let bytes = huge_bytes(bytes);
     if bytes > 0 {

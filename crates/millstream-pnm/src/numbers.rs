@@ -1,11 +1,11 @@
-//! Lists of numbers in text, for other formats (meshes, tables): the kernels of the images, without
-//! their headers and comments.
+//! Parsing lists of numbers in text, for other formats (meshes, tables), with the kernels of the
+//! image formats, without headers and comments.
 //!
-//! Numbers are separated by white space, or by white space and commas, of which each must have a
-//! number before it. Integers are decimal and may have a sign. Lists of `u8` and `u16` go through
-//! the vector kernels. Floats are decimal, with an optional exponent, and correctly rounded (by the
-//! crate `fast-float2`, after Lemire, "Number Parsing at a Gigabyte per Second", 2021); one beyond
-//! the type's range becomes infinite, as rounding has it.
+//! Numbers are separated by white space, or by white space and commas, each of which must have a
+//! number before it. Integers are decimal and may have a sign. Lists of `u8` and `u16` use the
+//! vector kernels. Floats are decimal, with an optional exponent, and correctly rounded (by the
+//! crate `fast-float2`, after Lemire, "Number Parsing at a Gigabyte per Second", 2021); a value
+//! beyond the type's range rounds to infinity.
 //!
 //! ```
 //! use millstream_pnm::numbers::{Separators, parse};
@@ -23,25 +23,25 @@ use crate::header::is_white;
 use crate::kernel::{BEFORE_BYTES, Convert, Job, Kernel};
 use crate::limits::PLAIN_STEP_BYTES;
 
-/// What stands between numbers.
+/// The separators between numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Separators {
-    /// White space: spaces, tabs, and what ends lines or pages.
+    /// White space: spaces, tabs, and line or page breaks.
     WhiteSpace,
     /// White space and commas; each comma has a number before it.
     Commas,
 }
 
-/// A type of number that lists can be of.
+/// A type of number that can be parsed.
 pub trait Number: Copy + Default + sealed::Sealed {}
 
-/// All numbers of a text.
+/// Parses all numbers of a text.
 ///
 /// # Errors
-/// Something is no number, does not fit the type, or a comma has no number before it; with offset,
-/// line and column; or there is not enough memory.
+/// A token is not a number or does not fit the type, or a comma has no number before it; with
+/// offset, line and column. `OutOfMemory`.
 pub fn parse<N: Number>(text: &[u8], separators: Separators) -> Result<Vec<N>, Error> {
-    // A number takes two bytes at least, but for the last.
+    // A number takes at least two bytes, except the last.
     let zeros = N::new_vec_zeroed(text.len() / 2 + 1);
     let mut numbers = zeros.map_err(|_| Error::at(ErrorKind::OutOfMemory, 0))?;
     let count = parse_into(text, separators, &mut numbers)?;
@@ -50,10 +50,10 @@ pub fn parse<N: Number>(text: &[u8], separators: Separators) -> Result<Vec<N>, E
     Ok(numbers)
 }
 
-/// All numbers of a text, into memory of the caller's; how many.
+/// Parses all numbers of a text into `out`; returns how many.
 ///
 /// # Errors
-/// As [`parse`], or there is no room for all of them. What `out` holds then is of no meaning.
+/// Those of [`parse`]; `NoRoom` if `out` is too small. The contents of `out` are then unspecified.
 pub fn parse_into<N: Number>(
     text: &[u8],
     separators: Separators,
@@ -62,11 +62,10 @@ pub fn parse_into<N: Number>(
     parse_with(text, separators, Kernel::fastest(), out)
 }
 
-/// As [`parse_into`], with a kernel of the caller's choice; the portable one, where the machine
-/// cannot run it.
+/// Like [`parse_into`], with the given kernel, or the portable one if this machine cannot run it.
 ///
 /// # Errors
-/// As [`parse_into`].
+/// Those of [`parse_into`].
 pub fn parse_with<N: Number>(
     text: &[u8],
     separators: Separators,
@@ -83,7 +82,7 @@ pub fn parse_with<N: Number>(
     let mut count = 0;
     loop {
         list.skip_separators().map_err(|kind| list.error(kind))?;
-        // Behind a separator, unless the last number ends the text.
+        // After a separator, unless the last number ends the text.
         let may_run = (BEFORE_BYTES..text.len()).contains(&list.at);
         if may_run && let Some(maxval) = N::KERNEL_MAX {
             let run = Convert::new(kernel, maxval > 255, commas).run(Job {
@@ -118,21 +117,21 @@ pub fn parse_with<N: Number>(
 /// A walk over tokens.
 struct List<'a> {
     text: &'a [u8],
-    /// Between two tokens; everything before is done with.
+    /// Offset between two tokens; everything before it is parsed.
     at: usize,
     commas: bool,
-    /// A number stands before, with no comma since.
+    /// Whether a number comes before, with no comma since.
     number_before: bool,
 }
 
 impl List<'_> {
-    /// A kernel came until here.
+    /// Advances to `at`, up to which a kernel has converted the text.
     fn take_run(&mut self, at: usize) {
         if at == self.at {
             return;
         }
-        // It stops behind a separator that follows a number at once, or behind more white space;
-        // a comma only follows a number at once.
+        // A kernel stops after a separator directly following a number, or after more white space;
+        // it accepts a comma only directly after a number.
         let since = self.text[..at].iter().rposition(|&byte| !is_white(byte));
         self.number_before = since.is_some_and(|last| self.text[last] != b',');
         self.at = at;
@@ -193,7 +192,7 @@ mod sealed {
         /// The largest number of the type, if there are kernels for it.
         const KERNEL_MAX: Option<u16> = None;
 
-        /// The number that a token is.
+        /// Parses a token.
         fn of_token(token: &str) -> Result<Self, ErrorKind>;
     }
 
@@ -231,7 +230,7 @@ mod sealed {
             impl super::Number for $type {}
             impl Sealed for $type {
                 fn of_token(token: &str) -> Result<$type, ErrorKind> {
-                    // Words for infinity and the like are no decimal numbers.
+                    // Words such as `inf` and `nan` are not decimal numbers.
                     if token.contains(|c| !matches!(c, '0'..='9' | '.' | '+' | '-' | 'e' | 'E')) {
                         return Err(ErrorKind::NotANumber);
                     }

@@ -1,25 +1,24 @@
-//! One image of text on several threads.
+//! Parsing one text image on several threads.
 //!
-//! The text is cut into windows, which threads take in their order. Where a window's samples belong
+//! The text is split into windows, which threads take in order. The position of a window's samples
 //! is known once the numbers of all windows before it are counted. So a thread reads its window,
-//! counts the numbers in it, waits for the count of the window before (which was begun before its
-//! own, so that it is there as a rule), and passes the sum on; then it parses, with the text still
-//! in its cache, straight to where the samples belong. Counting costs a fifth of parsing. The other
-//! way, to parse into memory of the thread's own and to copy when the place is known, was slower:
-//! a thread had to wait for the parsing of the window before, and each wait is a wake.
+//! counts the numbers in it, waits for the sum of the previous windows (begun earlier, so it is
+//! usually there), and passes the new sum on; then it parses, with the text still in its cache,
+//! directly into the final position. Counting costs a fifth of parsing. Parsing into separate
+//! memory and copying later is slower: a thread then waits for the parsing of the previous window,
+//! and each wait costs a wakeup.
 //!
 //! A number belongs to the window in which it begins. A window whose first bytes are the rest of a
-//! number skips them; one that ends within a number goes on to its end, for which it has some bytes
-//! of the next window.
+//! number skips them; one that ends within a number continues to its end, for which it has some
+//! bytes of the next window.
 //!
-//! Anything unusual (an error, a comment that goes on into the next window, more samples than are
-//! missing, fewer or more than were counted, a failed read) stops the work at that window: it and
-//! all behind it are not used, and the caller goes on from there on one thread, which finds the
-//! very error with its place.
+//! An error, a comment that continues into the next window, more samples than are missing, a count
+//! that differs from the samples, or a failed read stops the work at that window: it and all later
+//! ones are discarded, and the caller continues there on one thread, which reports the exact error.
 //!
 //! # Safety
-//! Threads write to disjoint parts of the samples' memory: places are given out under the lock,
-//! each once, ascending, and within its bounds.
+//! Threads write to disjoint parts of the samples' memory: positions are assigned under the lock,
+//! each once, ascending, and within bounds.
 #![expect(unsafe_code, reason = "threads write to disjoint parts of one slice")]
 
 use std::io;
@@ -32,9 +31,9 @@ use crate::kernel::{BEFORE_BYTES, Kernel, count_numbers};
 use crate::limits::{HUGE_PAGE_BYTES, SPINS, WINDOW_AFTER_BYTES, WINDOW_BYTES};
 use crate::text::TextSamples;
 
-/// Text that windows can be taken from, on any thread.
+/// A source of text windows, usable on any thread.
 pub(crate) trait Text: Sync {
-    /// The bytes from `start` to `end`, possibly read into `buffer`.
+    /// Returns the bytes from `start` to `end`, possibly read into `buffer`.
     fn window<'a>(&'a self, start: u64, end: u64, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]>;
 }
 
@@ -46,26 +45,26 @@ impl Text for [u8] {
     }
 }
 
-/// What is to be parsed.
+/// The parameters of [`run`].
 pub(crate) struct Job {
     pub(crate) kernel: Kernel,
     pub(crate) threads: usize,
     pub(crate) maxval: u16,
-    /// Between two numbers (or a header and a number), at least [`BEFORE_BYTES`] into the text.
+    /// Start offset between two numbers (or header and number), at least [`BEFORE_BYTES`].
     pub(crate) from: u64,
     pub(crate) text_len: u64,
-    /// The samples' memory was never touched.
+    /// Whether the samples' memory is new, never touched.
     pub(crate) fresh: bool,
 }
 
-/// How far counting has come.
+/// The progress of counting.
 struct Turn {
     /// The window that may add its count.
     window: u64,
-    /// Where its text begins, between two numbers, and its samples' bytes.
+    /// Offsets of its text, between two numbers, and of its samples' bytes.
     offset: u64,
     made_bytes: usize,
-    /// The first window that is not used, and where its text and samples begin.
+    /// The first discarded window, and the offsets of its text and samples.
     stopped: Option<(u64, u64, usize)>,
 }
 
@@ -74,9 +73,9 @@ struct Shared<'a, T: ?Sized> {
     text: &'a T,
     window_bytes: usize,
     next: AtomicU64,
-    /// The part of fresh memory that comes next.
+    /// The next part of fresh memory to touch.
     next_part: AtomicUsize,
-    /// `turn.window`, for waiting without the lock.
+    /// A copy of `turn.window`, to wait without the lock.
     turn_now: AtomicU64,
     turn: Mutex<Turn>,
     turned: Condvar,
@@ -88,7 +87,7 @@ struct Shared<'a, T: ?Sized> {
 // they write to disjoint parts of it, see the module. The rest is Sync by itself.
 unsafe impl<T: Sync + ?Sized> Sync for Shared<'_, T> {}
 
-/// Parses. How far it came, between two numbers, and the bytes of samples in `out`.
+/// Parses; returns the offset reached, between two numbers, and the bytes of samples in `out`.
 pub(crate) fn run<T: Text + ?Sized>(job: &Job, text: &T, out: &mut [u8]) -> (u64, usize) {
     run_in_windows(job, text, out, WINDOW_BYTES)
 }
@@ -120,7 +119,7 @@ fn run_in_windows<T: Text + ?Sized>(
     std::thread::scope(|scope| {
         for _ in 1..job.threads {
             let builder = std::thread::Builder::new().name("millstream-pnm".into());
-            // Without another thread this one does all.
+            // If no thread can be started, this one does all the work.
             if builder.spawn_scoped(scope, || shared.work()).is_err() {
                 break;
             }
@@ -137,12 +136,12 @@ fn run_in_windows<T: Text + ?Sized>(
     }
 }
 
-/// A window's text, whole numbers only.
+/// A window's text, with whole numbers only.
 struct Window<'a> {
     text: &'a [u8],
-    /// Where it begins in the file.
+    /// Offset of the text in the file.
     begin: u64,
-    /// Bytes of its samples, if all is usual.
+    /// Bytes of its samples by the count.
     made_bytes: usize,
 }
 
@@ -161,8 +160,8 @@ impl<T: Text + ?Sized> Shared<'_, T> {
             let Some((window, at)) = self.take_turn(number, window) else {
                 return;
             };
-            // SAFETY: `take_turn` keeps it within the memory, and gave this part of it to this
-            // window alone, see the module.
+            // SAFETY: `take_turn` keeps the range within the memory and assigns it to this window
+            // only, see the module.
             let out =
                 unsafe { std::slice::from_raw_parts_mut(self.out.add(at), window.made_bytes) };
             if !self.parse(window.text, out) {
@@ -172,10 +171,10 @@ impl<T: Text + ?Sized> Shared<'_, T> {
         }
     }
 
-    /// Touches fresh memory, of which each thread takes parts. (Two threads that parse into one
-    /// huge page that was never touched both clear one, and one of the two is thrown away.)
+    /// Touches fresh memory, divided into parts among the threads. (If two threads parse into one
+    /// huge page never touched before, both clear a page, and one of the two is discarded.)
     fn touch(&self) {
-        // Parts begin at the borders of huge pages.
+        // Parts begin at huge page boundaries.
         let into_page = self.out.addr() % HUGE_PAGE_BYTES;
         loop {
             let part = self.next_part.fetch_add(1, Ordering::Relaxed);
@@ -194,14 +193,14 @@ impl<T: Text + ?Sized> Shared<'_, T> {
         (start < self.job.text_len).then_some(start)
     }
 
-    /// The window that starts at `start`, read and counted; `None` if anything is unusual.
+    /// Reads and counts the window at `start`; `None` if that fails or its last number is cut.
     fn window<'a>(&'a self, start: u64, buffer: &'a mut Vec<u8>) -> Option<Window<'a>> {
         let text_len = self.job.text_len;
         let nominal_end = text_len.min(start + self.window_bytes as u64);
         let last = text_len.min(nominal_end + WINDOW_AFTER_BYTES as u64);
         let base = start - BEFORE_BYTES as u64;
         let text = self.text.window(base, last, buffer).ok()?;
-        // The rest of a number that began before belongs to the window before.
+        // The rest of a number that begins earlier belongs to the previous window.
         let mut begin = BEFORE_BYTES;
         if start > self.job.from && text[begin - 1].is_ascii_digit() {
             begin += digits(&text[begin..]);
@@ -222,7 +221,7 @@ impl<T: Text + ?Sized> Shared<'_, T> {
         })
     }
 
-    /// Parses a window; whether its samples are exactly those that were counted.
+    /// Parses a window; returns whether it has exactly the samples that were counted.
     fn parse(&self, text: &[u8], out: &mut [u8]) -> bool {
         let mut parser = TextSamples::new(self.job.maxval, self.job.kernel);
         let Ok(moved) = parser.feed(text, out) else {
@@ -231,7 +230,7 @@ impl<T: Text + ?Sized> Shared<'_, T> {
         let sample_bytes = sample_bytes(self.job.maxval);
         let mut made_bytes = moved.produced * sample_bytes;
         if moved.consumed < text.len() {
-            // All the room is used: nothing but white space may follow.
+            // All room is used: only white space may follow.
             let rest = &text[moved.consumed..];
             return made_bytes == out.len()
                 && parser.is_between()
@@ -243,8 +242,8 @@ impl<T: Text + ?Sized> Shared<'_, T> {
         parser.is_between() && made_bytes == out.len()
     }
 
-    /// Waits until the windows before are counted, and takes the place for a window's samples;
-    /// `None` if it is not to be used.
+    /// Waits until the previous windows are counted, and assigns the position of a window's
+    /// samples; `None` if the window is discarded.
     fn take_turn<'a>(
         &self,
         number: u64,
@@ -263,13 +262,13 @@ impl<T: Text + ?Sized> Shared<'_, T> {
                 .wait(turn)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        // Windows before the one that stopped have had their turn.
+        // All windows before the one that stopped have had their turn.
         if turn.stopped.is_some() {
             return None;
         }
         let at = turn.made_bytes;
         let room = self.out_len - at;
-        // A file may be changed between two reads, so that windows do not meet.
+        // A file may change between two reads, so that windows are not contiguous.
         let window =
             window.filter(|window| window.begin == turn.offset && window.made_bytes <= room);
         match &window {
@@ -286,7 +285,7 @@ impl<T: Text + ?Sized> Shared<'_, T> {
         window.map(|window| (window, at))
     }
 
-    /// A window turned out to be unusual after it had taken its turn.
+    /// Stops the work at a window whose parsing failed after its turn.
     fn stop(&self, number: u64, offset: u64, made_bytes: usize) {
         let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if turn.stopped.is_none_or(|(first, ..)| number < first) {
@@ -297,7 +296,7 @@ impl<T: Text + ?Sized> Shared<'_, T> {
     }
 }
 
-/// How many digits stand in front.
+/// Returns the number of leading digits.
 fn digits(text: &[u8]) -> usize {
     let end = text.iter().position(|byte| !byte.is_ascii_digit());
     end.unwrap_or(text.len())
@@ -307,7 +306,7 @@ fn digits(text: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// Text whose numbers and white space come in all lengths.
+    /// Generates text with numbers and white space of all lengths.
     fn text(samples: usize) -> (Vec<u8>, Vec<u8>) {
         let mut random = fastrand::Rng::with_seed(9);
         let (mut text, mut expected) = (b"        ".to_vec(), Vec::new());
@@ -358,7 +357,7 @@ mod tests {
             for window_bytes in [40, 97] {
                 let room = expected.len() + 1;
                 let (offset, made) = parse(&text, room, window_bytes, Kernel::fastest());
-                // Comments inside a window are usual, if they end there.
+                // Comments that end inside their window do not stop the work.
                 let offset = usize::try_from(offset).unwrap();
                 let before = &text[..offset.min(place)];
                 let whole = before.split(|byte| !byte.is_ascii_digit());

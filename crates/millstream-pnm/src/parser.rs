@@ -1,8 +1,8 @@
-//! The parser that takes an image in pieces: header, samples, and what may follow.
+//! The incremental parser of an image: header, samples, and what may follow.
 //!
-//! Every way to an image leads through it: bytes in memory, files read in windows, blocks that the
-//! engine delivers. It holds no samples and no text, only where it stands; so the memory that an
-//! image takes is the image and the caller's window.
+//! All sources use it: bytes in memory, files read in windows, blocks from the engine. It holds no
+//! samples and no text, only its position; so an image takes the memory of the image and the
+//! caller's window.
 //!
 //! ```
 //! use millstream_pnm::Parser;
@@ -29,44 +29,44 @@ use crate::kernel::Kernel;
 use crate::raw::RawSamples;
 use crate::text::{Moved, TextSamples, bits};
 
-/// What a call did.
+/// The result of [`Parser::push`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pushed {
-    /// Bytes taken.
+    /// Bytes consumed.
     pub consumed: usize,
-    /// Bytes of samples written: one a sample, or two in the machine's order.
+    /// Bytes of samples written: one per sample, or two in native byte order.
     pub produced_bytes: usize,
 }
 
-/// Where the parser stands.
+/// The part of the file that the parser is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Before or in a header.
     Header,
     /// The header is known; samples are missing.
     Samples,
-    /// All samples are there; what follows is looked at.
+    /// All samples are written; only separators or another image may follow.
     Behind,
     /// Another image begins at the next byte.
     Another,
 }
 
-/// Takes an image in pieces, see the module. It never blocks and allocates nothing but a line of a
-/// PAM header.
+/// A parser of an image that arrives in pieces. It never blocks, and allocates only for a line and
+/// the tuple type of a PAM header.
 pub struct Parser {
     kernel: Kernel,
     state: State,
     header: Option<Header>,
-    /// Bytes of samples that are missing.
+    /// Bytes of samples still missing.
     missing_bytes: u64,
     place: Place,
-    /// Line feeds are counted on the way. A caller that still has the text counts them only for
-    /// the place of an error: counting takes a third of the time that the fastest kernel takes.
+    /// Whether line feeds are counted during parsing. A caller that keeps the text counts them only
+    /// to locate an error: counting takes a third of the time of the fastest kernel.
     counts_lines: bool,
     failed: bool,
 }
 
-/// What takes the next byte.
+/// The consumer of the next byte.
 enum State {
     Header(HeaderParser),
     /// Samples of P1.
@@ -88,13 +88,13 @@ impl Default for Parser {
 }
 
 impl Parser {
-    /// A parser at the first byte of a file.
+    /// Creates a parser at the first byte of a file.
     #[must_use]
     pub fn new() -> Parser {
         Parser::with_kernel(Kernel::fastest())
     }
 
-    /// A parser that uses this kernel; the portable one, where the machine cannot run it.
+    /// Creates a parser with this kernel, or the portable one if this machine cannot run it.
     #[must_use]
     pub fn with_kernel(kernel: Kernel) -> Parser {
         Parser {
@@ -108,8 +108,8 @@ impl Parser {
         }
     }
 
-    /// A parser whose errors have lines and columns as of one long line: the caller mends them with
-    /// [`find_line`](crate::decode::find_line).
+    /// Creates a parser that does not count lines: the caller corrects the line and column of its
+    /// errors with [`find_line`](crate::decode::find_line).
     pub(crate) fn without_lines(kernel: Kernel) -> Parser {
         Parser {
             counts_lines: false,
@@ -117,7 +117,7 @@ impl Parser {
         }
     }
 
-    /// Where it stands.
+    /// Returns the part of the file that the parser is in.
     #[must_use]
     pub fn stage(&self) -> Stage {
         match self.state {
@@ -128,37 +128,37 @@ impl Parser {
         }
     }
 
-    /// The image's header, once it is known.
+    /// Returns the image's header once it is parsed.
     #[must_use]
     pub fn header(&self) -> Option<&Header> {
         self.header.as_ref()
     }
 
-    /// Bytes taken since the start of the file.
+    /// Returns the bytes consumed since the start of the file.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.place.offset
     }
 
-    /// Bytes of samples that are still missing; 0 while the header is not known.
+    /// Returns the bytes of samples still missing; 0 until the header is parsed.
     #[must_use]
     pub fn missing_bytes(&self) -> u64 {
         self.missing_bytes
     }
 
-    /// Whether all until here is text.
+    /// Whether all bytes so far are text.
     fn is_text(&self) -> bool {
         let plain = |header: &Header| header.format.is_plain();
         self.header.as_ref().is_none_or(plain)
     }
 
-    /// Takes bytes and writes samples until either runs out, until the header ends (so that the
-    /// caller can make room), or until another image begins. With samples missing it needs room
-    /// for one to go on.
+    /// Consumes bytes and writes samples until either runs out, until the header ends (so that the
+    /// caller can make room), or until another image begins. While samples are missing, progress
+    /// needs room for at least one.
     ///
     /// # Errors
-    /// The bytes break the format; the samples written before are right. Nothing may be pushed
-    /// after an error.
+    /// The bytes violate the format; samples written by earlier calls are valid. Nothing may be
+    /// pushed after an error.
     ///
     /// # Panics
     /// If bytes are pushed after an error.
@@ -178,7 +178,7 @@ impl Parser {
         Ok(pushed)
     }
 
-    /// One state's work on some bytes; `produced` counts bytes here.
+    /// Runs the current state on `bytes`; `produced` of the result counts bytes of samples.
     fn step(&mut self, bytes: &[u8], out: &mut [u8]) -> Result<Moved, Error> {
         let missing = usize::try_from(self.missing_bytes).unwrap_or(usize::MAX);
         let room = out.len().min(missing);
@@ -210,7 +210,7 @@ impl Parser {
         Ok(moved)
     }
 
-    /// Goes on to the samples, if the header is whole.
+    /// Begins the samples if the header is complete.
     fn begin_samples(&mut self) {
         let Some(header) = &self.header else {
             return;
@@ -225,7 +225,7 @@ impl Parser {
         };
     }
 
-    /// So many bytes of samples were made; with the last of them it stands behind the image.
+    /// Records `bytes` of samples as written; after the last of them the image has ended.
     fn made(&mut self, bytes: usize) {
         self.missing_bytes -= bytes as u64;
         if self.missing_bytes > 0 {
@@ -243,11 +243,11 @@ impl Parser {
         self.header.as_ref().map_or(1, Header::sample_bytes)
     }
 
-    /// The file has ended: a last number that nothing followed is whole now. Bytes of samples
-    /// written, at most two.
+    /// Ends the file, which completes a last number that nothing follows. Returns the bytes of
+    /// samples written, at most two.
     ///
     /// # Errors
-    /// The image is not whole.
+    /// The image is incomplete.
     pub fn finish(&mut self, out: &mut [u8]) -> Result<usize, Error> {
         let mut written = 0;
         if let State::Text(text) = &mut self.state
@@ -264,21 +264,21 @@ impl Parser {
         }
     }
 
-    /// Whether it is between two numbers of text that a kernel may go on from, with samples
-    /// missing.
+    /// Whether the parser is between two numbers of text, with samples missing, so that a kernel
+    /// may continue from here.
     pub(crate) fn is_between_numbers(&self) -> bool {
         matches!(&self.state, State::Text(text) if text.is_between())
     }
 
-    /// Samples were made by somebody else, out of all bytes until `offset`, which is between two
-    /// numbers or in samples that are not text.
+    /// Skips to `offset`, which is between two numbers or in samples that are not text: the samples
+    /// up to there, `produced_bytes`, were written without this parser.
     pub(crate) fn skip_to(&mut self, offset: u64, produced_bytes: usize) {
         debug_assert!(!self.counts_lines);
         self.place.offset = offset;
         self.made(produced_bytes);
     }
 
-    /// The error for a fault in `bytes`, which begin where the parser stands.
+    /// Creates the error for a fault in `bytes`, which begin at the parser's position.
     fn error(&mut self, fault: Fault, bytes: &[u8]) -> Error {
         self.failed = true;
         let is_text = self.is_text();
@@ -288,7 +288,7 @@ impl Parser {
             &bytes[..inside.min(bytes.len())],
             is_text && self.counts_lines,
         );
-        // A number that began in a piece before is on this line: it has no line feed in it.
+        // A number that began in an earlier piece is on this line: it contains no line feed.
         place.offset = place.offset.saturating_add_signed(fault.at.min(0));
         let (line, column) = place.line_and_column();
         Error {
@@ -300,7 +300,7 @@ impl Parser {
     }
 }
 
-/// Takes what may follow an image: white space, and behind text comments; up to another image.
+/// Consumes what may follow an image, up to another image: white space and, after text, comments.
 fn behind(bytes: &[u8], is_text: bool, in_comment: &mut bool) -> Result<Moved, Fault> {
     for (at, &byte) in bytes.iter().enumerate() {
         match byte {

@@ -1,28 +1,27 @@
 //! Samples that are not text: bytes, big-endian words, packed bits.
 //!
-//! All come in pieces of any size. A piece's samples are copied, and then looked at for values
-//! above the maximal one, while they are in the cache.
+//! All may arrive in pieces of any size. A piece's samples are copied, and then checked against the
+//! maximal value while they are in the cache.
 
 use crate::error::{ErrorKind, Fault};
 use crate::format::{Format, Header};
 use crate::text::Moved;
 
-/// Bytes that are copied before they are looked at: they stay in the first-level cache.
+/// Bytes that are copied before they are checked: they stay in the first-level cache.
 const CHECK_BYTES: usize = 16 << 10;
 
-/// Takes the bytes of a raster and makes samples.
+/// A converter of raster bytes to samples.
 pub(crate) struct RawSamples {
     kind: Kind,
     maxval: u16,
-    /// The first byte of a word that is cut.
+    /// The first byte of a word whose second is in the next piece.
     half: Option<u8>,
 }
 
 enum Kind {
     Bytes,
     Words,
-    /// Packed bits: pixels of a row, and the pixel that comes next; those of its byte before it
-    /// are out already.
+    /// Packed bits: pixels per row, and the column of the next pixel, which may be inside a byte.
     Bits {
         width: u64,
         column: u64,
@@ -46,7 +45,7 @@ impl RawSamples {
         }
     }
 
-    /// Takes bytes and makes samples until either runs out.
+    /// Consumes bytes and writes samples until either runs out.
     pub(crate) fn feed(&mut self, bytes: &[u8], out: &mut [u8]) -> Result<Moved, Fault> {
         match self.kind {
             Kind::Bytes => {
@@ -118,7 +117,7 @@ impl RawSamples {
     }
 }
 
-/// Copies samples of one byte, none of which may be above `maxval`.
+/// Copies one-byte samples and checks them against `maxval`.
 pub(crate) fn copy_bytes(from: &[u8], to: &mut [u8], maxval: u16) -> Result<(), Fault> {
     if maxval >= 255 {
         to.copy_from_slice(from);
@@ -135,14 +134,14 @@ pub(crate) fn copy_bytes(from: &[u8], to: &mut [u8], maxval: u16) -> Result<(), 
     Ok(())
 }
 
-/// Looks for a sample of one byte above `maxval`.
+/// Checks one-byte samples against `maxval`.
 pub(crate) fn check_bytes(samples: &[u8], maxval: u16) -> Result<(), Fault> {
     if maxval >= 255 {
         return Ok(());
     }
     let maxval = maxval as u8;
     for (index, piece) in samples.chunks(CHECK_BYTES).enumerate() {
-        // The maximum first: the compiler makes vectors of it, and not of a search.
+        // The maximum first: the compiler vectorizes it, unlike a search.
         if piece.iter().fold(0, |most, &sample| sample.max(most)) > maxval {
             let at = piece
                 .iter()
@@ -157,9 +156,9 @@ pub(crate) fn check_bytes(samples: &[u8], maxval: u16) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Eight pixels of each byte, the first its highest bit; the rest of a row's last byte is padding.
-/// A byte is taken with the last of its pixels that counts. The moves, and the column that comes
-/// next.
+/// Unpacks eight pixels per byte, the first in the highest bit; the rest of a row's last byte is
+/// padding. A byte is consumed with the last of its pixels that is not padding. Returns what was
+/// moved, and the next column.
 fn unpack(bytes: &[u8], out: &mut [u8], width: u64, mut column: u64) -> (Moved, u64) {
     let mut moved = Moved::default();
     for &byte in bytes {
@@ -168,7 +167,7 @@ fn unpack(bytes: &[u8], out: &mut [u8], width: u64, mut column: u64) -> (Moved, 
         let count = whole.min(out.len() - moved.produced);
         let pixels = &mut out[moved.produced..moved.produced + count];
         for (bit, pixel) in pixels.iter_mut().enumerate() {
-            // 1 is black, which is 0.
+            // In the file 1 is black; in memory it is 0.
             *pixel = 1 - (byte >> (7 - begun - bit) & 1);
         }
         column += count as u64;

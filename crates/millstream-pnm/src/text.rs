@@ -1,12 +1,12 @@
 //! Samples in text: the plain parser, and how it and a kernel share the work.
 //!
-//! The plain parser is a state machine over single bytes. It defines what every input means, can be
-//! stopped and resumed anywhere, and is what the kernels are checked against. A kernel runs only
-//! from a place between two numbers; where it stops, because text or room run out or something is
-//! unusual, the plain parser does a step, and the kernel gets another chance behind it.
+//! The plain parser is a state machine over single bytes. It defines the meaning of every input,
+//! can be stopped and resumed anywhere, and is the reference that the kernels are tested against. A
+//! kernel runs only from a position between two numbers; where it stops, because text or room runs
+//! out or its check fails, the plain parser does a step, and the kernel is tried again after it.
 //!
-//! Where several things are wrong the first byte that shows one decides: a sample is too large from
-//! the digit on that makes it so, and is named by its first digit; leading zeros do not count.
+//! Of several errors the one detected at the earliest byte is reported: a sample is too large at
+//! the digit that makes it so (leading zeros never do), and is located by its first digit.
 
 use crate::error::{ErrorKind, Fault};
 use crate::header::{ends_comment, is_white};
@@ -16,7 +16,7 @@ use crate::limits::{PLAIN_STEP_BYTES, TAIL_BYTES};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Between,
-    /// In a number: its value so far, and its bytes, of which some may be in pieces before.
+    /// In a number: its value and number of bytes so far, some of which may be in earlier pieces.
     Number {
         value: u32,
         digits: u64,
@@ -24,7 +24,7 @@ enum State {
     Comment,
 }
 
-/// What a step did.
+/// The bytes consumed and samples produced by a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Moved {
     pub(crate) consumed: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Moved {
 }
 
 impl Moved {
-    /// So many bytes were taken, which hold no sample.
+    /// Creates the result of consuming bytes that hold no sample.
     pub(crate) fn over(consumed: usize) -> Moved {
         Moved {
             consumed,
@@ -41,7 +41,7 @@ impl Moved {
     }
 }
 
-/// Numbers up to a maximal value, with white space and comments between them.
+/// A parser of numbers up to a maximal value, separated by white space and comments.
 pub(crate) struct TextSamples {
     state: State,
     maxval: u16,
@@ -50,7 +50,7 @@ pub(crate) struct TextSamples {
 }
 
 impl TextSamples {
-    /// Two bytes a sample if `maxval` is above 255.
+    /// Creates a parser, with two bytes per sample if `maxval` is above 255.
     pub(crate) fn new(maxval: u16, kernel: Kernel) -> TextSamples {
         let wide = maxval > 255;
         TextSamples {
@@ -61,18 +61,18 @@ impl TextSamples {
         }
     }
 
-    /// Whether no number is begun.
+    /// Whether the position is between two numbers, and not in a comment.
     pub(crate) fn is_between(&self) -> bool {
         self.state == State::Between
     }
 
-    /// Whether a comment is begun.
+    /// Whether the position is in a comment.
     pub(crate) fn in_comment(&self) -> bool {
         self.state == State::Comment
     }
 
-    /// Takes text and makes samples until either runs out. Never takes a byte behind the separator
-    /// of the last sample that there is room for.
+    /// Consumes text and writes samples until either runs out. Never consumes a byte after the
+    /// separator of the last sample that there is room for.
     pub(crate) fn feed(&mut self, text: &[u8], out: &mut [u8]) -> Result<Moved, Fault> {
         let sample_bytes = 1 + usize::from(self.wide);
         let room = out.len() / sample_bytes;
@@ -108,14 +108,14 @@ impl TextSamples {
         Ok(moved)
     }
 
-    /// Has the kernel convert a short rest, for which there is no whole block of text or room: from
-    /// a copy with white space behind it, into room that is wide enough. Leaves everything to the
-    /// plain parser unless all of the rest's whole numbers are usual and fit.
+    /// Runs the kernel on a short rest, for which there is no whole block of text or room: on a
+    /// copy padded with white space, into sufficient room. Leaves everything to the plain parser
+    /// unless the kernel converts all of the rest's whole numbers, and they fit `out`.
     fn tail(&self, rest: &[u8], out: &mut [u8]) -> Option<Moved> {
         if rest.len() > TAIL_BYTES || out.is_empty() {
             return None;
         }
-        // A number that the end cuts may go on in the next piece.
+        // A number cut by the end may continue in the next piece.
         let whole = rest.iter().rposition(|byte| !byte.is_ascii_digit())? + 1;
         let mut padded = [b' '; BEFORE_BYTES + TAIL_BYTES + BLOCK_BYTES];
         padded[BEFORE_BYTES..][..whole].copy_from_slice(&rest[..whole]);
@@ -134,7 +134,7 @@ impl TextSamples {
         out[..made_bytes].copy_from_slice(&samples[..made_bytes]);
         let last_digit = rest[..whole].iter().rposition(u8::is_ascii_digit);
         let consumed = match last_digit {
-            // No byte behind the separator of the last sample.
+            // No byte after the separator of the last sample.
             Some(at) if made_bytes == out.len() => at + 2,
             _ => whole,
         };
@@ -144,8 +144,8 @@ impl TextSamples {
         })
     }
 
-    /// The plain parser, with samples of `BYTES`: so many bytes of text and on to the next place
-    /// between two numbers.
+    /// The plain parser, with samples of `BYTES`: parses `step_bytes` of text and on to the next
+    /// position between two numbers.
     fn plain<const BYTES: usize>(
         &mut self,
         text: &[u8],
@@ -197,8 +197,8 @@ impl TextSamples {
         })
     }
 
-    /// Goes over digits of a number, of which some were seen before: its value so far, and whether
-    /// it ends here.
+    /// Advances over digits of a number, some of which may have been seen before; returns its value
+    /// so far, and whether it ends here.
     #[inline]
     fn digits(
         &self,
@@ -225,7 +225,7 @@ impl TextSamples {
         Ok((value, false))
     }
 
-    /// The text has ended: a number that is begun is whole. Whether it was put into `out`.
+    /// Ends the text, which completes a begun number; returns whether one was written to `out`.
     pub(crate) fn end(&mut self, out: &mut [u8]) -> bool {
         let State::Number { value, .. } = self.state else {
             return false;
@@ -243,7 +243,7 @@ impl TextSamples {
     }
 }
 
-/// The state behind a byte that is no digit.
+/// Returns the state after a byte that is not a digit.
 #[inline]
 fn separator(byte: u8, at: usize) -> Result<State, Fault> {
     match byte {
@@ -253,8 +253,8 @@ fn separator(byte: u8, at: usize) -> Result<State, Fault> {
     }
 }
 
-/// The samples of P1: digits 0 and 1, which need nothing between them. 1 is black, which is 0. As
-/// [`TextSamples::feed`]; `in_comment` says whether a comment is begun.
+/// Parses the samples of P1, digits 0 and 1 that need no separators, like [`TextSamples::feed`];
+/// 1 is black, which is 0 in memory. `in_comment`: whether the position is in a comment.
 pub(crate) fn bits(text: &[u8], out: &mut [u8], in_comment: &mut bool) -> Result<Moved, Fault> {
     let mut moved = Moved::default();
     for (at, &byte) in text.iter().enumerate() {

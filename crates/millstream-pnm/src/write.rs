@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use crate::format::{Format, Header};
 use crate::image::{Image, Samples};
 
-/// Characters of a line of text at most, as the formats ask for.
+/// Maximum characters of a line of text, by the formats.
 const LINE_CHARS_MAX: usize = 70;
-/// Bytes that are gathered before they are written.
+/// Bytes buffered before they are written.
 const GATHER_BYTES: usize = 64 << 10;
 
 /// Writes an image in the format of its header. Does not flush the writer.
@@ -21,8 +21,8 @@ const GATHER_BYTES: usize = 64 << 10;
 /// ```
 ///
 /// # Errors
-/// The writer fails; or `InvalidInput`: header and samples do not fit together, or the format
-/// cannot hold them.
+/// The writer fails; or `InvalidInput`: the samples do not match the header, or the format cannot
+/// hold them.
 pub fn encode(image: &Image, to: &mut dyn Write) -> io::Result<()> {
     check(image).map_err(|cause| io::Error::new(io::ErrorKind::InvalidInput, cause))?;
     let header = &image.header;
@@ -136,7 +136,7 @@ fn head(header: &Header) -> String {
 struct Gathered<'a> {
     to: &'a mut dyn Write,
     bytes: Vec<u8>,
-    /// Characters of the line of text.
+    /// Characters in the current line of text.
     column: usize,
 }
 
@@ -150,7 +150,7 @@ impl Gathered<'_> {
         Ok(())
     }
 
-    /// A number, behind a space or on a new line.
+    /// Writes a number after a space or on a new line.
     fn word(&mut self, value: u16) -> io::Result<()> {
         let mut digits = [0; 5];
         let mut begin = digits.len();

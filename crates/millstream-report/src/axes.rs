@@ -1,15 +1,15 @@
-//! Cells of heat maps, known by a name such as `direct 64K depth 32`.
+//! Cells of heat maps, parsed from case names such as `direct 64K depth 32`.
 
-/// Where a case is in a map.
+/// Position of a case in a heat map.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cell {
     /// The map it belongs to: the words of the name without its numbers.
     pub(crate) group: String,
-    /// Bytes of a request, and requests in flight: whole numbers, so that they can be keys.
+    /// Bytes of a request, and requests in flight; integers, so that they can be keys.
     pub(crate) place: (u64, u64),
 }
 
-/// The cell of a case by its name, if that is `... SIZE depth N`.
+/// Returns the cell of a case if its name is `... SIZE depth N`.
 pub(crate) fn cell(case: &str) -> Option<Cell> {
     let tokens: Vec<&str> = case.split_whitespace().collect();
     let at = tokens.iter().position(|token| *token == "depth")?;
@@ -26,8 +26,8 @@ pub(crate) fn cell(case: &str) -> Option<Cell> {
     })
 }
 
-/// A number with a unit of bytes or none: `4`, `64K`, `24MB`, `1GiB`. Letters K, M, G are powers of
-/// 1024, with a B powers of 1000.
+/// Parses a number with or without a unit of bytes: `4`, `64K`, `24MB`, `1GiB`. K, M, G are powers
+/// of 1024; with a B, powers of 1000.
 #[must_use]
 pub fn quantity(token: &str) -> Option<f64> {
     let token = token.trim_end_matches(',');

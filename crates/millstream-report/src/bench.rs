@@ -1,8 +1,8 @@
 //! The report of a benchmark: a run as a page, and as text for a terminal.
 //!
-//! First the answer (ours over the best rival, a dot a case; the goals), then each workload with
-//! maps and every case, the study's figures beside ours, then the machine and how to read it all.
-//! It is made of rows alone and works with whatever rows there are.
+//! First the summary (ours over the best rival, a dot per case; the goals), then each workload with
+//! maps and every case beside the study's figures, then the machine and notes on reading the page.
+//! It is made from rows alone and accepts any rows.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub mod summary;
 
 pub use detail::{Published, Study};
 
-/// A goal and how it stands, as the benchmark judged it.
+/// A goal and its verdict, as the benchmark judged it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Goal {
     /// Workload of the rows.
@@ -28,18 +28,18 @@ pub struct Goal {
     pub contender: String,
     /// What is judged, in words.
     pub what: String,
-    /// What it should be, as text.
+    /// The required value, as text.
     pub bound: String,
-    /// What it is.
+    /// The measured value.
     pub value: f64,
-    /// Whether that is enough.
+    /// Whether the goal is reached.
     pub reached: bool,
     /// Whether another run could come out the other way.
     pub within_noise: bool,
 }
 
 impl Goal {
-    /// `reached` or `missed`, with doubt where there is some.
+    /// Returns `reached` or `missed`, with doubt if another run could differ.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match (self.reached, self.within_noise) {
@@ -51,24 +51,24 @@ impl Goal {
     }
 }
 
-/// What a report contains.
+/// The content of a report.
 #[derive(Debug, Clone, Default)]
 pub struct Run {
-    /// Every figure.
+    /// All rows.
     pub rows: Vec<Row>,
     /// The goals.
     pub goals: Vec<Goal>,
     /// The studies' figures, if there are any.
     pub study: Option<Study>,
-    /// The studies' tables that stand alone.
+    /// The studies' tables without figures of ours.
     pub published: Vec<Published>,
-    /// Reasons not to trust the rest: wrong bytes, failures of our own.
+    /// Reasons not to trust the rest: wrong bytes, failures of our contenders.
     pub failures: Vec<String>,
     /// The machine, versions, the load before and after: names and values.
     pub facts: Vec<(String, String)>,
 }
 
-/// The whole page.
+/// Renders the report as an HTML page.
 #[must_use]
 pub fn page(run: &Run) -> String {
     let cases = cases::cases(&run.rows);
@@ -95,7 +95,7 @@ pub fn page(run: &Run) -> String {
     page::render("Millstream: benchmark", &body, "", None)
 }
 
-/// The tables of a run in Markdown, `facts` of the machine the last but one; nothing without rows.
+/// Renders the tables of a run in Markdown, the machine's `facts` next to last; empty if no rows.
 #[must_use]
 pub fn text(run: &Run, facts: &Table) -> String {
     let cases = cases::cases(&run.rows);
@@ -215,7 +215,7 @@ mod tests {
         row(["requests", case, contender], Better::Higher, 5.0, 0.1)
     }
 
-    /// The page of rows, which takes at most so many bytes for each of them beside its own text.
+    /// Renders a page of rows, which may take `bytes_each` bytes for each beside its own text.
     fn small_page(rows: Vec<Row>, bytes_each: usize) -> String {
         let most = 16_384 + rows.len() * bytes_each;
         let run = Run {

@@ -1,5 +1,5 @@
-//! Rows put in order: workloads, their cases, and in each case metrics and contenders; who is
-//! compared with whom.
+//! Groups rows into workloads and cases, each with its metrics and contenders, and decides which
+//! contenders are compared.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -7,25 +7,25 @@ use std::hash::Hash;
 use crate::compare::{Comparison, compare};
 use crate::rows::{Figures, Finding, Row, is_ours};
 
-/// What one case has, in the order of its rows.
+/// A case, with its rows in their order.
 #[derive(Debug, Clone)]
 pub(crate) struct Case<'a> {
     pub(crate) workload: &'a str,
     pub(crate) name: &'a str,
-    /// The first figures of each metric, for its name and unit.
+    /// The first figures of each metric, for their name and unit.
     pub(crate) metrics: Vec<&'a Figures>,
     /// Contenders with figures.
     pub(crate) contenders: Vec<&'a str>,
-    /// The figures of a contender and a metric.
+    /// The figures by contender and metric.
     pub(crate) figures: HashMap<(&'a str, &'a str), &'a Figures>,
-    /// Who was skipped, and why.
+    /// Skipped contenders, with the reason.
     pub(crate) skipped: Vec<(&'a str, &'a str)>,
-    /// Names of contenders that stand for another, as the limit does.
+    /// For contenders that stand for another, such as `limit`: the name of the other.
     is: HashMap<&'a str, &'a str>,
 }
 
-/// Contenders that do less than the whole work, as the bare rings do, which have nothing on top of
-/// the kernel: they are shown, and not taken for rivals.
+/// Contenders that do less than the whole work, such as the bare rings, which have nothing on top
+/// of the kernel: they are shown, and do not count as rivals.
 const REFERENCES: [(&str, &str); 11] = [
     ("codecs", "memcpy"),
     ("packages", "device"),
@@ -40,7 +40,7 @@ const REFERENCES: [(&str, &str); 11] = [
     ("streams", "write"),
 ];
 
-/// Names of our variants that are kernels for the same work: the best of them is ours, where no
+/// Names of our variants that are kernels for the same work: the best of them represents ours if no
 /// contender is called `millstream`.
 const KERNELS: [&str; 4] = [
     "millstream-avx512",
@@ -49,13 +49,13 @@ const KERNELS: [&str; 4] = [
     "millstream-portable",
 ];
 
-/// Metrics that say more of a case than its first one.
+/// Metrics that are more significant for a case than its first one.
 const TELLING: [&str; 2] = ["p99-beside", "objects_time"];
 
-/// Ours compared with the best rival and the limit.
+/// Our figures compared with the best rival and the limit.
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict<'a> {
-    /// Those of our contender.
+    /// The figures of our contender.
     pub(crate) figures: &'a Figures,
     /// The best rival, and the comparison with it.
     pub(crate) rival: Option<(&'a str, Comparison)>,
@@ -64,10 +64,10 @@ pub(crate) struct Verdict<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// The case of rows that all have its names.
+    /// Creates the case of rows that share its names.
     fn new(rows: &[&'a Row]) -> Case<'a> {
         let of_row = |row: &&'a Row| Some((&*row.contender, row.figures()?));
-        // From the last to the first, so that the first of two with the same names counts.
+        // In reverse order, so that the first of two rows with the same names remains in the map.
         let all: Vec<(&str, &Figures)> = rows.iter().rev().filter_map(of_row).collect();
         let is = all
             .iter()
@@ -91,7 +91,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The most significant metric.
+    /// Returns the most significant metric.
     pub(crate) fn primary(&self) -> Option<&'a Figures> {
         let telling = self
             .metrics
@@ -100,19 +100,19 @@ impl<'a> Case<'a> {
         telling.or(self.metrics.first()).copied()
     }
 
-    /// Contenders with figures of a metric, and these.
+    /// Returns the contenders with figures of a metric, and the figures.
     pub(crate) fn of_metric(&self, metric: &str) -> Vec<(&'a str, &'a Figures)> {
         let contenders = self.contenders.iter();
         let figures = contenders.filter_map(|name| Some((*name, self.figures(name, metric)?)));
         figures.collect()
     }
 
-    /// The figures of a contender.
+    /// Returns the figures of a contender and a metric.
     pub(crate) fn figures(&self, contender: &str, metric: &str) -> Option<&'a Figures> {
         self.figures.get(&(contender, metric)).copied()
     }
 
-    /// The name of a contender; of the limit also who it is.
+    /// Returns the name of a contender; for the limit, with the contender that it is.
     pub(crate) fn label(&self, contender: &str) -> String {
         match self.is.get(contender) {
             Some(is) => format!("{contender} ({is})"),
@@ -120,14 +120,14 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Whether a contender is compared with: a rival that does the whole work.
+    /// Returns whether a contender is a rival that does the whole work.
     pub(crate) fn is_rival(&self, contender: &str) -> bool {
         let is_reference = REFERENCES.contains(&(self.workload, contender));
         contender != "limit" && !is_ours(contender) && !is_reference
     }
 
-    /// Ours over the others in the most significant metric; `None` if nothing of ours stands for
-    /// all of the case.
+    /// Compares ours with the others in the most significant metric; `None` if no contender of ours
+    /// represents the case.
     pub(crate) fn verdict(&self) -> Option<Verdict<'a>> {
         let metric = &self.primary()?.metric;
         let all = self.of_metric(metric);
@@ -146,7 +146,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// The contender that stands for all of ours.
+/// Returns the contender that represents ours.
 fn ours<'a>(all: &[(&'a str, &'a Figures)]) -> Option<(&'a str, &'a Figures)> {
     if let Some(ours) = all.iter().find(|(name, _)| *name == "millstream") {
         return Some(*ours);
@@ -158,19 +158,19 @@ fn ours<'a>(all: &[(&'a str, &'a Figures)]) -> Option<(&'a str, &'a Figures)> {
     }
 }
 
-/// Whether both had the same file to read: blocks that any thread can decode are another one than a
-/// single stream. Contenders that name no form read what all do.
+/// Returns whether both read the same form of the file: independent blocks differ from a single
+/// stream. Contenders without a form read what all do.
 fn same_form(one: &Figures, other: &Figures) -> bool {
     let forms = one.text("form").zip(other.text("form"));
     forms.is_none_or(|(one, other)| one == other)
 }
 
 fn best<'a>(all: impl Iterator<Item = (&'a str, &'a Figures)>) -> Option<(&'a str, &'a Figures)> {
-    // The first of several that are equal.
+    // `min_by` returns the first of several that are equal.
     all.min_by(|(_, a), (_, b)| a.better.order(b.median, a.median))
 }
 
-/// The items with different keys, each the first with its key.
+/// Returns the first item with each key.
 pub(crate) fn distinct<T, K: Eq + Hash>(
     items: impl IntoIterator<Item = T>,
     key: impl Fn(&T) -> K,
@@ -180,7 +180,7 @@ pub(crate) fn distinct<T, K: Eq + Hash>(
     items.filter(|item| known.insert(key(item))).collect()
 }
 
-/// The items, those with the same key together, in the order of the first of each key.
+/// Groups the items by key, in the order of the first item of each.
 pub(crate) fn grouped<T, K: Eq + Hash>(
     items: impl IntoIterator<Item = T>,
     key: impl Fn(&T) -> K,
@@ -197,7 +197,7 @@ pub(crate) fn grouped<T, K: Eq + Hash>(
     groups
 }
 
-/// The cases of rows in the order of their first rows, those of a workload together.
+/// Returns the cases of rows in the order of their first rows, those of a workload together.
 pub(crate) fn cases(rows: &[Row]) -> Vec<Case<'_>> {
     let workloads = grouped(rows, |row| &row.workload).into_iter();
     let cases = workloads.flat_map(|rows| grouped(rows, |row| &row.case));

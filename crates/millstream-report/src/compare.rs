@@ -1,27 +1,27 @@
-//! How two figures compare, and how far a figure may be trusted.
+//! Compares two figures, and judges how far a figure may be trusted.
 //!
-//! A ratio is of medians, made so that more than 1 is better. Rows carry no single runs, so the
-//! interval of a ratio combines the worst ends of the two intervals of the means: wider than one
-//! from pairs of runs would be. Only what leads or trails beyond it is reported to. A goal's own
-//! verdict is of pairs, and comes from the benchmark.
+//! A ratio is of medians, oriented so that more than 1 is better. Rows carry no individual runs, so
+//! the interval of a ratio combines the worst ends of the two intervals of the means: wider than
+//! one from pairs of runs would be. Only a ratio whose interval excludes 1 is called ahead or
+//! behind. The verdict of a goal is from pairs of runs, and is the benchmark's.
 
 use crate::limits::{ROUGH_SPREAD, WILD_SPREAD};
 use crate::page::Cell;
 use crate::rows::{Better, Figures};
 
-/// How ours compares with another's.
+/// How our figure compares with another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Better, beyond the interval.
+    /// Better, and the interval excludes 1.
     Ahead,
-    /// Neither.
+    /// The interval includes 1.
     Level,
-    /// Worse, beyond the interval.
+    /// Worse, and the interval excludes 1.
     Behind,
 }
 
 impl Standing {
-    /// The word for it.
+    /// Returns the word for it.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Standing::Ahead => "ahead",
@@ -30,7 +30,7 @@ impl Standing {
         }
     }
 
-    /// The class of its text, and of its dots.
+    /// Returns the CSS class of its text and dots.
     pub(crate) fn class(self) -> &'static str {
         match self {
             Standing::Level => "level",
@@ -39,14 +39,14 @@ impl Standing {
     }
 }
 
-/// Ours over another's.
+/// The ratio of our figure to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Comparison {
-    /// More than 1 is better.
+    /// The ratio of medians; more than 1 is better.
     pub(crate) ratio: f64,
-    /// The low end of the ratio's interval.
+    /// Lower end of the ratio's interval.
     pub(crate) low: f64,
-    /// Its high end.
+    /// Upper end of the ratio's interval.
     pub(crate) high: f64,
 }
 
@@ -60,7 +60,7 @@ impl Comparison {
     }
 }
 
-/// Compares figures of the same metric; `None` if the ratio means nothing.
+/// Compares figures of the same metric; `None` if their ratio is not finite and positive.
 pub(crate) fn compare(ours: &Figures, theirs: &Figures) -> Option<Comparison> {
     let (above, below) = match ours.better {
         Better::Higher => (ours, theirs),
@@ -82,7 +82,7 @@ pub(crate) fn compare(ours: &Figures, theirs: &Figures) -> Option<Comparison> {
     })
 }
 
-/// What the spread of a figure makes of it, in words; nothing if it is small.
+/// Describes the spread of a figure; empty if it is small.
 pub(crate) fn spread(figures: &Figures) -> Cell {
     if figures.n < 2 {
         return "one run: the spread is unknown".into();

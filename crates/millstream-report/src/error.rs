@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-/// Why no page can be made of an input.
+/// Why no page can be made from an input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Error {
-    /// Offset in the input in bytes, if one place is to blame.
+    /// Offset in the input in bytes, if the error has one place.
     pub offset: Option<u64>,
     /// What is wrong and, if known, why.
     pub cause: String,
@@ -20,8 +20,8 @@ impl Error {
         }
     }
 
-    /// An error of the JSON parser in `text`, whose line and column become an offset; `what` says
-    /// what the text is not.
+    /// Creates an error of the JSON parser in `text`, whose line and column become an offset;
+    /// `what` says what the text is not.
     pub(crate) fn json(text: &[u8], what: &str, error: &serde_json::Error) -> Error {
         let lines = text.split_inclusive(|byte| *byte == b'\n');
         let before = lines.take(error.line().saturating_sub(1));
@@ -53,5 +53,5 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A result with this crate's error.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,12 +1,12 @@
-//! Pages and pictures of what Millstream measured and recorded.
+//! HTML pages and pictures of what Millstream measured and recorded.
 //!
-//! Two kinds of page, both one file of HTML that loads nothing, in light and dark, on a phone as on
-//! a desk: [`mod@bench`] shows the rows of a benchmark, [`trace`] a recorded trace and in words
-//! where the time went. Below them: `chart` the kinds of pictures, `svg` a small writer, `page` the
-//! page around them; [`rows`], `cases`, `axes` and `compare` what the rows mean.
+//! Two kinds of page, both a single HTML file that loads nothing, light and dark, for phones and
+//! desktops: [`mod@bench`] shows the rows of a benchmark, [`trace`] a recorded trace and, in words,
+//! where the time went. Below them: `chart` draws the kinds of pictures, `svg` writes SVG, `page`
+//! writes the HTML around them; [`rows`], `cases`, `axes` and `compare` interpret the rows.
 //!
-//! Inputs are text from outside: every string is escaped, every number may be odd, every size has
-//! a bound. Nothing here reads or writes files, and nothing depends on the engine.
+//! Inputs are untrusted text: every string is escaped, every number may be odd, every size has a
+//! bound. Nothing here reads or writes files, and nothing depends on the engine.
 //!
 //! ```
 //! use millstream_report::{bench, rows};

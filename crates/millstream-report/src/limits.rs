@@ -1,49 +1,48 @@
-//! Every bound of this crate, with its reason.
+//! The limits of this crate, with reasons.
 
-/// Bytes of a trace that are read at most. The engine records a million events of about 150 bytes.
+/// Maximum size of a trace in bytes. The engine records a million events of about 150 bytes.
 pub const TRACE_BYTES_MAX: u64 = 1 << 30;
-/// Events of a trace that are looked at; four times what the engine records. A span takes 72 bytes
-/// here, so that memory stays below 300 MB beside the text and the names in it.
+/// Maximum number of events in a trace: four times what the engine records. A span takes 64 bytes
+/// here, so memory stays below 300 MB, not counting the text and the names.
 pub const TRACE_EVENTS_MAX: usize = 4 << 20;
-/// Longest time in a trace, in microseconds: about 31 years, where doubles still tell nanoseconds
-/// of short traces apart and sums do not overflow.
+/// Longest time in a trace, in microseconds: about 31 years. In nanoseconds (10^18) it fits `u64`.
 pub const TRACE_MICROS_MAX: f64 = 1e15;
-/// Lanes (`tid`) that may be named in a trace; the engine names three.
+/// Maximum number of named lanes (`tid`) in a trace; the engine names three.
 pub const TRACE_LANES_MAX: usize = 4096;
-/// Characters of a name that are shown; the rest is cut.
+/// Maximum number of characters of a name that are shown.
 pub const NAME_CHARS_MAX: usize = 160;
 
-/// Spans of a lane that overlap at most for them to be drawn one by one, each in a row with its
-/// name; beyond, the lane is drawn as the number of spans at each moment.
+/// Maximum number of overlapping spans in a lane for them to be drawn one by one, each in a row
+/// with its name; with more, the lane is drawn as the number of spans over time.
 pub const TIMELINE_ROWS_MAX: usize = 12;
-/// Pixels that the timeline is thought to have across, at the deepest useful zoom. What is shorter
-/// than one is drawn together with its neighbours.
+/// Assumed width of the timeline in pixels, at the deepest useful zoom. Spans shorter than a pixel
+/// are drawn together with their neighbors.
 pub const TIMELINE_PIXELS: usize = 8_192;
-/// Points of a curve of a timeline.
+/// Number of points of a timeline's curve.
 pub const TIMELINE_POINTS: usize = 2_048;
-/// Spans that carry their name, the longest of all: the others are drawn without.
+/// Maximum number of spans drawn with their name, the longest ones.
 pub const TIMELINE_NAMES_MAX: usize = 1_500;
-/// Rows of the tables of a trace's page.
+/// Maximum number of rows in each table of a trace's page.
 pub const TRACE_TABLE_ROWS: usize = 20;
 
-/// Bytes of a file of rows that are read at most: about a million rows.
+/// Maximum size of a file of rows in bytes: about a million rows.
 pub const ROWS_BYTES_MAX: u64 = 1 << 28;
-/// Rows of a page.
+/// Maximum number of rows of a page.
 pub const ROWS_MAX: usize = 200_000;
-/// Metrics of a case that are shown; ours have four. A contender has a line in the table of a case
-/// because of a row, so that this bounds the cells of all tables by the rows.
+/// Maximum number of metrics shown for a case; ours have four. A contender is in a case's table
+/// only because of a row, so this bounds the cells of all tables by the number of rows.
 pub const CASE_METRICS_MAX: usize = 32;
-/// Cells of a heat map across or down.
+/// Maximum number of cells of a heat map across or down.
 pub const HEAT_SIDE_MAX: usize = 24;
-/// A heat map is drawn if at least one of so many cells was measured: the cells of all maps are at
-/// most so many times the rows.
+/// A heat map is drawn only if at least one in this many cells was measured, so the cells of all
+/// maps are at most this many times the rows.
 pub const HEAT_CELLS_PER_FIGURE: usize = 12;
 
-/// Half width of the 95 % interval over the mean from which on a figure is called rough ...
+/// Half width of the 95 % interval, relative to the mean, from which a figure is called rough ...
 pub const ROUGH_SPREAD: f64 = 0.10;
-/// ... and from which on it is said to mean nothing by itself.
+/// ... and from which it is called meaningless.
 pub const WILD_SPREAD: f64 = 0.30;
-/// Cells whose figure is at least this part of the best are outlined.
+/// Cells whose figure is at least this share of the best are outlined.
 pub const NEAR_BEST: f64 = 0.8;
 
 const _: () = assert!(ROUGH_SPREAD < WILD_SPREAD);

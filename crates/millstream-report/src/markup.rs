@@ -36,7 +36,7 @@ pub(crate) fn shorten(text: &str, max: usize) -> String {
     text.chars().take(max - 1).chain(['…']).collect()
 }
 
-/// A number with its significant digits, thousands apart.
+/// Formats a number with its significant digits, with separated thousands.
 #[must_use]
 pub fn figure(value: f64) -> String {
     match value.abs() {
@@ -52,7 +52,7 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// A whole number, thousands apart.
+/// Formats a whole number, with separated thousands.
 pub(crate) fn whole(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut out = String::from(if value < 0.0 { "−" } else { "" });
@@ -65,7 +65,7 @@ pub(crate) fn whole(value: f64) -> String {
     out
 }
 
-/// A size in powers of 1024, as options are written: `64K`, `1.5M`, `200`.
+/// Formats a size in powers of 1024, as options are written: `64K`, `1.5M`, `200`.
 pub(crate) fn size(bytes: f64) -> String {
     scaled(
         bytes,
@@ -78,7 +78,7 @@ pub(crate) fn size(bytes: f64) -> String {
     )
 }
 
-/// A time: `1.25 s`, `38.1 ms`, `412 µs`, `90 ns`.
+/// Formats a time: `1.25 s`, `38.1 ms`, `412 µs`, `90 ns`.
 pub(crate) fn seconds(seconds: f64) -> String {
     if seconds == 0.0 {
         return "0 s".into();
@@ -89,7 +89,7 @@ pub(crate) fn seconds(seconds: f64) -> String {
     )
 }
 
-/// Formats a value in the largest unit that it reaches, or the last; units are in falling order.
+/// Formats a value in the largest unit that it reaches, or the last; `units` are descending.
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
     let reached = units.iter().find(|(unit, _)| value.abs() >= unit * 0.9995);
     let (unit, name) = reached.unwrap_or(&units[units.len() - 1]);
@@ -112,7 +112,7 @@ fn short_digits(value: f64) -> String {
     }
 }
 
-/// A share of a whole in percent; shares near 0 and 1 show a decimal.
+/// Formats a share in percent; shares near 0 and 1 have a decimal.
 pub(crate) fn percent(share: f64) -> String {
     let value = share * 100.0;
     match value {
@@ -123,7 +123,7 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// A count with its noun: `1 request`, `3 requests`.
+/// Formats a count with its noun: `1 request`, `3 requests`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", whole(number as f64))

@@ -1,5 +1,5 @@
-//! Rows as `millstream-bench --rows` writes them: a JSON object a line, a figure or the reason why
-//! there is none.
+//! Rows as `millstream-bench --rows` writes them: one JSON object per line, with figures or the
+//! reason why there are none.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -11,18 +11,18 @@ use crate::error::{Error, Result};
 use crate::limits::{NAME_CHARS_MAX, ROWS_BYTES_MAX, ROWS_MAX};
 use crate::markup::shorten;
 
-/// Which direction is good.
+/// The direction in which a metric improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// Rates.
+    /// Higher figures are better, as for rates.
     Higher,
-    /// Times.
+    /// Lower figures are better, as for times.
     Lower,
 }
 
 impl Better {
-    /// The order of figures from worse to better.
+    /// Compares two figures; the worse is `Less`.
     #[must_use]
     pub fn order(self, a: f64, b: f64) -> Ordering {
         match self {
@@ -35,78 +35,78 @@ impl Better {
 /// The figures of one contender in one case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// What was measured.
+    /// Name of the metric.
     pub metric: String,
-    /// Its unit.
+    /// Unit of the metric.
     pub unit: String,
-    /// Which direction is good.
+    /// Direction in which the metric improves.
     pub better: Better,
     /// Number of runs.
     pub n: u64,
-    /// Least of the runs.
+    /// Minimum of the runs.
     pub min: f64,
-    /// Median of the runs: the figure.
+    /// Median of the runs, which is the reported figure.
     pub median: f64,
     /// Mean of the runs.
     pub mean: f64,
-    /// Greatest of the runs.
+    /// Maximum of the runs.
     pub max: f64,
-    /// Half width of the 95 % interval of the mean; none for a single run.
+    /// Half width of the 95 % interval of the mean; `None` for a single run.
     pub ci95: Option<f64>,
-    /// How the contender was set up.
+    /// Parameters of the contender.
     #[serde(default)]
     pub params: BTreeMap<String, Value>,
-    /// The runs in their order, where the benchmark itself made the row; not written.
+    /// The individual runs in order, if the benchmark itself made the row; not serialized.
     #[serde(skip)]
     pub samples: Vec<f64>,
 }
 
 impl Figures {
-    /// The ends of the interval of the mean, if it is known.
+    /// Returns the ends of the interval of the mean, if it is known.
     pub(crate) fn interval(&self) -> Option<(f64, f64)> {
         let half = self.ci95.filter(|_| self.n > 1)?;
         Some((self.mean - half, self.mean + half))
     }
 
-    /// A parameter that is a text.
+    /// Returns the value of a text parameter.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         self.params.get(name)?.as_str()
     }
 }
 
-/// What came out.
+/// The result in a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(
     untagged,
     expecting = "a row has either `skipped` or all of metric, unit, better and figures"
 )]
 pub enum Finding {
-    /// It could not run.
+    /// The contender could not run.
     Skipped {
-        /// Why.
+        /// The reason.
         skipped: String,
     },
-    /// Figures.
+    /// The contender ran.
     Figures(Figures),
 }
 
-/// One figure of one contender in one case.
+/// One metric of one contender in one case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The workload's name.
+    /// Name of the workload.
     pub workload: String,
-    /// The case within the workload.
+    /// Name of the case within the workload.
     pub case: String,
-    /// Who ran.
+    /// Name of the contender.
     pub contender: String,
-    /// What came out.
+    /// The result.
     #[serde(flatten)]
     pub finding: Finding,
 }
 
 impl Row {
-    /// Its figures, if it has any.
+    /// Returns the figures, if there are any.
     #[must_use]
     pub fn figures(&self) -> Option<&Figures> {
         match &self.finding {
@@ -115,7 +115,7 @@ impl Row {
         }
     }
 
-    /// The row as pages show it: names are cut to what is shown.
+    /// Returns the row as pages show it, with names cut to [`NAME_CHARS_MAX`].
     #[must_use]
     pub fn arranged(mut self) -> Row {
         for name in [&mut self.workload, &mut self.case, &mut self.contender] {
@@ -130,17 +130,17 @@ impl Row {
     }
 }
 
-/// Whether a contender of this name is ours: `millstream` or `millstream-…`.
+/// Returns whether a contender is one of ours: `millstream` or `millstream-…`.
 #[must_use]
 pub fn is_ours(contender: &str) -> bool {
     contender == "millstream" || contender.starts_with("millstream-")
 }
 
 /// Parses a file of rows. Files are appended to, so one may hold several runs: of two rows with the
-/// same names the later one counts.
+/// same names the later one replaces the earlier.
 ///
 /// # Errors
-/// A line is no row; the text is larger than [`ROWS_BYTES_MAX`] or holds more than [`ROWS_MAX`]
+/// A line is not a row; the text is larger than [`ROWS_BYTES_MAX`] or holds more than [`ROWS_MAX`]
 /// rows.
 pub fn parse(text: &[u8]) -> Result<Vec<Row>> {
     if text.len() as u64 > ROWS_BYTES_MAX {
@@ -216,7 +216,7 @@ pub(crate) mod tests {
         row
     }
 
-    /// Names the metric of a row.
+    /// Sets the metric's name of a row.
     pub(crate) fn named(mut row: Row, metric: &str) -> Row {
         if let Finding::Figures(figures) = &mut row.finding {
             figures.metric = metric.into();

@@ -1,8 +1,8 @@
-//! A writer of SVG: shapes and text, every string escaped, every number finite.
+//! A writer of SVG: shapes and text, with every string escaped and every number finite.
 //!
-//! A picture is either part of a page, whose style sheet colors it, or a file of its own with the
-//! colors inside, for places such as a README. Text is laid out by an estimate of its width,
-//! because the font is the reader's; the estimate errs to the wide side, so that labels do not
+//! A picture is either part of a page, whose style sheet colors it, or a file of its own that
+//! includes the colors, for places such as a README. Text is laid out by an estimate of its width,
+//! because the font is the reader's; the estimate errs on the wide side, so that labels do not
 //! touch.
 
 use std::fmt::Write as _;
@@ -12,9 +12,9 @@ use crate::markup::escape;
 /// Colors for light and dark, and the classes of pictures.
 pub(crate) const STYLE: &str = concat!(include_str!("colors.css"), include_str!("picture.css"));
 
-/// Size of text in pictures.
+/// Font size of text in pictures.
 pub(crate) const TEXT: f64 = 12.0;
-/// Size of text at axes and in cells.
+/// Font size of text at axes and in cells.
 pub(crate) const SMALL: f64 = 10.5;
 
 /// A picture being drawn.
@@ -27,7 +27,7 @@ pub(crate) struct Svg {
 }
 
 impl Svg {
-    /// An empty picture; `label` is what a screen reader says of it.
+    /// Creates an empty picture; `label` is its text for screen readers.
     pub(crate) fn new(width: f64, height: f64, label: &str) -> Svg {
         Svg {
             width,
@@ -37,8 +37,8 @@ impl Svg {
         }
     }
 
-    /// A rectangle (x, y, width, height) of a class of the style sheet, with a tooltip; an opacity
-    /// below 1 makes it paler.
+    /// Draws a rectangle (x, y, width, height) with a class of the style sheet and a tooltip; an
+    /// opacity below 1 makes it paler.
     pub(crate) fn rect(&mut self, place: [f64; 4], class: &str, opacity: f64, tip: &str) {
         let [x, y] = [place[0], place[1]].map(number);
         let [width, height] = [place[2], place[3]].map(|side| number(side.max(0.0)));
@@ -50,7 +50,7 @@ impl Svg {
         );
     }
 
-    /// A line through points.
+    /// Draws a line through points.
     pub(crate) fn line(&mut self, points: &[(f64, f64)], class: &str) {
         let places = points
             .iter()
@@ -60,7 +60,7 @@ impl Svg {
         let _ = write!(self.body, "<path class=\"{class}\" d=\"M{d}\"/>");
     }
 
-    /// A dot with a tooltip.
+    /// Draws a dot with a tooltip.
     pub(crate) fn dot(&mut self, at: (f64, f64), radius: f64, class: &str, tip: &str) {
         let [x, y, radius] = [at.0, at.1, radius].map(number);
         let _ = write!(
@@ -71,7 +71,7 @@ impl Svg {
         );
     }
 
-    /// Text on the base line `y`; `anchor` says, as `text-anchor` does, what of it is at `x`.
+    /// Draws text on the base line `y`; `anchor` is its `text-anchor` relative to `x`.
     pub(crate) fn text(&mut self, x: f64, y: f64, class: &str, anchor: &str, text: &str) {
         let _ = write!(
             self.body,
@@ -82,12 +82,12 @@ impl Svg {
         );
     }
 
-    /// The picture as a part of a page.
+    /// Returns the picture as a part of a page.
     pub(crate) fn inline(&self) -> String {
         self.element("", "")
     }
 
-    /// The picture as a file of its own, with its colors for light and dark.
+    /// Returns the picture as a file of its own, with its colors for light and dark.
     pub(crate) fn standalone(&self) -> String {
         let style = format!(
             "<title>{}</title><style>{STYLE}</style>\
@@ -112,7 +112,7 @@ impl Svg {
     }
 }
 
-/// A number of a picture: a tenth is finer than any screen.
+/// Formats a coordinate with one decimal, which is finer than any screen.
 pub(crate) fn number(value: f64) -> String {
     if !value.is_finite() {
         return "0".into();
@@ -121,12 +121,12 @@ pub(crate) fn number(value: f64) -> String {
     ((value * 10.0).round() / 10.0 + 0.0).to_string()
 }
 
-/// An upper estimate of the width of a text of this size.
+/// Returns an upper estimate of the width of a text at a font size.
 pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     text.chars().map(character_width).sum::<f64>() * size
 }
 
-/// The width of the widest of several texts of this size.
+/// Returns the width of the widest of several texts at a font size.
 pub(crate) fn widest<'a>(texts: impl IntoIterator<Item = &'a str>, size: f64) -> f64 {
     let widths = texts.into_iter().map(|text| text_width(text, size));
     widths.fold(0.0, f64::max)
@@ -143,7 +143,7 @@ fn character_width(character: char) -> f64 {
     }
 }
 
-/// The text cut so that it fits in `width`.
+/// Cuts a text so that it fits in `width`.
 pub(crate) fn fit(text: &str, width: f64, size: f64) -> String {
     if text_width(text, size) <= width {
         return text.to_owned();

@@ -1,12 +1,13 @@
 //! Sources: named entries to load, wherever they are.
 //!
-//! A loader of scenes or streams wants the bytes of a name. Whether they are a loose file of a
-//! [`Folder`] or blocks of a package does not concern it: it asks a [`Source`] where the name is,
-//! and makes requests for what it found. Finding and loading are two steps, so that a loader can
-//! plan all its reads before it makes the first.
+//! A loader of scenes or streams needs the bytes of a name, whether they are a loose file of a
+//! [`Folder`] or blocks of a package. It asks a [`Source`] where the name is, and makes requests
+//! for what it found. Finding and loading are two steps, so that a loader can plan all its reads
+//! before it makes the first.
 //!
-//! Names are bytes, case-sensitive and separated by `/`. Empty parts and `.` are removed; `..` and
-//! absolute names are refused, so that a name never leaves its source.
+//! Names are bytes, separated by `/`, and case-sensitive except in packages that fold case. Empty
+//! parts and `.` are removed; `..` and absolute names are refused, so that a name never leaves its
+//! source.
 //!
 //! ```
 //! use millstream::{QueueOptions, Storage, StorageOptions};
@@ -37,8 +38,9 @@ use millstream::{Error, ErrorKind, FileId, FileOptions, Queue, QueueOptions, Rea
 use millstream_io::fs::file::{self, About};
 use millstream_io::fs::names;
 
-/// Where a source has an entry. Plain data, valid for the source that returned it; a loose file
-/// that changed makes its requests fail with `StaleFile`, and is to be found again.
+/// Where a source has an entry. Plain data, valid only for the source that returned it. Once a
+/// lookup notices that a loose file changed, requests for what was found before it fail with
+/// `StaleFile`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Located {
     raw_bytes: u64,
@@ -46,19 +48,20 @@ pub struct Located {
 }
 
 impl Located {
-    /// For implementors of [`Source`]: the entry's raw size, and what leads the source back to it.
+    /// For implementors of [`Source`]: makes a location from the entry's raw size in bytes and two
+    /// words by which the source identifies the entry.
     #[must_use]
     pub fn new(raw_bytes: u64, place: [u64; 2]) -> Located {
         Located { raw_bytes, place }
     }
 
-    /// Bytes of the entry once it is loaded.
+    /// Returns the entry's size in bytes once it is loaded.
     #[must_use]
     pub fn raw_bytes(&self) -> u64 {
         self.raw_bytes
     }
 
-    /// For implementors: what [`Located::new`] was given.
+    /// For implementors: returns the words that [`Located::new`] was given.
     #[must_use]
     pub fn place(&self) -> [u64; 2] {
         self.place
@@ -67,50 +70,49 @@ impl Located {
 
 /// Named entries that can be loaded. All methods may be called from any thread.
 ///
-/// A request that a source makes is complete but for what concerns the caller: destination,
-/// priority, deadline, tag, group and fences may still be set. Its codec, blocks and raw size must
-/// be left as they are.
+/// The caller may set destination, priority, deadline, tag, group and fences of a request that a
+/// source makes. It must leave codec, blocks and raw size as they are.
 pub trait Source: Send + Sync {
-    /// Looks a name up; `None` if there is no such entry. Folders ask the system for each name;
-    /// packages answer from memory, but for the first touch of a part of their tables.
+    /// Looks a name up; returns `None` if there is no such entry. Folders make a system call for
+    /// each name; packages search in memory, except where a part of their tables is first touched.
     ///
     /// # Errors
-    /// A name that no source may have, or a source that cannot tell (I/O, corrupt tables).
+    /// No source may have the name, or the lookup itself fails (I/O, corrupt tables).
     fn find(&self, name: &[u8]) -> Result<Option<Located>, Error>;
 
-    /// A request for all raw bytes of an entry. Makes no system call.
+    /// Returns a request for all raw bytes of an entry; see [`Source::request_range`].
     ///
     /// # Errors
-    /// The entry is not (or no more) of this source, or what the source knows of it is corrupt.
+    /// The entry does not (or no longer) belong to this source, or the source's tables are corrupt.
     fn request(&self, entry: &Located) -> Result<Read, Error> {
         self.request_range(entry, 0, entry.raw_bytes())
     }
 
-    /// A request for `len` raw bytes from `offset` on. Makes no system call. Only the blocks that
-    /// hold the range are read and decoded.
+    /// Returns a request for `len` raw bytes from `offset` on, of which only the blocks that hold
+    /// them are read and decoded. Does no I/O, except where a package first touches a table.
     ///
     /// # Errors
     /// As [`Source::request`], and `PastEnd` for a range that reaches past the end.
     fn request_range(&self, entry: &Located, offset: u64, len: u64) -> Result<Read, Error>;
 
-    /// The metadata record of an entry, if the source has one; its layout is the source's (of
-    /// packages, the crate `millstream-pak` reads it). May read on its first call.
+    /// Returns the metadata record of an entry, if the source has one. Its layout is the source's;
+    /// the crate `millstream-pak` decodes that of packages. May read from the disk.
     ///
     /// # Errors
     /// The metadata cannot be read or is corrupt.
     fn metadata(&self, entry: &Located) -> Result<Option<&[u8]>, Error>;
 
-    /// What holds an entry: a number that tells it from others of this source, and its bytes as
-    /// they are stored. Unless the source says otherwise, that is a file for each entry.
+    /// Returns what holds an entry: a number that identifies it within this source, and its size in
+    /// bytes as stored. By default, each entry is a file of its own.
     fn stored_in(&self, entry: &Located) -> (u64, u64) {
         (entry.place()[0], entry.raw_bytes())
     }
 }
 
-/// The loose files below a folder, as a [`Source`]. Links are followed, as by any open.
+/// The loose files below a folder, as a [`Source`]. Symbolic links are followed.
 ///
-/// A file that was replaced or changed its size or time is noticed when it is next looked up, and
-/// from then on its new content is read; what was found before gives `StaleFile`.
+/// The next lookup of a file notices that it was replaced, or that its size or time changed. From
+/// then on its new content is read, and requests for what was found before fail with `StaleFile`.
 pub struct Folder {
     storage: Storage,
     root: PathBuf,
@@ -127,7 +129,7 @@ struct Known {
 }
 
 impl Folder {
-    /// A folder of `storage`. Nothing is read before a name is looked up.
+    /// Creates a source whose files are read by `storage`. Nothing is read before the first lookup.
     ///
     /// # Errors
     /// The storage is closing, or has too many queues.
@@ -143,13 +145,13 @@ impl Folder {
         })
     }
 
-    /// The folder.
+    /// Returns the path of the folder.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The file behind an entry that was found, for requests of the caller's own making.
+    /// Returns the file of an entry that was found, for requests that the caller makes itself.
     #[must_use]
     pub fn file(&self, entry: &Located) -> FileId {
         let [bits, _] = entry.place();
@@ -178,7 +180,7 @@ impl Source for Folder {
                 return Ok(Some(Folder::located(found)));
             }
             match self.queue.batch().close(found.file) {
-                // The storage had no room for it then.
+                // The storage had too many open files, so this one was never opened.
                 Err(error) if error.kind() == ErrorKind::StaleFile => {}
                 closed => drop(closed?),
             }
@@ -199,7 +201,7 @@ impl Source for Folder {
     }
 }
 
-/// Whether a range lies inside an entry; for implementors of [`Source`].
+/// Checks that a range lies inside an entry; for implementors of [`Source`].
 ///
 /// # Errors
 /// `PastEnd` if it does not.
@@ -213,7 +215,7 @@ pub fn check_range(entry: &Located, offset: u64, len: u64) -> Result<(), Error> 
     }
 }
 
-/// A name without empty parts and `.`, as sources compare them.
+/// Returns a name without empty parts and `.`, the form in which sources compare names.
 ///
 /// # Errors
 /// `InvalidArgument`: the name is empty or absolute, has a part `..`, or holds a NUL.
@@ -289,7 +291,7 @@ mod tests {
 
         let beside = root.path().join("b");
         std::fs::write(&beside, b"afterwards").expect("written");
-        // That of the standard library does not replace what is open on older Windows.
+        // On older Windows, the standard library's `rename` does not replace an open file.
         OsFileSystem::new().rename(&beside, &path).expect("renamed");
         let new = folder.find(b"./a").expect("found").expect("there");
         let read = load(&queue, folder.request(&new).expect("a request"));

@@ -2,15 +2,15 @@
 //!
 //! An archive is a sequence of objects, each with a tag (its type), the version of its fields, and
 //! an id by which others refer to it. A reader asks for the next object and reads its fields
-//! through a window that ends with it: what it does not know, an object of an unknown tag or the
-//! fields that a newer program added at the end, is passed over; fields that an older program did
-//! not write show by the window's end. Within an object, parts are tagged in the same way.
+//! through a window that ends with it: what it does not know (objects with an unknown tag, fields
+//! that a newer program added at the end) is skipped; a field that an older program did not write
+//! is past the window's end. Within an object, parts are tagged in the same way.
 //!
-//! The writer gathers an object in memory, because its length goes before it, and then copies it to
-//! the stream in one call: to memory, to a file, through a view, at the same speed. An object may
-//! be referred to before it is written ([`ArchiveWriter::reserve`]), so graphs with cycles can be
-//! saved. `finish` refuses an archive in which a reserved object is missing; a reader notices a cut
-//! archive by its missing end. `docs/FORMAT.md` specifies the format.
+//! The writer gathers an object in memory, because its length precedes it, and then copies it to
+//! the stream in one call. An object may be referred to before it is written
+//! ([`ArchiveWriter::reserve`]), so graphs with cycles can be saved. `finish` refuses an archive in
+//! which a reserved object is missing; a reader recognizes a truncated archive by its missing end.
+//! `docs/FORMAT.md` specifies the format.
 //!
 //! ```
 //! use millstream_stream::{
@@ -30,13 +30,13 @@
 //! let mut archive = ArchiveReader::new(&mut stream, 0xCAFE)?;
 //! while let Some(object) = archive.next_object()? {
 //!     if object.tag != SHIP {
-//!         continue; // Passed over.
+//!         continue; // Skipped.
 //!     }
 //!     let mut ship = archive.payload()?;
 //!     assert_eq!((object.id, ship.read_string(64)?), (flagship, "Hull".into()));
 //!     // A field of version 2.
-//!     let armour = if object.version >= 2 { ship.read_f32_le()? } else { 1.0 };
-//!     assert_eq!(armour, 0.5);
+//!     let armor = if object.version >= 2 { ship.read_f32_le()? } else { 1.0 };
+//!     assert_eq!(armor, 0.5);
 //! }
 //! # Ok::<(), millstream_stream::Error>(())
 //! ```
@@ -58,15 +58,15 @@ pub const VERSION: u16 = 1;
 pub const HEADER_BYTES: u64 = 16;
 /// Bytes before each object.
 pub const OBJECT_HEADER_BYTES: u64 = 16;
-/// The tag of the end; no object has it.
+/// The tag of the end marker; no object has it.
 pub const END_TAG: u32 = 0;
 
-/// Names an object within its archive.
+/// Identifies an object within its archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(NonZeroU32);
 
 impl ObjectId {
-    /// Its number, from 1 on.
+    /// Returns its number, from 1 on.
     #[must_use]
     pub fn number(self) -> u32 {
         self.0.get()
@@ -79,17 +79,17 @@ pub struct ArchiveWriter<'a, W> {
     out: &'a mut W,
     /// The object being gathered.
     scratch: MemoryStream,
-    /// Ids given out; of each, whether its object was written.
+    /// For each reserved id, whether its object was written.
     written: Vec<bool>,
-    /// A call failed half-way: what follows would be garbage.
+    /// Set while an object is written: after an error the stream ends in part of an object.
     broken: bool,
 }
 
 impl<'a, W: WriteStream> ArchiveWriter<'a, W> {
-    /// Begins an archive. `application` tells archives of one program from others'.
+    /// Begins an archive. `application` distinguishes the archives of one program from others'.
     ///
     /// # Errors
-    /// Of the stream.
+    /// Errors of the stream.
     pub fn new(out: &'a mut W, application: u64) -> Result<Self> {
         let mut header = [0; HEADER_BYTES as usize];
         header[..4].copy_from_slice(&MAGIC);
@@ -104,10 +104,10 @@ impl<'a, W: WriteStream> ArchiveWriter<'a, W> {
         })
     }
 
-    /// An id for an object that will be written later with [`ArchiveWriter::object_as`].
+    /// Reserves an id for an object that is written later with [`ArchiveWriter::object_as`].
     ///
     /// # Errors
-    /// `Limit`: more objects than an archive may have.
+    /// `Limit` for more objects than [`ARCHIVE_OBJECTS_MAX`].
     pub fn reserve(&mut self) -> Result<ObjectId> {
         let number = u32::try_from(self.written.len() + 1).unwrap_or(u32::MAX);
         match NonZeroU32::new(number) {
@@ -123,11 +123,12 @@ impl<'a, W: WriteStream> ArchiveWriter<'a, W> {
         }
     }
 
-    /// Writes an object whose fields `fields` writes; its id. A tag is never 0.
+    /// Writes an object, whose fields `fields` writes; returns its id. `tag` must not be 0.
     ///
     /// # Errors
-    /// Of the stream, of `fields`, or an object longer than
-    /// [`OBJECT_BYTES_MAX`].
+    /// Errors of the stream and of `fields`; `Limit` beyond [`OBJECT_BYTES_MAX`] or
+    /// [`ARCHIVE_OBJECTS_MAX`]; `InvalidArgument` for the tag 0, or if an earlier object was
+    /// written only in part.
     pub fn object(
         &mut self,
         tag: u32,
@@ -137,13 +138,13 @@ impl<'a, W: WriteStream> ArchiveWriter<'a, W> {
         let id = self.reserve()?;
         let written = self.object_as(id, tag, version, fields);
         if written.is_err() {
-            // Nobody knows the id, so nobody could write its object.
+            // The id is not returned, so no caller could write its object.
             self.written.pop();
         }
         written.map(|()| id)
     }
 
-    /// Writes the object of an id that was reserved.
+    /// Writes the object of a reserved id.
     ///
     /// # Errors
     /// As [`ArchiveWriter::object`]; `InvalidArgument` for an id of another archive, or one whose
@@ -169,7 +170,7 @@ impl<'a, W: WriteStream> ArchiveWriter<'a, W> {
         }
         self.scratch.clear();
         fields(&mut self.scratch)?;
-        // All of them, wherever `fields` left the position, and in whatever stream it left.
+        // All bytes, wherever `fields` left the position, and even if it replaced the stream.
         let len = self.scratch.as_slice().len() as u64;
         if len > OBJECT_BYTES_MAX {
             let cause = "an object is longer than 2 GiB";
@@ -194,11 +195,12 @@ impl<'a, W: WriteStream> ArchiveWriter<'a, W> {
         self.out.put(head)
     }
 
-    /// Ends the archive, behind which the stream then stands. Closing, flushing or committing it is
-    /// left to the caller.
+    /// Ends the archive and leaves the stream positioned after it. The caller closes, flushes or
+    /// commits the stream.
     ///
     /// # Errors
-    /// Of the stream; `InvalidArgument` if the object of a reserved id is missing.
+    /// Errors of the stream; `InvalidArgument` if the object of a reserved id is missing, or one
+    /// was written only in part.
     pub fn finish(mut self) -> Result<()> {
         let at = self.out.position();
         let refuse = |id, cause| Err(Error::new(ErrorKind::InvalidArgument, at, id, cause));
@@ -218,7 +220,7 @@ impl<'a, W: WriteStream> ArchiveWriter<'a, W> {
 
 /// Writes references and parts, among the fields of an object.
 pub trait WriteObject: WriteStream + Sized {
-    /// Refers to another object of the archive, or to none.
+    /// Writes a reference to another object of the archive, or to none.
     ///
     /// # Errors
     /// The object is too long.
@@ -227,11 +229,11 @@ pub trait WriteObject: WriteStream + Sized {
         self.write_u32_le(id.map_or(0, ObjectId::number))
     }
 
-    /// Writes a tagged part: what a reader does not know it passes over.
+    /// Writes a tagged part, which a reader that does not know the tag can skip.
     ///
     /// # Errors
-    /// The object is too long, or of `fields`; `InvalidArgument` if `fields` took away what was
-    /// written before.
+    /// The object is too long; errors of `fields`; `InvalidArgument` if `fields` removed what was
+    /// written before it, or the part is longer than 4 GiB.
     fn part(
         &mut self,
         tag: u32,
@@ -244,7 +246,7 @@ pub trait WriteObject: WriteStream + Sized {
         self.write_u32_le(0)?;
         let start = self.position();
         fields(self)?;
-        // All that was written, wherever `fields` left the position.
+        // All bytes, wherever `fields` left the position.
         let end = self.len()?;
         let len = end
             .checked_sub(start)
@@ -261,16 +263,16 @@ pub trait WriteObject: WriteStream + Sized {
 
 impl WriteObject for MemoryStream {}
 
-/// What stands before an object.
+/// The header of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Object {
     /// Its type.
     pub tag: u32,
     /// Version of its fields.
     pub version: u16,
-    /// What others refer to it by.
+    /// The id by which others refer to it.
     pub id: ObjectId,
-    /// Bytes of its fields.
+    /// Length of its fields in bytes.
     pub len: u32,
 }
 
@@ -280,18 +282,18 @@ pub struct ArchiveReader<'a, R> {
     input: &'a mut R,
     /// Where the fields of the current object begin and end.
     payload: (u64, u64),
-    /// Ends of the stream.
+    /// Length of the stream when the archive was opened.
     end: u64,
     count: u64,
     ended: bool,
 }
 
 impl<'a, R: ReadStream> ArchiveReader<'a, R> {
-    /// Begins to read.
+    /// Reads and checks the header.
     ///
     /// # Errors
-    /// Of the stream; `Corrupt` if it is no archive; `Schema` for a newer format, or another
-    /// application's archive.
+    /// Errors of the stream; `Corrupt` if it is not an archive; `Schema` for another version of the
+    /// format, or another application's archive.
     pub fn new(input: &'a mut R, application: u64) -> Result<Self> {
         let at = input.position();
         let fail = |kind, offset, cause| Err(Error::new(kind, at + offset, 4, cause));
@@ -319,10 +321,11 @@ impl<'a, R: ReadStream> ArchiveReader<'a, R> {
         })
     }
 
-    /// The next object, or `None` after the last. Passes over what of the one before was not read.
+    /// Returns the next object, or `None` after the last. Skips what was not read of the one
+    /// before.
     ///
     /// # Errors
-    /// Of the stream; `PastEnd` if the archive is cut; `Corrupt`.
+    /// Errors of the stream; `PastEnd` if the archive is truncated; `Corrupt`.
     #[inline]
     pub fn next_object(&mut self) -> Result<Option<Object>> {
         if self.ended {
@@ -375,10 +378,10 @@ impl<'a, R: ReadStream> ArchiveReader<'a, R> {
         Ok(None)
     }
 
-    /// The fields of the current object: a window that ends with them.
+    /// Returns a window on the fields of the current object.
     ///
     /// # Errors
-    /// Of the stream.
+    /// Errors of the stream.
     #[inline]
     pub fn payload(&mut self) -> Result<StreamView<&mut R>> {
         let (start, end) = self.payload;
@@ -391,12 +394,12 @@ fn corrupt(at: u64, cause: &'static str) -> Error {
     Error::new(ErrorKind::Corrupt, at, 4, cause)
 }
 
-/// Reads what [`WriteObject`] wrote. Every [`ReadStream`] does.
+/// Reads references and parts. Implemented by every [`ReadStream`].
 pub trait ReadObject: ReadStream + Sized {
     /// Reads a reference.
     ///
     /// # Errors
-    /// Of the stream; `Corrupt` for a number that no object can have.
+    /// Errors of the stream; `Corrupt` for a number that no object can have.
     #[inline]
     fn read_reference(&mut self) -> Result<Option<ObjectId>> {
         let number = self.read_u32_le()?;
@@ -410,11 +413,12 @@ pub trait ReadObject: ReadStream + Sized {
         Ok(NonZeroU32::new(number).map(ObjectId))
     }
 
-    /// The next part, at whose start the stream then stands; `None` at the stream's end. What is
-    /// not read of it must be passed over with a seek to [`Part::end`].
+    /// Returns the next part, with the stream at the start of its fields; `None` at the stream's
+    /// end. What is not read of a part must be skipped with a seek to [`Part::end`].
     ///
     /// # Errors
-    /// Of the stream; `PastEnd` for a part that reaches past the stream's end.
+    /// Errors of the stream; `PastEnd` for a part that reaches past the stream's end; `Corrupt` for
+    /// an invalid version.
     fn next_part(&mut self) -> Result<Option<Part>> {
         let (at, end) = (self.position(), self.len()?);
         if at >= end {
@@ -445,27 +449,27 @@ impl<S: ReadStream> ReadObject for S {}
 /// A part of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// What it is.
+    /// Its type.
     pub tag: u32,
     /// Version of its fields.
     pub version: u16,
-    /// Where its fields begin in the stream that it was read from.
+    /// Position of its fields in the stream that it was read from.
     pub start: u64,
-    /// Bytes of its fields.
+    /// Length of its fields in bytes.
     pub len: u32,
 }
 
 impl Part {
-    /// Where the next part begins.
+    /// Returns the position of the next part.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.start + u64::from(self.len)
     }
 
-    /// A window on the fields.
+    /// Returns a window on the fields.
     ///
     /// # Errors
-    /// Of the stream.
+    /// Errors of the stream.
     pub fn view<S: Stream>(&self, stream: S) -> Result<StreamView<S>> {
         StreamView::new(stream, self.start, u64::from(self.len), Mode::Read)
     }

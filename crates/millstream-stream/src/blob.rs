@@ -1,25 +1,25 @@
-//! Blobs: whole object graphs that are used where they lie, without parsing and without allocation.
+//! Blobs: whole object graphs that are used in place, without parsing and without allocation.
 //!
-//! A blob is built once, from ordinary values ([`build`]), and then read into aligned memory by
-//! whatever means: a stream, a request's buffer, a block of a package. [`view`] validates it once
-//! and gives a plain reference to its root; from there on a string is a `&str`, an array a slice,
-//! and a nested record a reference. The types that lie in it are declared with
+//! A blob is built once, from ordinary values ([`build`]), and then read into aligned memory by any
+//! means: a stream, a request's buffer, a block of a package. [`view`] validates it once and
+//! returns a plain reference to its root; from there on a string is a `&str`, an array a slice, and
+//! a nested record a reference. The types that lie in it are declared with
 //! [`record!`](crate::record); numbers, arrays of them, and (in [`Plain`]) whatever zerocopy calls
 //! plain data may be fields.
 //!
-//! What makes this safe on hostile bytes, and linear in the number of offsets:
+//! What makes this safe on hostile bytes, in time linear in the length of the blob:
 //!
-//! - Offsets are relative to their own field and lead forward. What they lead to must begin at or
-//!   after the end of everything that was validated before, in the order in which the builder
-//!   writes: so every byte belongs to one owner, is looked at once, and no cycle can be.
-//! - Bounds, alignment, UTF-8 and values of enumerations are checked where they are met; nesting is
-//!   bounded by [`BLOB_DEPTH_MAX`](crate::limits::BLOB_DEPTH_MAX), so that the stack is.
-//! - The header carries a hash of the layout of all types: a blob for another layout is an error
-//!   before anything else is looked at.
-//! - The types with offsets can be neither made nor moved outside of a blob.
+//! - Offsets are relative to their own field and point forward. A target must begin at or after the
+//!   end of everything that was validated before, in the order in which the builder writes: so
+//!   every byte has at most one owner, and cycles are impossible.
+//! - Bounds, alignment, UTF-8 and values of enumerations are checked in the same walk; nesting is
+//!   bounded by [`BLOB_DEPTH_MAX`](crate::limits::BLOB_DEPTH_MAX), and with it the stack.
+//! - The header carries a hash of the layout of all types: a blob for another layout is refused
+//!   before its values are read.
+//! - The types with offsets can be neither constructed nor moved outside of a blob.
 //!
-//! Numbers lie as the machine has them, lowest byte first; on a machine with another order a blob
-//! is refused. `docs/FORMAT.md` specifies the format.
+//! Numbers are little-endian, as the machine has them; a big-endian machine refuses every blob.
+//! `docs/FORMAT.md` specifies the format.
 //!
 //! ```
 //! use millstream_stream::blob::{self, AlignedBytes, Array, Maybe, Stored, Text};
@@ -58,7 +58,7 @@
 //! ```
 //!
 //! # Safety
-//! See `blob/pointer.rs`, where the only unsafe code of the reader is, and [`Record`].
+//! See `blob/pointer.rs`, which follows offsets, and [`Record`].
 #![expect(
     unsafe_code,
     reason = "turns bytes that were validated for a type into a reference to it"
@@ -93,15 +93,15 @@ pub const HEADER_BYTES: usize = 32;
 /// pointers of this module are the leaves.
 ///
 /// # Safety
-/// The type must have the layout that `describe` tells, a size above 0, an alignment of at most
-/// [`BLOB_ALIGNMENT`], no interior mutability and nothing to drop. After `validate` said yes to the
+/// The type must have the layout that `describe` reports, a size above 0, an alignment of at most
+/// [`BLOB_ALIGNMENT`], no interior mutability and nothing to drop. Once `validate` has accepted the
 /// bytes of a value, they must be valid for the type, and all that its safe methods reach must have
 /// been claimed from the checker.
 pub unsafe trait Record: Sized + 'static {
-    /// Whether any bytes are valid: nothing is to be checked then.
+    /// Whether all byte patterns are valid, so that nothing needs to be checked.
     const PLAIN: bool = false;
 
-    /// Tells the layout.
+    /// Describes the layout to `schema`.
     fn describe(schema: &mut Schema);
 
     /// Validates the value whose bytes begin at `at` of the blob; that they are inside and aligned
@@ -112,7 +112,7 @@ pub unsafe trait Record: Sized + 'static {
     fn validate(checker: &mut Checker<'_>, at: usize) -> Result<()>;
 }
 
-/// The hash of the layout of `T` and of all types that it reaches.
+/// Returns the hash of the layout of `T` and of all types that it reaches.
 #[must_use]
 pub fn schema_hash<T: Record>() -> u64 {
     let mut schema = Schema::default();
@@ -122,7 +122,7 @@ pub fn schema_hash<T: Record>() -> u64 {
 
 /// Validates a blob and returns its root. `bytes` may be longer than the blob.
 ///
-/// A type that is aligned further than blobs are does not compile:
+/// A type with a larger alignment than blobs does not compile:
 ///
 /// ```compile_fail,E0080
 /// use millstream_stream::blob::{self, Plain};
@@ -133,8 +133,8 @@ pub fn schema_hash<T: Record>() -> u64 {
 /// ```
 ///
 /// # Errors
-/// `Misaligned` memory (16 bytes are enough), `Schema` for another version, layout or byte order,
-/// `PastEnd` for a cut blob, `Corrupt`, or `Limit` for too deep a nesting.
+/// `Misaligned` for memory that is not aligned to 16 bytes, `Schema` for another version, layout or
+/// byte order, `PastEnd` for a truncated blob, `Corrupt`, or `Limit` for nesting that is too deep.
 pub fn view<T: Record>(bytes: &[u8]) -> Result<&T> {
     const {
         assert!(
@@ -184,7 +184,7 @@ pub fn view<T: Record>(bytes: &[u8]) -> Result<&T> {
     Ok(unsafe { pointer::at(bytes, root) })
 }
 
-/// An error about `len` bytes at `at` of a blob.
+/// Returns an error about `len` bytes at `at` of a blob.
 #[cold]
 fn fail<T>(kind: ErrorKind, at: usize, len: usize, cause: &'static str) -> Result<T> {
     Err(Error::new(kind, at as u64, len as u64, cause))

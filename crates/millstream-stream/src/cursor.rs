@@ -1,20 +1,20 @@
-//! The cursor over a stream's current buffer: all that a call of four bytes costs.
+//! The cursor over a stream's current buffer: the fast path of every call.
 //!
-//! `base` is the position in the stream of the memory's first byte, `at` how far the cursor is in
-//! it. A read is allowed up to `read_end`, a write up to `write_end`; where a stream may not do
-//! the one or the other, is closed, or has failed, that end is 0, so that one comparison checks
-//! state, mode and bounds together, and the cold call behind it finds out which it was. One `at`
-//! for both directions, so that a stream of both modes has one position.
+//! `base` is the position in the stream of the memory's first byte, `at` the offset of the cursor
+//! in it. A read is allowed up to `read_end`, a write up to `write_end`; where the mode does not
+//! allow it, or the stream is closed or has failed, that end is 0, so that one comparison checks
+//! state, mode and bounds together, and the slow path finds the reason. `at` serves both
+//! directions, so that a stream of both modes has one position.
 //!
-//! The end for writes may be an [`Alarm`], which other threads set to 0: so what happens behind a
-//! writer's back (a write that ends, or fails) brings its next call into the cold half, and the
-//! calls between cost one load more, and no comparison.
+//! The end for writes may be an [`Alarm`], which other threads set to 0: a write that completes or
+//! fails in the background sends the writer's next call to the slow path. That costs each call one
+//! more load, and no comparison.
 //!
 //! # Safety
 //! `read_end` and `write_end` never exceed the memory's length: both are set through
 //! [`Cursor::open`], which asserts it, and the memory is replaced or grown only through
 //! [`Cursor::replace`] and [`Cursor::with_memory`], which set both to 0 first. Other threads can
-//! only set the one to 0. So the unchecked copies of `take` and `put` stay inside.
+//! only set `write_end` to 0. So the unchecked copies of `take` and `put` stay inside.
 #![expect(
     unsafe_code,
     reason = "copies fixed numbers of bytes inside a bound that one comparison has checked"
@@ -27,11 +27,11 @@ use std::task::Wake;
 
 use millstream::Buffer;
 
-/// Memory that a cursor goes over.
+/// Memory under a cursor.
 ///
 /// # Safety
-/// `base` must be the start of `len` initialised bytes that belong to `self` and that do not move
-/// or change their number but through an exclusive reference to it.
+/// `base` must be the start of `len` initialized bytes that belong to `self`, and that move or
+/// change their number only through an exclusive reference to it.
 pub(crate) unsafe trait Memory {
     fn base(&self) -> *const u8;
     fn base_mut(&mut self) -> *mut u8;
@@ -54,7 +54,7 @@ unsafe impl Memory for Vec<u8> {
     }
 }
 
-// SAFETY: a buffer's memory is its own, `capacity` bytes from its base, all initialised.
+// SAFETY: a buffer's memory is its own, `capacity` bytes from its base, all initialized.
 unsafe impl Memory for Buffer {
     #[inline(always)]
     fn base(&self) -> *const u8 {
@@ -70,7 +70,7 @@ unsafe impl Memory for Buffer {
     }
 }
 
-/// Where writes end.
+/// The end of the memory that may be written.
 pub(crate) trait WriteEnd: Default {
     fn get(&self) -> usize;
     fn set(&mut self, end: usize);
@@ -87,7 +87,7 @@ impl WriteEnd for usize {
     }
 }
 
-/// An end that becomes 0 when it is woken, on whatever thread.
+/// An end that becomes 0 when it is woken, on any thread.
 #[derive(Default)]
 pub(crate) struct Alarm(AtomicUsize);
 
@@ -106,8 +106,8 @@ impl WriteEnd for Arc<Alarm> {
     fn get(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
-    /// What was done before a wake that this call follows is seen behind it; a wake that follows it
-    /// leaves 0. So a caller that sets an end and then checks the writes misses no wake.
+    /// After an earlier wake, what happened before that wake is visible; a later wake leaves 0. So
+    /// a caller that sets an end and then checks the writes misses none.
     fn set(&mut self, end: usize) {
         self.0.swap(end, Ordering::AcqRel);
     }
@@ -124,7 +124,7 @@ pub(crate) struct Cursor<M, E = usize> {
 }
 
 impl<M: Memory, E: WriteEnd> Cursor<M, E> {
-    /// A cursor at `base`, open for nothing.
+    /// Creates a cursor at `base`, closed for reads and writes.
     pub(crate) fn new(memory: M, base: u64) -> Cursor<M, E> {
         Cursor {
             memory,
@@ -156,7 +156,7 @@ impl<M: Memory, E: WriteEnd> Cursor<M, E> {
         self.at
     }
 
-    /// How far the memory may be read.
+    /// The end of the memory that may be read.
     pub(crate) fn read_end(&self) -> usize {
         self.read_end
     }
@@ -175,20 +175,21 @@ impl<M: Memory, E: WriteEnd> Cursor<M, E> {
         self.write_end.set(write_end);
     }
 
-    /// Allows nothing; the position stays.
+    /// Allows neither reads nor writes; the position stays.
     pub(crate) fn shut(&mut self) {
         self.read_end = 0;
         self.write_end.set(0);
     }
 
-    /// Goes to byte `at` of memory that begins at `base` of the stream. Open for nothing.
+    /// Moves to byte `at` of memory that begins at `base` of the stream. Allows neither reads nor
+    /// writes.
     pub(crate) fn go(&mut self, base: u64, at: usize) {
         self.shut();
         self.base = base;
         self.at = at;
     }
 
-    /// Moves to a position that lies between these bytes of the memory; whether it does. The ends
+    /// Moves to a position if it lies in `bytes` of the memory; returns whether it does. The ends
     /// stay.
     pub(crate) fn seek_within(&mut self, bytes: RangeInclusive<usize>, position: u64) -> bool {
         match usize::try_from(position.wrapping_sub(self.base)) {
@@ -200,19 +201,19 @@ impl<M: Memory, E: WriteEnd> Cursor<M, E> {
         }
     }
 
-    /// Takes other memory; gives the old one. Open for nothing.
+    /// Replaces the memory and returns the old one. Allows neither reads nor writes.
     pub(crate) fn replace(&mut self, memory: M, base: u64, at: usize) -> M {
         self.go(base, at);
         std::mem::replace(&mut self.memory, memory)
     }
 
-    /// Lends the memory to be grown or changed. Open for nothing afterwards.
+    /// Calls `change` with the memory, to grow or change it. Then allows neither reads nor writes.
     pub(crate) fn with_memory<T>(&mut self, change: impl FnOnce(&mut M) -> T) -> T {
         self.shut();
         change(&mut self.memory)
     }
 
-    /// The next bytes, if they are all at hand.
+    /// Returns the next bytes, if all are in the memory.
     #[inline(always)]
     pub(crate) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let at = self.at;
@@ -231,7 +232,7 @@ impl<M: Memory, E: WriteEnd> Cursor<M, E> {
         })
     }
 
-    /// Puts bytes, if there is room for all.
+    /// Writes bytes, if there is room for all; returns whether there was.
     #[inline(always)]
     pub(crate) fn put<const N: usize>(&mut self, bytes: &[u8; N]) -> bool {
         let at = self.at;
@@ -247,16 +248,16 @@ impl<M: Memory, E: WriteEnd> Cursor<M, E> {
         true
     }
 
-    /// What can be read without a refill.
+    /// The bytes that can be read without a refill.
     #[inline(always)]
     pub(crate) fn readable(&self) -> &[u8] {
         let len = self.read_end.saturating_sub(self.at);
         let at = if len == 0 { 0 } else { self.at };
-        // SAFETY: at + len <= read_end <= the memory's length; the bytes are initialised.
+        // SAFETY: at + len <= read_end <= the memory's length; the bytes are initialized.
         unsafe { std::slice::from_raw_parts(self.memory.base().add(at), len) }
     }
 
-    /// What can be written without a flush.
+    /// The bytes that can be written without a flush.
     #[inline(always)]
     pub(crate) fn writable(&mut self) -> &mut [u8] {
         let len = self.write_end.get().saturating_sub(self.at);
@@ -265,7 +266,7 @@ impl<M: Memory, E: WriteEnd> Cursor<M, E> {
         unsafe { std::slice::from_raw_parts_mut(self.memory.base_mut().add(at), len) }
     }
 
-    /// Goes on by bytes that [`Cursor::readable`] showed.
+    /// Moves past `count` bytes of [`Cursor::readable`].
     #[inline(always)]
     pub(crate) fn advance(&mut self, count: usize) {
         assert!(
@@ -275,7 +276,7 @@ impl<M: Memory, E: WriteEnd> Cursor<M, E> {
         self.at += count;
     }
 
-    /// Copies what is at hand, at most `into`.
+    /// Copies what is readable, up to the length of `into`; returns how many bytes.
     #[inline]
     pub(crate) fn read(&mut self, into: &mut [u8]) -> usize {
         let from = self.readable();
@@ -285,7 +286,7 @@ impl<M: Memory, E: WriteEnd> Cursor<M, E> {
         count
     }
 
-    /// Copies as much as there is room for.
+    /// Copies as many bytes as there is room for; returns how many.
     #[inline]
     pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
         let to = self.writable();

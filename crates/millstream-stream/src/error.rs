@@ -1,4 +1,4 @@
-//! The error of streams, archives and blobs, with its position and likely cause.
+//! The error type of streams, archives and blobs, with its position and likely cause.
 //!
 //! An error is one pointer, so that a result of four bytes fits in registers.
 //!
@@ -35,13 +35,13 @@ pub enum ErrorKind {
     OutOfMemory = 7,
     /// The memory lacks the alignment of the blob.
     Misaligned = 8,
-    /// Written by another version of the format, or for another layout.
+    /// Written by another version of the format, for another layout, byte order or application.
     Schema = 9,
     /// The disk is full.
     NoSpace = 10,
     /// No such file or entry.
     NotFound = 11,
-    /// Another error of the storage: [`Error::storage`].
+    /// Another error of the storage; see [`Error::storage`].
     Storage = 12,
     /// An argument is invalid.
     InvalidArgument = 13,
@@ -109,7 +109,7 @@ impl Error {
         self
     }
 
-    /// Its kind.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -121,13 +121,13 @@ impl Error {
         self.0.position
     }
 
-    /// Bytes concerned.
+    /// Number of bytes concerned.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.0.len
     }
 
-    /// Whether it concerns no byte.
+    /// Whether the error concerns no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.len == 0

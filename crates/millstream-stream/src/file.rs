@@ -12,10 +12,10 @@
 //! many, and serves single calls of at least a buffer without a copy. After those bytes, and for
 //! whatever is not cached, the engine takes over the file.
 //!
-//! The error of a write-behind is returned by the next call of any kind, by every call after it,
-//! and by [`FileStream::flush_all`](crate::WriteStream::flush_all) and [`FileStream::close`]: a
-//! completed write closes the cursor, so that the next call takes the slow path. A stream that is
-//! dropped without being closed writes its buffer and logs a failure to the storage's log.
+//! The error of a write-behind is returned by the next operation, by every one after it, and by
+//! [`FileStream::flush_all`](crate::WriteStream::flush_all) and [`FileStream::close`]: a completed
+//! write closes the cursor, so that the next call takes the slow path. A stream that is dropped
+//! without being closed writes its buffer and logs a failure to the storage's log.
 //!
 //! A file opened by [`Streams::replace`] is written to a temporary file and replaces it as a whole
 //! on [`FileStream::commit`]: readers and crashes see the old content or the new one. If the stream
@@ -73,7 +73,7 @@ use behind::Behind;
 /// How to open a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenOptions {
-    /// Whether to read, to write or both.
+    /// Whether to read, to write, or both.
     pub mode: Mode,
     /// Create the file if it does not exist.
     pub create: bool,
@@ -110,7 +110,7 @@ impl Streams {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<FileStream> {
         self.open_with(path, OpenOptions::default())
     }
@@ -118,7 +118,7 @@ impl Streams {
     /// Creates a file, or truncates an existing one, for writing.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn create(&self, path: impl AsRef<Path>) -> Result<FileStream> {
         let options = OpenOptions {
             mode: Mode::Write,
@@ -152,7 +152,7 @@ impl Streams {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`; the source's.
+    /// `NotFound` if the source has no such entry; errors of the source.
     pub fn open_entry(&self, source: &Arc<dyn Source>, name: &[u8]) -> Result<FileStream> {
         let found = source.find(name);
         let Some(entry) = found.map_err(|error| Error::of_storage(error, 0, 0))? else {
@@ -167,8 +167,8 @@ impl Streams {
     /// Opens a file, on the calling thread.
     ///
     /// # Errors
-    /// The system's; `InvalidArgument` for `create`, `truncate` or `append` without a mode that
-    /// writes.
+    /// The system's error; `InvalidArgument` for `create`, `truncate` or `append` with
+    /// [`Mode::Read`].
     pub fn open_with(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<FileStream> {
         if !options.mode.writes() && (options.create || options.truncate || options.append) {
             let cause = "create, truncate and append need a mode that writes";
@@ -335,7 +335,7 @@ pub struct FileStream {
     /// The first error of a write (or sync, or of handing the file over), returned by every call
     /// since.
     failed: Option<Error>,
-    /// What the new file replaces; the new file is removed if this is dropped.
+    /// The replacement, if the stream writes one; dropping it removes the new file.
     replaces: Option<AtomicFile>,
 }
 
@@ -381,8 +381,8 @@ impl FileStream {
             let at = self.position();
             return Err(Error::new(ErrorKind::InvalidArgument, at, 0, cause));
         };
-        // Through the descriptor that wrote: the kernel reports failed write-back to it in any
-        // case.
+        // Synced through the descriptor that wrote, to which the kernel always reports failed
+        // write-back.
         let synced = self.sync();
         let placed = synced.and_then(|()| {
             let committed = replaces.commit(AtomicFile::KEEP_ALL);
@@ -428,7 +428,7 @@ impl FileStream {
         self.handle.engine().map_err(|error| self.fail(error))
     }
 
-    /// A request for bytes of the file, by the engine.
+    /// Makes a request to the engine for bytes of the file or entry.
     fn request(&mut self, offset: u64, len: u64) -> Result<Read> {
         match &self.handle.place {
             Place::Entry(source, entry) => {
@@ -439,7 +439,7 @@ impl FileStream {
         }
     }
 
-    /// Remembers an error that ends the stream's use; returns the first.
+    /// Records an error that makes the stream unusable; returns the first one recorded.
     fn fail(&mut self, error: Error) -> Error {
         self.cursor.shut();
         self.failed.get_or_insert(error).clone()

@@ -1,22 +1,21 @@
-//! Streams: four bytes at a time, at memory speed, to memory, files and packages; and data that is
-//! used in place.
+//! Byte streams over memory, files and entries of packages, read and written field by field at
+//! memory speed; and data that is used in place.
 //!
 //! Engines save and load their objects field by field. Here a field costs one comparison and one
-//! move, whatever is under the stream: buffers come and go behind the cursor, in requests of the
-//! engine `millstream` that run while the caller works. The best load parses nothing: [`blob`] is
-//! for that.
+//! move, whatever is under the stream: the engine `millstream` reads ahead and writes behind the
+//! cursor while the caller works. A load that parses nothing is faster still: [`blob`] is for that.
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`stream`] | the traits: position, mode, hot and cold half |
+//! | [`stream`] | the traits: position, mode, fast and slow path |
 //! | [`memory`], [`file`](mod@file) | streams of memory, of files and of entries of packages |
 //! | [`view`] | bounded windows on them |
 //! | [`typed`] | fields: numbers, plain data, strings |
 //! | [`archive`] | tagged objects with references, forward and backward compatible |
 //! | [`blob`] | whole object graphs, validated once and used in place |
 //!
-//! Every error names its position. What a write-behind fails with comes at the next buffer, and
-//! at `flush` and `close`; a stream that is dropped instead of closed logs it.
+//! Every error names its position. The error of a write-behind is returned by the stream's next
+//! operation, and by `flush` and `close`; a stream that is dropped instead of closed logs it.
 
 pub mod archive;
 pub mod blob;

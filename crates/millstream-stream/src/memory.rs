@@ -1,9 +1,8 @@
 //! A stream in memory that grows as it is written.
 //!
-//! The vector under it is filled with zeroes ahead of the writer, twice as much each time, so that
-//! the hot path only compares and stores. What has been written ends at the cursor or at `len`,
-//! whichever is more: `len` is brought up to date by the calls that move the cursor back, not by
-//! each write.
+//! The vector under it is grown ahead of the writer with zeros, doubling each time, so that the
+//! fast path only compares and stores. The stream ends at the cursor or at `len`, whichever is
+//! larger: `len` is brought up to date by the calls that move the cursor back, not by each write.
 //!
 //! ```
 //! use millstream_stream::{MemoryStream, WriteTyped};
@@ -22,24 +21,24 @@ use crate::stream::{
     Mode, POSITION_MAX, ReadStream, Stream, WriteStream, out_of_range, std_traits,
 };
 
-/// See the module. Blocks never.
+/// A stream in memory that grows as it is written; see the module. Never blocks.
 #[derive(Default)]
 pub struct MemoryStream {
-    /// Over the memory from position 0 on; shut while it stands beyond the end.
+    /// Over the memory from position 0 on; closed while it is beyond the end.
     cursor: Cursor<Vec<u8>>,
-    /// Bytes that the stream has, unless writes have moved the cursor beyond.
+    /// Length of the stream, unless writes have moved the cursor beyond it.
     len: usize,
     len_max: Option<u64>,
 }
 
 impl MemoryStream {
-    /// An empty stream.
+    /// Creates an empty stream.
     #[must_use]
     pub fn new() -> MemoryStream {
         MemoryStream::default()
     }
 
-    /// A stream of these bytes, at their start.
+    /// Creates a stream of these bytes, positioned at their start.
     #[must_use]
     pub fn from_vec(bytes: Vec<u8>) -> MemoryStream {
         let len = bytes.len();
@@ -52,7 +51,7 @@ impl MemoryStream {
         stream
     }
 
-    /// Refuses to grow beyond `bytes`.
+    /// Sets the length beyond which the stream refuses to grow (`Limit`).
     #[must_use]
     pub fn len_max(mut self, bytes: u64) -> MemoryStream {
         self.len_max = Some(bytes);
@@ -61,20 +60,20 @@ impl MemoryStream {
         self
     }
 
-    /// Bytes written, or there from the start.
+    /// Returns the bytes of the stream.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         &self.cursor.memory()[..self.used()]
     }
 
-    /// Forgets what it holds and keeps the memory; at position 0.
+    /// Removes all bytes, keeps the memory, and returns to position 0.
     pub fn clear(&mut self) {
         self.cursor.go(0, 0);
         self.len = 0;
         self.open();
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn into_vec(mut self) -> Vec<u8> {
         let used = self.used();
@@ -84,14 +83,15 @@ impl MemoryStream {
     }
 
     fn used(&self) -> usize {
-        // Beyond the end no write is open.
+        // Beyond the end the cursor is closed.
         match self.cursor.at() <= *self.cursor.write_end() {
             true => self.len.max(self.cursor.at()),
             false => self.len,
         }
     }
 
-    /// Opens the cursor for what is there, unless it stands beyond the end.
+    /// Allows reads up to `len` and writes up to the memory's end, unless the cursor is beyond
+    /// `len`.
     fn open(&mut self) {
         if self.cursor.at() <= self.len {
             let all = self.cursor.memory().len();
@@ -101,7 +101,7 @@ impl MemoryStream {
         }
     }
 
-    /// Makes room for `more` bytes at the position, and fills a gap before it with zeroes.
+    /// Makes room for `more` bytes at the position, and fills a gap before it with zeros.
     fn grow(&mut self, more: usize) -> Result<()> {
         let at = self.cursor.at();
         let fail = |kind, cause| Err(Error::new(kind, at as u64, more as u64, cause));
@@ -123,7 +123,7 @@ impl MemoryStream {
                 bytes.resize(bytes.capacity().min(wanted), 0);
             }
             if at > len {
-                // Stale bytes of before a `clear` must not show in the gap.
+                // Stale bytes from before a `clear` must not show in the gap.
                 bytes[len..at].fill(0);
             }
             Ok::<(), std::collections::TryReserveError>(())
@@ -150,7 +150,7 @@ impl Stream for MemoryStream {
 
     fn seek_to(&mut self, position: u64) -> Result<()> {
         let at = usize::try_from(position).ok();
-        // No memory is longer, and a few bytes more do not wrap.
+        // No allocation is longer, and adding a few bytes does not wrap.
         let at = at.filter(|&at| at <= isize::MAX as usize && position <= POSITION_MAX);
         let at = at.ok_or_else(|| out_of_range(position, 0))?;
         self.len = self.used();

@@ -1,9 +1,9 @@
-//! What all streams have in common: position, mode, and the hot and the cold half of every call.
+//! The stream traits: position, mode, and the fast and the slow path of every call.
 //!
-//! A call of a fixed number of bytes first asks the cursor over the current buffer
+//! A call of a fixed number of bytes first tries the cursor over the current buffer
 //! ([`ReadStream::next_at_hand`], [`WriteStream::put_at_hand`]): inlined, one comparison, no
-//! virtual call. Only when that says no, the cold half looks why: a refill, a wrong mode, a closed
-//! stream, the end. Code that is generic over these traits serialises to memory, to a file and
+//! virtual call. If that fails, the slow path finds the reason: a refill, a wrong mode, a closed
+//! stream, the end. Code that is generic over these traits serializes to memory, to files and
 //! through views at the same speed.
 //!
 //! ```
@@ -25,29 +25,29 @@ use crate::error::{Error, ErrorKind, Result};
 /// What a stream may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// Only read.
+    /// Reading only.
     #[default]
     Read,
-    /// Only written.
+    /// Writing only.
     Write,
-    /// Both.
+    /// Reading and writing.
     ReadWrite,
 }
 
 impl Mode {
-    /// Whether it may be read.
+    /// Whether the mode allows reading.
     #[must_use]
     pub fn reads(self) -> bool {
         self != Mode::Write
     }
 
-    /// Whether it may be written.
+    /// Whether the mode allows writing.
     #[must_use]
     pub fn writes(self) -> bool {
         self != Mode::Read
     }
 
-    /// Refuses to use `len` bytes at `position` in a way that the mode does not allow.
+    /// Returns an error about `len` bytes at `position` if the mode does not allow `wanted`.
     pub(crate) fn check(self, wanted: Mode, position: u64, len: u64) -> Result<()> {
         let cause = if wanted.reads() && !self.reads() {
             "the stream was not opened for reading"
@@ -60,18 +60,18 @@ impl Mode {
     }
 }
 
-/// A place in a sequence of bytes. Not shared by threads while it is used; may be sent.
+/// A sequence of bytes with a current position. This crate's streams may be sent between threads.
 pub trait Stream {
-    /// Bytes from the start.
+    /// Returns the position, in bytes from the start.
     fn position(&self) -> u64;
 
-    /// Bytes that the stream has. May block until its file is open.
+    /// Returns the length in bytes, with what was written and not flushed yet.
     ///
     /// # Errors
-    /// The stream is closed, or its file cannot be opened.
+    /// The stream is closed or has failed.
     fn len(&mut self) -> Result<u64>;
 
-    /// Whether it has no byte.
+    /// Whether the length is 0.
     ///
     /// # Errors
     /// As [`Stream::len`].
@@ -79,53 +79,53 @@ pub trait Stream {
         Ok(self.len()? == 0)
     }
 
-    /// Goes to a position, also one beyond the end: reads there find the end, a write there fills
-    /// the gap with zeroes. May block until earlier writes have gone.
+    /// Moves to a position, which may be beyond the end: reads there find the end, a write there
+    /// fills the gap with zeros. May block until earlier writes complete.
     ///
     /// # Errors
-    /// The stream is closed or has failed, or no stream can have the position.
+    /// The stream is closed or has failed, or the position exceeds the largest one.
     fn seek_to(&mut self, position: u64) -> Result<()>;
 
-    /// What it may be used for.
+    /// Returns the mode.
     fn mode(&self) -> Mode;
 
-    /// Whether it can be used at all.
+    /// Checks that the stream can be used.
     ///
     /// # Errors
-    /// It is closed, or failed before.
+    /// The stream is closed or has failed.
     fn check(&self) -> Result<()>;
 }
 
-/// A stream that bytes come out of.
+/// Reading from a stream.
 pub trait ReadStream: Stream {
-    /// The next `N` bytes if the current buffer has them.
+    /// Returns the next `N` bytes if the current buffer holds them all.
     fn next_at_hand<const N: usize>(&mut self) -> Option<[u8; N]>;
 
-    /// Fills `into`, through refills. On an error the position has not moved.
+    /// Fills `into`, refilling the buffer as needed. On an error the position is unchanged.
     ///
     /// # Errors
-    /// The stream ends before, cannot be read, is closed, or fails.
+    /// The stream ends before `into` is full, cannot be read, is closed, or fails.
     fn read_slice(&mut self, into: &mut [u8]) -> Result<()>;
 
-    /// Reads at least one byte unless `into` is empty or the stream is at its end; how many.
+    /// Reads at least one byte unless `into` is empty or the stream has ended; returns how many.
     ///
     /// # Errors
     /// The stream cannot be read, is closed, or fails.
     fn read_some(&mut self, into: &mut [u8]) -> Result<usize>;
 
-    /// The bytes at hand, refilled if there are none; empty at the end.
+    /// Returns the buffered bytes, refilled if there are none; empty at the end of the stream.
     ///
     /// # Errors
     /// As [`ReadStream::read_some`].
     fn window(&mut self) -> Result<&[u8]>;
 
-    /// Goes on by bytes that [`ReadStream::window`] returned.
+    /// Moves past `count` of the bytes that [`ReadStream::window`] returned.
     ///
     /// # Panics
-    /// By more than it returned.
+    /// If `count` exceeds what it returned.
     fn advance(&mut self, count: usize);
 
-    /// The next `N` bytes.
+    /// Returns the next `N` bytes.
     ///
     /// # Errors
     /// As [`ReadStream::read_slice`].
@@ -137,7 +137,7 @@ pub trait ReadStream: Stream {
         }
     }
 
-    /// The same where the current buffer does not have them.
+    /// The slow path of [`ReadStream::next`], for bytes that the current buffer does not hold.
     ///
     /// # Errors
     /// As [`ReadStream::read_slice`].
@@ -150,19 +150,19 @@ pub trait ReadStream: Stream {
     }
 }
 
-/// A stream that bytes go into.
+/// Writing to a stream.
 pub trait WriteStream: Stream {
-    /// Puts `N` bytes if the current buffer has room for them.
+    /// Writes `N` bytes if the current buffer has room for them; returns whether it did.
     fn put_at_hand<const N: usize>(&mut self, bytes: &[u8; N]) -> bool;
 
-    /// Writes all of `bytes`. An error of an earlier write that went on behind shows here.
+    /// Writes all of `bytes`. Returns the error of an earlier write that failed in the background.
     ///
     /// # Errors
-    /// The stream cannot be written, is closed, its window ends before (then nothing was written),
-    /// or an earlier write failed.
+    /// The stream cannot be written or is closed, its window has less room (then nothing was
+    /// written), or an earlier write failed.
     fn write_slice(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// Hands everything to the system, and waits until it has it.
+    /// Writes everything to the operating system, and waits until it is accepted.
     ///
     /// # Errors
     /// Any write since the last flush failed.
@@ -181,7 +181,7 @@ pub trait WriteStream: Stream {
         }
     }
 
-    /// The same where the current buffer has no room.
+    /// The slow path of [`WriteStream::put`], for a buffer that has no room.
     ///
     /// # Errors
     /// As [`WriteStream::write_slice`].
@@ -243,7 +243,7 @@ impl<S: WriteStream> WriteStream for &mut S {
     }
 }
 
-/// Largest position of a stream: that of a file. Sums of a position and a length do not wrap.
+/// Largest position of a stream (a file offset). Sums of a position and a length do not wrap.
 pub(crate) const POSITION_MAX: u64 = i64::MAX as u64;
 
 /// The error of a position that no stream can have.
@@ -259,7 +259,7 @@ pub(crate) fn closed(position: u64) -> Error {
     Error::new(ErrorKind::Closed, position, 0, "the stream was closed")
 }
 
-/// The position that a seek of the standard library means.
+/// Converts a `SeekFrom` to a position.
 pub(crate) fn position_of(
     from: std::io::SeekFrom,
     position: u64,
@@ -276,7 +276,7 @@ pub(crate) fn position_of(
     })
 }
 
-/// The standard library's traits for a stream: `std_traits!(read|write|seek, generics, type)`.
+/// Implements the traits of `std::io` for a stream: `std_traits!(read|write|seek, generics, type)`.
 macro_rules! std_traits {
     (read, [$($generics:tt)*], $stream:ty) => {
         impl<$($generics)*> std::io::Read for $stream {

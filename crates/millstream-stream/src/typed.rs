@@ -1,15 +1,15 @@
 //! Fields: numbers of either byte order, plain data in one copy, strings with a limit, LEB128.
 //!
-//! A length that comes from the stream is believed only as far as bytes have been seen: what is
-//! allocated ahead of them is at most [`limits::UNSEEN_BYTES_MAX`].
+//! A length from the stream is not trusted: memory is allocated ahead of the bytes read by at most
+//! [`limits::UNSEEN_BYTES_MAX`], or as many bytes as were read already.
 //!
 //! Plain data is what zerocopy calls `FromBytes` and `IntoBytes`: integers, floats, arrays and
-//! structures of them. It goes as it lies in memory; for another byte order take zerocopy's types
-//! (`zerocopy::big_endian::U32`), which are plain data too.
+//! structures of them. It is copied as it lies in memory; for a fixed byte order use zerocopy's
+//! types (`zerocopy::big_endian::U32`), which are plain data too.
 //!
 //! LEB128 is the variable-length number of DWARF (version 5, section 7.6): seven bits a byte,
-//! lowest first. Numbers of more than 64 bits are an error; longer forms than needed are not made,
-//! and read up to ten bytes.
+//! lowest first. Numbers of more than 64 bits are an error; the shortest form is written, and
+//! overlong forms are read up to ten bytes.
 //!
 //! ```
 //! use millstream_stream::{MemoryStream, ReadTyped, Stream, WriteTyped};
@@ -76,7 +76,7 @@ macro_rules! writers {
     )*};
 }
 
-/// Reads fields. Every [`ReadStream`] does.
+/// Reads fields. Implemented by every [`ReadStream`].
 pub trait ReadTyped: ReadStream + Sized {
     readers! {
         u16, read_u16_le, read_u16_be;
@@ -100,7 +100,7 @@ pub trait ReadTyped: ReadStream + Sized {
         Ok(self.next::<1>()?[0])
     }
 
-    /// Reads a byte as a signed number.
+    /// Reads a signed byte.
     ///
     /// # Errors
     /// As [`ReadStream::read_slice`].
@@ -133,7 +133,7 @@ pub trait ReadTyped: ReadStream + Sized {
         self.read_slice(into.as_mut_bytes())
     }
 
-    /// Reads a number of elements (LEB128) and as many elements, at most `max`.
+    /// Reads a number of elements (LEB128), at most `max`, and that many elements.
     ///
     /// # Errors
     /// As [`ReadStream::read_slice`]; `Limit` beyond `max`; `OutOfMemory`.
@@ -154,10 +154,10 @@ pub trait ReadTyped: ReadStream + Sized {
         Ok(elements)
     }
 
-    /// Reads a length (LEB128) and as many bytes of UTF-8, at most `max`.
+    /// Reads a length (LEB128), at most `max`, and that many bytes of UTF-8.
     ///
     /// # Errors
-    /// As [`ReadTyped::read_plain_vec`]; `Corrupt` if it is no UTF-8.
+    /// As [`ReadTyped::read_plain_vec`]; `Corrupt` if they are not UTF-8.
     fn read_string(&mut self, max: usize) -> Result<String> {
         let bytes = self.read_plain_vec::<u8>(max)?;
         let start = self.position() - bytes.len() as u64;
@@ -191,7 +191,7 @@ pub trait ReadTyped: ReadStream + Sized {
 
 impl<S: ReadStream> ReadTyped for S {}
 
-/// Writes fields. Every [`WriteStream`] does.
+/// Writes fields. Implemented by every [`WriteStream`].
 pub trait WriteTyped: WriteStream + Sized {
     writers! {
         u16, write_u16_le, write_u16_be;
@@ -224,7 +224,7 @@ pub trait WriteTyped: WriteStream + Sized {
         self.put(value.to_le_bytes())
     }
 
-    /// Writes a truth value as a byte, 0 or 1.
+    /// Writes a boolean as a byte, 0 or 1.
     ///
     /// # Errors
     /// As [`WriteStream::write_slice`].
@@ -291,8 +291,8 @@ pub trait WriteTyped: WriteStream + Sized {
 
 impl<S: WriteStream> WriteTyped for S {}
 
-/// Reads a LEB128 number; returns its bits, and how many its bytes have room for. The bits of a
-/// tenth byte must be `fitting`.
+/// Reads a LEB128 number; returns its bits, and how many its bytes have room for. `fitting` must
+/// accept the bits of a tenth byte.
 #[inline(always)]
 fn leb128<S: ReadStream>(stream: &mut S, fitting: impl Fn(u64) -> bool) -> Result<(u64, u32)> {
     let mut value = 0;

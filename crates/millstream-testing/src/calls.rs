@@ -1,13 +1,12 @@
-//! The calls by which a program writes, stopped one by one: each can be allowed, made to fail, or
-//! be the program's last.
+//! Stops each writing system call of a program: it can be allowed, fail, or be the program's last.
 //!
-//! A tracer ([`ptrace(2)`]) sees every system call of a child, so that tests can go through all the
-//! places where it may die or fail: run it once for each call and answer that one otherwise. What
-//! it writes through io_uring is one call, which submits it. Only calls that write to files are
-//! shown, of files below one folder; a call that is not in the list of `calls/decode.rs` is allowed
-//! unseen.
+//! A tracer ([`ptrace(2)`]) sees every system call of a child, so that tests can try every place
+//! where it may die or fail: they run it once for each call and answer that one differently. Writes
+//! through io_uring appear as one call, the one that submits them. Only calls that write to files
+//! below one folder and submissions to io_uring are reported; a call that is not in the list of
+//! `calls/decode.rs` is allowed without a report.
 //!
-//! Threads of the program go on while one of them stands before a call, so their order may differ
+//! Other threads of the program go on while one is stopped at a call, so their order may differ
 //! between runs. Processes that it starts are not traced.
 //!
 //! [`ptrace(2)`]: https://man7.org/linux/man-pages/man2/ptrace.2.html
@@ -28,94 +27,94 @@ use ptrace::{Event, Side, Thread};
 mod decode;
 mod ptrace;
 
-/// How long a program may run; one that hangs is killed.
+/// Maximum run time of a program; after it the program is killed.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
-/// A call that writes.
+/// A writing system call.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// Its name in the manual.
+    /// Name of the call in the manual.
     pub name: &'static str,
-    /// The file, or the old name of one that gets another.
+    /// Path of the file; the old name if the call links or renames it.
     pub path: PathBuf,
-    /// The file's number, where it is there or, after the call, was made.
+    /// Inode number of the file: before the call if it exists, after the call if it was created.
     pub inode: Option<u64>,
     /// What it does.
     pub op: Op,
-    /// What it returned, an error as a negative number. `None` before the call.
+    /// Return value, a negative error number for an error; `None` before the call.
     pub result: Option<i64>,
 }
 
 /// What a call does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
-    /// Opens a file that may be created or truncated thereby; without a name for `O_TMPFILE`.
+    /// Opens a file that may be created or truncated by it; unnamed with `O_TMPFILE`.
     Create {
-        /// It gets no name.
+        /// Whether the file gets no name.
         unnamed: bool,
     },
-    /// Writes bytes; on its result depends how many.
+    /// Writes bytes; the call's result is how many.
     Write {
-        /// Where.
+        /// Offset in the file.
         offset: u64,
-        /// What.
+        /// The bytes passed to the call.
         bytes: Vec<u8>,
     },
-    /// Writes bytes of another file.
+    /// Copies bytes from another file.
     Copy,
-    /// Sets the length.
+    /// Sets the length of the file.
     Truncate(u64),
     /// Reserves blocks.
     Allocate,
-    /// Changes the mode, the owner or an attribute.
+    /// Changes the mode, the owner or an extended attribute.
     Attribute,
-    /// Gives a file one more name.
+    /// Adds this name to a file.
     Link(PathBuf),
-    /// Gives a file another name.
+    /// Renames the file to this name.
     Rename(PathBuf),
     /// Removes a name.
     Remove,
-    /// Makes a folder.
+    /// Creates a folder.
     MakeFolder,
-    /// Makes the file, or the names in the folder, durable.
+    /// Makes the file's content, or the names in the folder, durable.
     Sync,
-    /// Makes a file system durable.
+    /// Makes all of a file system durable.
     SyncAll,
-    /// Submits operations to a ring.
+    /// Submits operations to an io_uring.
     Submit,
 }
 
-/// What becomes of a call.
+/// What the tracer does with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// It is made.
+    /// The call is made.
     Allow,
-    /// It is not made, and returns this error number.
+    /// The call is not made, and returns this error number.
     Fail(i32),
-    /// It is not made, and the program is killed.
+    /// The call is not made, and the program is killed.
     KillBefore,
-    /// It is made, and the program is killed.
+    /// The call is made, and then the program is killed.
     KillAfter,
 }
 
-/// How a program ended.
+/// The outcome of a program.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its status.
+    /// Exit status.
     pub status: ExitStatus,
-    /// What it wrote to standard output.
+    /// Bytes written to standard output.
     pub stdout: Vec<u8>,
-    /// What it wrote to standard error.
+    /// Text written to standard error.
     pub stderr: String,
-    /// Its calls that returned, in that order.
+    /// Calls that returned, in the order in which they did.
     pub calls: Vec<Call>,
 }
 
-/// Runs a program whose calls that write to files below `folder`, and submissions to rings, are
-/// answered by `answer`.
+/// Runs a program and applies `answer` to its calls that write to files below `folder` and to its
+/// submissions to io_uring.
 ///
 /// # Errors
-/// The machine allows no tracing.
+/// The system allows no tracing.
 ///
 /// # Panics
 /// If the program runs for longer than a minute.
@@ -156,9 +155,9 @@ pub fn answered(
     })
 }
 
-/// Runs a program as [`answered`], and gives the call with this number, counted from 0, its answer;
-/// all others are allowed. Submissions to rings are not counted, as their number differs between
-/// runs. The call, if there was one.
+/// Runs a program as [`answered`], with `answer` for the call of this number, counted from 0; all
+/// others are allowed. Submissions to io_uring are not counted, as their number differs between
+/// runs. Also returns the call, if there was one.
 ///
 /// # Errors
 /// As [`answered`].
@@ -187,12 +186,12 @@ struct Tracer<'a, F> {
     process: u32,
     folder: &'a Path,
     answer: F,
-    /// Threads inside a call that is shown.
+    /// Threads inside a reported call.
     within: HashMap<Thread, (Call, Answer)>,
-    /// Threads that have had the stop with which each begins.
+    /// Threads whose initial stop has been seen.
     started: HashSet<Thread>,
     calls: Vec<Call>,
-    /// System calls of any kind that it stopped at.
+    /// Number of stops at system calls of any kind.
     stops: u64,
 }
 
@@ -205,13 +204,13 @@ impl<F: FnMut(&Call) -> Answer> Tracer<'_, F> {
                     return Ok(ExitStatus::from_raw(status));
                 }
                 Event::Ended(_) => {
-                    // Its number may be given to another thread.
+                    // The thread id may be reused.
                     self.started.remove(&thread);
                     self.within.remove(&thread);
                     continue;
                 }
                 Event::Call => {
-                    // One that was killed meanwhile is in no call, and cannot be changed.
+                    // A thread that was killed meanwhile is in no call, and cannot be changed.
                     if let Ok(side) = ptrace::side(thread) {
                         self.stops += 1;
                         let _ = self.call(thread, side);
@@ -221,7 +220,7 @@ impl<F: FnMut(&Call) -> Answer> Tracer<'_, F> {
                 Event::Stopped(libc::SIGSTOP) if self.started.insert(thread) => 0,
                 Event::Stopped(signal) => signal,
             };
-            // A thread that was killed cannot be resumed; its end is waited for.
+            // A thread that was killed cannot be resumed; its end is reported later.
             let _ = ptrace::resume(thread, signal);
         }
     }
@@ -280,7 +279,7 @@ impl<F: FnMut(&Call) -> Answer> Tracer<'_, F> {
     }
 }
 
-/// Kills a child after a while.
+/// Kills a child after [`TIME_MAX`].
 struct Limit {
     ended: mpsc::Sender<()>,
     watch: std::thread::JoinHandle<bool>,
@@ -289,13 +288,13 @@ struct Limit {
 impl Limit {
     fn of(child: &std::process::Child) -> Limit {
         let (ended, end) = mpsc::channel();
-        // Not by its number, which another process may have by then.
+        // Not by process id, which may be reused.
         let process = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty())
             .expect("the system has descriptors of processes");
         let watch = std::thread::spawn(move || {
             let late = end.recv_timeout(TIME_MAX) == Err(mpsc::RecvTimeoutError::Timeout);
             if late {
-                // It may have ended just now.
+                // The child may have ended just now.
                 let _ = rustix::process::pidfd_send_signal(process, Signal::KILL);
             }
             late
@@ -303,7 +302,7 @@ impl Limit {
         Limit { ended, watch }
     }
 
-    /// Whether the time was up. To be called when the child has ended.
+    /// Returns whether the time was up. Call it after the child has ended.
     fn reached(self) -> bool {
         drop(self.ended);
         self.watch.join().expect("watching does not panic")

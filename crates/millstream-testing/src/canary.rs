@@ -1,30 +1,30 @@
-//! Memory that tells when somebody writes where or when he must not.
+//! Memory that detects writes outside of it or at the wrong time.
 //!
 //! A [`Canary`] is a mapping with an inaccessible page before and after it. The body ends right
-//! before the second guard page, so a write one byte too far by a thread is a fault on the spot,
-//! and one by the kernel an `EFAULT`. The bytes before the body (the body is rarely whole pages)
-//! and, while nobody may write to it, the body itself hold a pattern, and [`Canary::intact`] finds
-//! the first byte that is not as it was: that is how a write *after the end* of an operation is
-//! seen, which no sanitizer sees when the kernel does it.
+//! before the second guard page, so a write one byte too far by a thread faults at once, and one by
+//! the kernel fails with `EFAULT`. The bytes before the body (it is rarely whole pages) and, while
+//! nothing may write to it, the body itself hold a pattern, and [`Canary::intact`] finds the first
+//! byte that has changed: this detects a write *after the end* of an operation, which no sanitizer
+//! detects when the kernel makes it.
 //!
 //! # Safety
 //! The mapping belongs to the `Canary` from `mmap` to `munmap` in `drop`. Devices write through
-//! [`Canary::pointer`]; who lends that out keeps the `Canary` alive and makes no slice of it until
-//! the operation has ended.
+//! [`Canary::pointer`]; a caller that lends it out keeps the `Canary` alive and makes no slice of
+//! it until the operation has ended.
 
 #![expect(unsafe_code, reason = "maps and protects memory by hand")]
 
 use std::fmt;
 use std::io;
 
-/// A byte that is not as it was left.
+/// A byte that has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damage {
-    /// Where: from the first byte of the body on; negative before it.
+    /// Offset from the first byte of the body; negative before it.
     pub offset: isize,
-    /// What was left there.
+    /// The byte that was written by `poison`.
     pub expected: u8,
-    /// What is there.
+    /// The byte that is there now.
     pub found: u8,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for Damage {
 
 impl std::error::Error for Damage {}
 
-/// A guarded buffer. See the module.
+/// A buffer between guard pages. See the module.
 pub struct Canary {
     mapping: *mut u8,
     mapping_len: usize,
@@ -53,11 +53,11 @@ pub struct Canary {
 unsafe impl Send for Canary {}
 
 impl Canary {
-    /// A body of `len` bytes that ends at a guard page, poisoned with the pattern of `seed`. A
-    /// `len` of whole pages makes it page-aligned, as direct I/O wants it.
+    /// Creates a body of `len` bytes that ends at a guard page, filled with the pattern of `seed`.
+    /// If `len` is whole pages, the body is page-aligned, as direct I/O requires.
     ///
     /// # Panics
-    /// If the system has no memory, or `len` is 0.
+    /// If there is no memory, or `len` is 0.
     #[must_use]
     pub fn new(len: usize, seed: u64) -> Canary {
         assert!(len > 0, "a canary of no bytes guards nothing");
@@ -93,14 +93,14 @@ impl Canary {
         canary
     }
 
-    /// Bytes of the body.
+    /// Returns the length of the body in bytes.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "new refuses an empty body")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// First byte of the body; for devices.
+    /// Returns a pointer to the first byte of the body, for devices.
     #[must_use]
     pub fn pointer(&self) -> *mut u8 {
         // SAFETY: the body lies inside the mapping, one guard page before its end.
@@ -110,11 +110,11 @@ impl Canary {
         }
     }
 
-    /// The body. Nobody may be writing to it.
+    /// Returns the body. No operation may be writing to it.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: `len` readable bytes of our mapping; no operation is in flight on it, says who
-        // lent it out (module docs).
+        // SAFETY: `len` readable bytes of our mapping; no operation is in flight on it, which the
+        // caller that lent it out guarantees (module docs).
         unsafe { std::slice::from_raw_parts(self.pointer(), self.len) }
     }
 
@@ -126,19 +126,19 @@ impl Canary {
         }
     }
 
-    /// Checks that nobody wrote anywhere since `poison`.
+    /// Checks that nothing was written anywhere since `poison`.
     ///
     /// # Errors
-    /// The first byte that differs.
+    /// Returns the first byte that differs.
     pub fn intact(&self) -> Result<(), Damage> {
         self.check(self.middle().len())
     }
 
-    /// Checks that nobody wrote before the body since `poison`: for after a read that filled it.
-    /// (A write behind the body hits the guard page.)
+    /// Checks that nothing was written before the body since `poison`: for after a read that filled
+    /// the body. (A write beyond the body hits the guard page.)
     ///
     /// # Errors
-    /// The first byte that differs.
+    /// Returns the first byte that differs.
     pub fn edges_intact(&self) -> Result<(), Damage> {
         self.check(self.slack_len())
     }
@@ -173,7 +173,7 @@ impl Canary {
         Ok(())
     }
 
-    /// Bytes between the first guard page and the body.
+    /// Returns the number of bytes between the first guard page and the body.
     fn slack_len(&self) -> usize {
         self.mapping_len - 2 * self.page_len - self.len
     }
@@ -201,7 +201,7 @@ impl Canary {
     fn protect(&mut self, start: usize, len: usize, protection: i32) {
         assert!(start + len <= self.mapping_len);
         // SAFETY: the range lies in our own mapping, as just asserted; no slice of it is alive,
-        // for we hold it exclusively.
+        // because we hold it exclusively.
         let result = unsafe { libc::mprotect(self.mapping.add(start).cast(), len, protection) };
         assert!(result == 0, "mprotect: {}", io::Error::last_os_error());
     }
@@ -215,8 +215,8 @@ impl Drop for Canary {
     }
 }
 
-/// The byte at `index`: changes with every index, and never twice the same way in a page, so that
-/// a block written to the wrong place shows too.
+/// Returns the pattern's byte at `index`. Pages differ, so that a block written to the wrong place
+/// is detected, too.
 fn pattern(seed: u64, index: usize) -> u8 {
     let mixed = (index as u64 ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 56) as u8

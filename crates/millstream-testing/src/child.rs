@@ -1,13 +1,12 @@
-//! A test, once more, in a process of its own.
+//! Runs a test again in a process of its own.
 //!
-//! A seccomp filter, another user and a lower limit cannot be taken back, so they must not befall
-//! the test process. [`Child::run`] starts the running test binary again with the name of the
-//! calling test; there the same call finds itself in the child (by an environment variable that
-//! only this module knows), restricts the process, and runs the body. A forked child would be
-//! simpler and wrong: other test threads may hold the allocator's and the standard library's locks
-//! at the fork.
+//! A seccomp filter, another user and a lower limit cannot be undone, so they must not apply to the
+//! test process. [`Child::run`] starts the running test binary again with the name of the calling
+//! test; there the same call recognizes the child (by an environment variable that only this module
+//! uses), restricts the process, and runs the body. A forked child would be simpler and wrong:
+//! other test threads may hold the locks of the allocator and the standard library at the fork.
 //!
-//! The parent believes nothing: a child that ran no test, or another one, is a failure.
+//! The parent trusts nothing: a child that ran no test, or another one, is a failure.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
@@ -21,19 +20,19 @@ use crate::Unavailable;
 use crate::seccomp::{self, Refusal};
 use crate::user;
 
-/// Set in the child alone, to the name of the test it runs and the case of it.
+/// Set only in the child, to the name of the test it runs and its case.
 const MARK: &str = "MILLSTREAM_TESTING_CHILD";
 
-/// What the child prints when the machine cannot restrict it as asked.
+/// Printed by the child if the machine cannot restrict it as requested.
 const UNAVAILABLE_PREFIX: &str = "unavailable in the child: ";
 
-/// How long a child may run by default; a child that hangs is a failed test, not a hung one.
+/// Default time limit of a child: a child that hangs is a failed test, not a hung one.
 const CHILD_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// How often the parent looks whether the child has ended.
+/// Interval at which the parent checks whether the child has ended.
 const POLL_STEP: Duration = Duration::from_millis(5);
 
-/// The full name of the test function it is used in, as the test harness knows it.
+/// Expands to the full name of the enclosing test function, as the test harness knows it.
 #[macro_export]
 macro_rules! this_test {
     () => {{
@@ -41,25 +40,25 @@ macro_rules! this_test {
         fn name_of<T>(_: T) -> &'static str {
             std::any::type_name::<T>()
         }
-        // The crate's own name comes first, `here` last; the harness shows neither.
+        // The path begins with the crate's name and ends with `here`; the harness shows neither.
         let name = name_of(here).trim_end_matches("::here");
         name.split_once("::").map_or(name, |(_, rest)| rest)
     }};
 }
 
-/// How a [`Child`] ended.
+/// The outcome of a [`Child`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChildOutcome {
-    /// This process is the child, and the body has run, or belongs to another case than the child
-    /// was started for: there is nothing to judge here.
+    /// This process is the child, and the body has run or belongs to another case: there is nothing
+    /// to judge here.
     WasChild,
-    /// The body ran in the child without a panic. What the child wrote.
+    /// The body ran in the child without a panic; holds the child's output.
     Passed(String),
-    /// The child failed: by a panic, by a signal, by a time-out. Why, and what it wrote.
+    /// The child failed by a panic, a signal or a time-out; holds the reason and its output.
     Failed(String),
 }
 
-/// A process to be, with its restrictions.
+/// A child process to be started, with its restrictions.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Child {
@@ -73,7 +72,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// A child that runs the test named `test`: always `this_test!()`.
+    /// Creates a child that runs the test named `test`: always `this_test!()`.
     pub fn of(test: &'static str) -> Child {
         Child {
             test,
@@ -86,60 +85,60 @@ impl Child {
         }
     }
 
-    /// Names one of several children of one test. The child comes by the calls of the others
-    /// too, and leaves them out.
+    /// Names one of several children of a test. A child also reaches the calls of the other cases,
+    /// and skips them.
     pub fn case(mut self, case: &str) -> Child {
         case.clone_into(&mut self.case);
         self
     }
 
-    /// The kernel refuses io_uring to the child.
+    /// Makes the kernel refuse io_uring to the child.
     pub fn refuse_io_uring(mut self, refusal: Refusal) -> Child {
         self.refusal = Some(refusal);
         self
     }
 
-    /// The child is an ordinary user without capabilities. Needs root, unless the parent is one
-    /// already.
+    /// Runs the child as an ordinary user without capabilities. Needs root, unless the parent is an
+    /// ordinary user already.
     pub fn as_nobody(mut self) -> Child {
         self.nobody = true;
         self
     }
 
-    /// The child may have at most `bytes` of locked (and registered) memory. Root is not bound by
-    /// this; combine with [`Child::as_nobody`].
+    /// Limits the child's locked (and registered) memory to `bytes`. Root is exempt from the limit;
+    /// combine with [`Child::as_nobody`].
     pub fn locked_bytes_max(mut self, bytes: u64) -> Child {
         self.limits.push((Resource::Memlock, bytes));
         self
     }
 
-    /// The child may have descriptors below `count` only.
+    /// Limits the child to descriptors below `count`.
     pub fn descriptors_max(mut self, count: u64) -> Child {
         self.limits.push((Resource::Nofile, count));
         self
     }
 
-    /// The body leaks on purpose (what a hung read holds is never freed): where a leak sanitizer
-    /// watches, it does not watch this child.
+    /// Declares that the body leaks on purpose (what a hung read holds is never freed): turns off
+    /// the leak sanitizer for this child, if there is one.
     pub fn leaks_on_purpose(mut self) -> Child {
         self.leaks = true;
         self
     }
 
-    /// The child is ended after this time, and has failed then.
+    /// Sets the time after which the child is killed and has failed.
     pub fn time_max(mut self, time_max: Duration) -> Child {
         self.time_max = time_max;
         self
     }
 
-    /// Runs `body` in the child, and fails the test if it fails there. In the child: restricts the
-    /// process and runs it.
+    /// Runs `body` in the child, and fails the test if it fails there. In the child itself,
+    /// restricts the process and runs `body`.
     ///
     /// # Errors
-    /// A restriction cannot be had here.
+    /// The machine cannot apply a restriction.
     ///
     /// # Panics
-    /// If the body panicked, was killed, or took too long; with all that the child wrote.
+    /// If the body panicked, was killed, or took too long; the message has the child's output.
     pub fn run(self, body: impl FnOnce()) -> Result<(), Unavailable> {
         let test = self.test;
         match self.outcome(body)? {
@@ -152,10 +151,10 @@ impl Child {
         }
     }
 
-    /// Like [`Child::run`], but tells how it ended: for bodies that must fail.
+    /// As [`Child::run`], but returns the outcome: for bodies that must fail.
     ///
     /// # Errors
-    /// A restriction cannot be had here.
+    /// The machine cannot apply a restriction.
     ///
     /// # Panics
     /// In the child, if the body does.
@@ -178,8 +177,8 @@ impl Child {
         self.start()
     }
 
-    /// In the child: takes away what is to be taken away. The filter comes last, for the calls
-    /// before it need none of what it refuses, and it forbids gaining privileges.
+    /// Applies the restrictions in the child. The filter comes last: it forbids gaining privileges,
+    /// and the calls before it need nothing that it refuses.
     fn restrict(&self) -> Result<(), Unavailable> {
         for &(resource, value) in &self.limits {
             let (current, maximum) = (Some(value), Some(value));
@@ -218,8 +217,8 @@ impl Child {
             match child.try_wait().expect("our own child can be waited for") {
                 Some(status) => break Some(status),
                 None if Instant::now() >= until => {
-                    // It may end by itself just now, then there is nothing to kill. And a child
-                    // that cannot die at once must not hold us up: it is left to the system.
+                    // The child may have just ended by itself; then there is nothing to kill. One
+                    // that cannot die at once must not block the test.
                     let _ = child.kill();
                     break None;
                 }
@@ -246,7 +245,7 @@ impl Child {
     }
 }
 
-/// Shows the child's own SKIP lines as ours.
+/// Reports the child's SKIP lines as this process's own.
 fn pass_on_skips(written: &str) {
     for line in written.lines() {
         if let Some((_, reason)) = line.split_once("SKIP: ") {
@@ -255,15 +254,15 @@ fn pass_on_skips(written: &str) {
     }
 }
 
-/// What a process writes, in files, since pipes would have to be emptied while it runs. Two of
-/// them: a warning on standard error must not split the harness's result line.
+/// The output of a process, in files, since pipes would have to be read while it runs. Two files,
+/// so that a warning on standard error does not split the harness's result line.
 pub(crate) struct Written {
     stdout: File,
     stderr: File,
 }
 
 impl Written {
-    /// Of a command that is about to be started.
+    /// Redirects the output of a command that is about to be started.
     pub(crate) fn of(command: &mut Command) -> io::Result<Written> {
         let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
         command
@@ -272,7 +271,7 @@ impl Written {
         Ok(Written { stdout, stderr })
     }
 
-    /// What was written to standard output and to standard error so far.
+    /// Returns what was written to standard output and to standard error so far.
     pub(crate) fn take(self) -> [Vec<u8>; 2] {
         [self.stdout, self.stderr].map(|mut file| {
             let mut bytes = Vec::new();

@@ -1,19 +1,19 @@
-//! A forked child of a test, for what a fork itself does to threads, locks and memory. (To restrict
-//! a process, see [`child`](crate::child).)
+//! A forked child of a test, for the effects of a fork on threads, locks and memory. (To restrict a
+//! process, see [`child`](crate::child).)
 #![expect(unsafe_code, reason = "forks, and waits for the child")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// How long a forked child may run: one that waits for a lock or a thread of its parent waits for
-/// ever.
+/// Maximum run time of a forked child: one that waits for a lock or a thread of its parent never
+/// ends.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs `child` in a forked child, which ends with what it returns, from 0 to 255, or with 100 if
-/// it panics; that number. Nothing else of the process runs in the child, and nothing is dropped.
+/// Runs `child` in a forked process; returns what it returns (0 to 255), or 100 if it panics. No
+/// other code of the process runs in the child, and nothing is dropped.
 ///
 /// # Panics
-/// The child was ended by a signal, or did not end.
+/// If the child is ended by a signal, or does not end in time.
 pub fn forked(child: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the child runs the body of a test and leaves by `_exit`. It may allocate: glibc and
     // musl reset the locks of their allocators in a child.

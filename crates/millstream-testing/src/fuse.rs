@@ -1,19 +1,19 @@
-//! A file system that fails on request: FUSE, served by this very process, files in memory.
+//! A file system that fails on request: FUSE, served by this process, with files in memory.
 //!
-//! A test mounts a [`FaultFs`] with some files, hands their paths to whatever it tests, and adds
-//! [`Rule`]s while that runs: a read of a range fails with `EIO`, comes late, comes short, or hangs
-//! until the test lets it go. Writes, syncs, renames, opens take rules just so.
+//! A test mounts a [`FaultFs`] with some files, passes their paths to the code under test, and adds
+//! [`Rule`]s while that runs: a read of a range fails with `EIO`, is delayed, is short, or hangs
+//! until the test releases it. Rules also apply to writes, syncs, renames and opens.
 //!
 //! By default files are opened with `FOPEN_DIRECT_IO`, so that no page cache stands between a rule
-//! and the reader: every read of the program arrives here (cut by the kernel at its transfer size,
-//! 128 KiB or more).
+//! and the reader: every read of the program arrives here (split by the kernel at its transfer
+//! size, 128 KiB or more).
 //!
-//! Nothing stays: dropping the `FaultFs` answers what still hangs with `EIO`, aborts the
-//! connection, which ends every call in flight, unmounts lazily, and joins its threads. It works
-//! while files are still open, and while reads hang. Should the process be killed while one of its
-//! own threads waits in a hung read, nobody would be left to end that wait (the waiting thread
-//! cannot die, and keeps the connection open): `guardian.rs` keeps a small shell beside us that
-//! aborts the connection then. A call that hangs lets go by itself after [`HANG_MAX`].
+//! Dropping the `FaultFs` answers calls that still hang with `EIO`, aborts the connection, which
+//! ends every call in flight, unmounts lazily, and joins its threads. This works while files are
+//! open and while reads hang. If the process is killed while one of its own threads waits in a hung
+//! read, nothing in it can end that wait (the thread cannot die, and keeps the connection open):
+//! `guardian.rs` keeps a small shell that then aborts the connection. A hung call is released by
+//! itself after [`HANG_MAX`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -35,23 +35,23 @@ mod serve;
 use held::Held;
 pub use rules::{Call, Effect, Rule, RuleId};
 
-/// Longest that a hung call hangs. Far above any time-out of a test, and below that of a CI run.
+/// Maximum time of a hung call: far above any time-out of a test, and below that of a CI run.
 pub const HANG_MAX: Duration = Duration::from_secs(60);
 
-/// Number of a file; the root folder is 1, as FUSE has it.
+/// Inode number of a file; the root folder is 1, as FUSE defines it.
 pub(crate) type Node = u64;
 
 /// A file in memory.
 pub(crate) struct MemoryFile {
-    /// Last name it had; rules go by it, even after an unlink.
+    /// The last name it had; rules match it, even after an unlink.
     pub(crate) name: OsString,
     pub(crate) bytes: Vec<u8>,
     pub(crate) modified: std::time::SystemTime,
-    /// Names it has now: 0 or 1.
+    /// Number of names it has now: 0 or 1.
     pub(crate) links: u32,
 }
 
-/// What the mount holds.
+/// The state of a mount.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) names: BTreeMap<OsString, Node>,
@@ -59,15 +59,15 @@ pub(crate) struct State {
     pub(crate) rules: rules::Rules,
     pub(crate) held: Vec<Held>,
     pub(crate) calls: BTreeMap<Call, u64>,
-    /// Nothing is held any more; the mount goes away.
+    /// Whether the mount goes away: no more calls are held.
     pub(crate) closing: bool,
 }
 
-/// What the serving threads and the test share.
+/// State shared by the serving threads and the test.
 #[derive(Default)]
 pub(crate) struct Shared {
     state: Mutex<State>,
-    /// Something was held, or let go.
+    /// Notified when a call is held or released.
     pub(crate) changed: Condvar,
 }
 
@@ -91,12 +91,12 @@ impl FaultFs {
     /// Mounts a folder with these files.
     ///
     /// # Errors
-    /// No `/dev/fuse`, or neither root nor `fusermount3`.
+    /// There is no `/dev/fuse`, or neither root nor `fusermount3`.
     pub fn mount(files: &[(&str, &[u8])]) -> Result<FaultFs, Unavailable> {
         FaultFs::mount_with(files, false)
     }
 
-    /// The same with the page cache between the files and their readers.
+    /// As `mount`, with the page cache between the files and their readers.
     ///
     /// # Errors
     /// As `mount`.
@@ -127,9 +127,9 @@ impl FaultFs {
                 let shared = Arc::clone(&shared);
                 let guarded = mount_point.path().to_owned();
                 move || {
-                    // Started from here: it watches over the thread that starts it.
+                    // Started here, because the guardian watches the thread that starts it.
                     let guardian = guardian::watch(&guarded);
-                    // The test waits for this, unless it is gone; then nobody needs to know.
+                    // The receiver is gone only if the test is; then the message is not needed.
                     let _ = watched.send(());
                     held::release_when_due(&shared);
                     guardian
@@ -142,7 +142,7 @@ impl FaultFs {
             session: Some(session),
             releaser: Some(releaser),
         };
-        // An error means that the releaser has died, which its own message tells.
+        // An error means that the releaser panicked, which its own message reports.
         let _ = is_watched.recv();
         for (name, bytes) in files {
             mounted.put(name, bytes);
@@ -150,7 +150,7 @@ impl FaultFs {
         Ok(mounted)
     }
 
-    /// The folder.
+    /// Returns the path of the folder.
     ///
     /// # Panics
     /// Never: the mount point lives until the drop.
@@ -159,13 +159,13 @@ impl FaultFs {
         self.mount_point.as_ref().expect("until drop").path()
     }
 
-    /// The path of a file in it.
+    /// Returns the path of a file in the folder.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.root().join(name)
     }
 
-    /// Makes a file, or replaces the content of one, behind the kernel's back.
+    /// Creates a file, or replaces the content of one, behind the kernel's back.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         let mut state = self.shared.lock();
         let node = state.create(name.as_ref());
@@ -173,8 +173,8 @@ impl FaultFs {
         file.bytes = bytes.to_vec();
     }
 
-    /// Cuts a file, or lengthens it with zeroes, behind the kernel's back: it shrinks under its
-    /// readers.
+    /// Truncates a file, or extends it with zeroes, behind the kernel's back: a file that changes
+    /// under its readers.
     ///
     /// # Panics
     /// If there is no such file.
@@ -185,7 +185,7 @@ impl FaultFs {
         file.bytes.resize(len, 0);
     }
 
-    /// What a file holds now, if there is one.
+    /// Returns the content of a file, if it exists.
     #[must_use]
     pub fn content(&self, name: &str) -> Option<Vec<u8>> {
         let state = self.shared.lock();
@@ -193,29 +193,29 @@ impl FaultFs {
         Some(state.files[node].bytes.clone())
     }
 
-    /// The names in the folder.
+    /// Returns the names in the folder.
     #[must_use]
     pub fn names(&self) -> Vec<OsString> {
         self.shared.lock().names.keys().cloned().collect()
     }
 
-    /// From now on, calls that the rule names go wrong as it says.
+    /// Adds a rule: from now on, calls that it matches go wrong as it says.
     pub fn inject(&self, rule: Rule) -> RuleId {
         self.shared.lock().rules.add(rule)
     }
 
-    /// Takes one rule back. What hangs by it hangs on.
+    /// Removes a rule. Calls that it holds remain held.
     pub fn lift(&self, rule: RuleId) {
         self.shared.lock().rules.remove(rule);
     }
 
-    /// Takes all rules back and lets go what hangs: the file system is well again.
+    /// Removes all rules and releases held calls: the file system works again.
     pub fn heal(&self) {
         self.shared.lock().rules.clear();
         self.release();
     }
 
-    /// Lets everything go that hangs or waits now. Rules stay.
+    /// Releases all calls that are held now. Rules stay.
     pub fn release(&self) {
         let mut state = self.shared.lock();
         let now = Instant::now();
@@ -225,13 +225,13 @@ impl FaultFs {
         self.shared.changed.notify_all();
     }
 
-    /// Calls that hang or wait now.
+    /// Returns the number of held calls.
     #[must_use]
     pub fn held_count(&self) -> usize {
         self.shared.lock().held.len()
     }
 
-    /// Waits until at least `count` calls hang or wait; whether they did within `limit`.
+    /// Waits until at least `count` calls are held; returns whether they were within `limit`.
     #[must_use]
     pub fn wait_held(&self, count: usize, limit: Duration) -> bool {
         let state = self.shared.lock();
@@ -243,7 +243,7 @@ impl FaultFs {
         state.held.len() >= count
     }
 
-    /// How many such calls arrived since the mount.
+    /// Returns the number of such calls since the mount.
     #[must_use]
     pub fn call_count(&self, call: Call) -> u64 {
         self.shared.lock().calls.get(&call).copied().unwrap_or(0)
@@ -258,17 +258,17 @@ impl Drop for FaultFs {
             state.rules.clear();
             self.shared.changed.notify_all();
         }
-        // The releaser answers all that is held before it ends. A panic of it is a bug of ours,
-        // told by its own message; the mount must go in any case.
+        // The releaser answers all held calls before it ends. If it panics, that is a bug here,
+        // reported by its own message; the mount must go in any case.
         let releaser = self.releaser.take().map(JoinHandle::join);
         let path = self.root().to_owned();
         let forced = UnmountFlags::FORCE | UnmountFlags::DETACH;
         let refused = rustix::mount::unmount(&path, forced).err();
-        // `INVAL`: nothing is mounted there any more, the ended session took it away itself.
+        // `INVAL`: nothing is mounted there any more, the ended session unmounted it itself.
         let unmounted = matches!(refused, None | Some(Errno::INVAL)) || unmount_by_helper(&path);
         if let Some(session) = self.session.take() {
             if unmounted && crate::user::is_root() {
-                // Aborted: the serving thread has got ENODEV. Its result says no more than that.
+                // Aborted: the serving thread got ENODEV, and its result says no more than that.
                 let _ = session.join();
             } else {
                 drop(session);
@@ -277,7 +277,7 @@ impl Drop for FaultFs {
         drop(releaser);
         if let Some(mount_point) = self.mount_point.take() {
             if unmounted {
-                // An empty folder that cannot be removed harms nobody.
+                // An empty folder that cannot be removed is harmless.
                 let _ = mount_point.close();
             } else {
                 eprintln!(
@@ -289,7 +289,7 @@ impl Drop for FaultFs {
     }
 }
 
-/// An ordinary user unmounts by the set-uid helper that mounted.
+/// Unmounts, for an ordinary user, with the set-uid helper that mounted.
 fn unmount_by_helper(path: &Path) -> bool {
     std::process::Command::new("fusermount3")
         .args(["-u", "-q", "-z", "--"])

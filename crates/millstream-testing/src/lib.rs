@@ -1,13 +1,13 @@
 //! Real faults for the tests of Millstream: nothing here is a mock.
 //!
 //! A read fails because a file system fails it ([`fuse`]), a disk is full because it is small
-//! ([`loopdev`]), io_uring is refused by a seccomp filter ([`seccomp`]), an ordinary user is one
-//! ([`user`]), a program dies between two of its calls because a tracer kills it ([`calls`]). Each
-//! part needs something of the machine (root, `/dev/fuse`, `mkfs.ext4`); where that is missing it
-//! answers [`Unavailable`] and the test prints `SKIP: reason` by way of [`or_skip!`].
+//! ([`loopdev`]), io_uring is refused by a seccomp filter ([`seccomp`]), the process becomes an
+//! ordinary user's ([`user`]), a tracer kills a program between two of its system calls
+//! ([`calls`]). Each part needs something (root, `/dev/fuse`, `mkfs.ext4`); if that is missing it
+//! returns [`Unavailable`] and the test prints `SKIP: reason` through [`or_skip!`].
 //!
-//! What must not happen to the test process itself (a filter, another user, a low limit) happens
-//! in a [`child`], which is the same test, started once more in a process of its own.
+//! What must not happen to the test process itself (a filter, another user, a low limit) happens in
+//! a [`child`]: the same test, run again in a separate process.
 //!
 //! Linux only; on other systems the crate is empty.
 

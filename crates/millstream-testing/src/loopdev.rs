@@ -1,8 +1,8 @@
 //! Small disks: an ext4 in a file, a bare block device whose file can shrink, a bounded tmpfs.
 //!
 //! They are real mounts of the real kernel, so a full disk is full (`ENOSPC` from the allocator)
-//! and a disk cut short answers `EIO`. All need root. Every guard undoes what it made when
-//! dropped, also by a panic: unmount, detach, delete, in this order.
+//! and a truncated disk returns `EIO`. All need root. Every guard undoes what it made when dropped,
+//! also on a panic: unmount, detach, delete, in this order.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,17 +14,17 @@ use tempfile::TempDir;
 use crate::Unavailable;
 use crate::user::need_root;
 
-/// A block device over a sparse file of ours.
+/// A loop device over a sparse file.
 pub struct LoopDevice {
     device: PathBuf,
     folder: TempDir,
 }
 
 impl LoopDevice {
-    /// A device of `len` zero bytes (whole sectors of 512).
+    /// Creates a device of `len` zero bytes (whole sectors of 512 bytes).
     ///
     /// # Errors
-    /// No root, no loop driver, no `losetup`.
+    /// There is no root, no loop driver or no `losetup`.
     pub fn new(len: u64) -> Result<LoopDevice, Unavailable> {
         need_root("a loop device")?;
         let folder = temporary_folder("millstream-loop-")?;
@@ -43,23 +43,23 @@ impl LoopDevice {
         })
     }
 
-    /// The device.
+    /// Returns the path of the device.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.device
     }
 
-    /// The file that holds its bytes.
+    /// Returns the path of the file that holds its bytes.
     #[must_use]
     pub fn backing(&self) -> PathBuf {
         self.folder.path().join("backing")
     }
 
-    /// Cuts the file under the device, which keeps its old size: what lies beyond cannot be read
-    /// any more.
+    /// Truncates the file under the device, which keeps its size: bytes beyond the end of the file
+    /// cannot be read any more.
     ///
     /// # Panics
-    /// If the file cannot be cut.
+    /// If the file cannot be truncated.
     pub fn shrink_backing(&self, len: u64) {
         let file = File::options().write(true).open(self.backing());
         file.and_then(|file| file.set_len(len))
@@ -102,7 +102,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Lazily: a test that failed may have left files open, and the mount must go all the same.
+        // Lazily: a failed test may have left files open, and the mount must go all the same.
         if let Err(errno) = rustix::mount::unmount(self.point.path(), UnmountFlags::DETACH) {
             eprintln!("cannot unmount {}: {errno}", self.point.path().display());
         }
@@ -116,11 +116,11 @@ pub struct LoopExt4 {
 }
 
 impl LoopExt4 {
-    /// An empty file system on a device of `len` bytes; ext4 takes a part of it for itself, and
-    /// none is reserved for root.
+    /// Creates an empty file system on a device of `len` bytes; ext4 uses a part of it for
+    /// metadata, and none is reserved for root.
     ///
     /// # Errors
-    /// No root, no loop driver, no `mkfs.ext4`.
+    /// There is no root, no loop driver or no `mkfs.ext4`.
     pub fn new(len: u64) -> Result<LoopExt4, Unavailable> {
         let device = LoopDevice::new(len)?;
         output_of(
@@ -132,36 +132,36 @@ impl LoopExt4 {
         Ok(LoopExt4 { mounted, device })
     }
 
-    /// The mount's folder.
+    /// Returns the path of the mount's folder.
     #[must_use]
     pub fn root(&self) -> &Path {
         self.mounted.point.path()
     }
 
-    /// The device under it.
+    /// Returns the device under it.
     #[must_use]
     pub fn device(&self) -> &LoopDevice {
         &self.device
     }
 }
 
-/// A tmpfs of bounded size: no direct I/O, and soon full.
+/// A tmpfs of bounded size: it fills up soon and has no direct I/O.
 pub struct Tmpfs {
     mounted: Mounted,
 }
 
 impl Tmpfs {
-    /// An empty tmpfs of `len` bytes.
+    /// Creates an empty tmpfs of `len` bytes.
     ///
     /// # Errors
-    /// No root.
+    /// There is no root.
     pub fn new(len: u64) -> Result<Tmpfs, Unavailable> {
         need_root("mounting a tmpfs")?;
         let mounted = Mounted::new(Path::new("tmpfs"), "tmpfs", &format!("size={len}"))?;
         Ok(Tmpfs { mounted })
     }
 
-    /// The mount's folder.
+    /// Returns the path of the mount's folder.
     #[must_use]
     pub fn root(&self) -> &Path {
         self.mounted.point.path()
@@ -175,10 +175,10 @@ fn temporary_folder(prefix: &str) -> Result<TempDir, Unavailable> {
         .map_err(|error| because("a temporary folder", &error))
 }
 
-/// Runs a program of the system; what it printed.
+/// Runs a system program, and returns what it printed.
 fn output_of(command: &mut Command) -> Result<String, Unavailable> {
     let name = command.get_program().to_string_lossy().into_owned();
-    // An ordinary PATH may lack the folders of the administrator's programs.
+    // An ordinary PATH may lack the folders of administration programs.
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
     let output = command.output().map_err(|error| because(&name, &error))?;

@@ -1,38 +1,38 @@
-//! What files can hold after the power has failed, from the [`calls`](crate::calls) that wrote
-//! them.
+//! The possible contents of files after a power failure, from the [`calls`](crate::calls) that
+//! wrote them.
 //!
-//! The model is what POSIX promises, and less than any journaled file system keeps:
-//! - A change of a file (a page of a write, a length) or of a folder (a name made, replaced or
-//!   removed) may be stored at any time after its call, in any order with all others.
-//! - When a sync of a file returned 0, the changes of its content before it are stored, not its
-//!   name. When one of a folder did, those of its names are, not of names in its folders. A sync of
-//!   the file system stores all.
+//! The model is what POSIX promises, which is less than any journaled file system keeps:
+//! - A change of a file (a page of a write, a length) or of a folder (a name added, replaced or
+//!   removed) may be stored at any time after its call, in any order relative to all others.
+//! - When a sync of a file has returned 0, the earlier changes of its content are stored, not its
+//!   name. When a sync of a folder has, the changes of its names are, not those in its subfolders.
+//!   A sync of the file system stores everything.
 //! - A rename within a folder is stored whole or not at all; one between folders is two changes.
-//! - A page is stored whole, and a disk keeps what it said was stored.
+//! - A page is stored whole, and a disk keeps what it reported as stored.
 //!
 //! Of the changes that no sync covers, every subset is tried in every order if there are at most
-//! [`EXHAUSTIVE_MAX`]; otherwise as many random orders as are asked for, cut at every place.
+//! [`EXHAUSTIVE_MAX`]; otherwise the requested number of random orders, each cut at every place.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use crate::calls::{Call, Op};
 
-/// Most changes whose orders are all tried.
+/// Maximum number of changes of which all orders are tried.
 pub const EXHAUSTIVE_MAX: usize = 8;
 
 const PAGE_BYTES: usize = 4096;
 
-/// A file or folder of the model.
+/// Identifies a file or folder of the model.
 type Number = usize;
 
-/// The number of every folder: their names are all that is looked at.
+/// The number of every folder: only the names in folders are compared.
 const FOLDER: Number = 0;
 
-/// The number of a folder that was made, as long as its name is not stored.
+/// The number of a created folder until its name is stored.
 const HIDDEN: Number = 1;
 
-/// What is on the disk.
+/// The content of the disk.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Disk {
     names: BTreeMap<PathBuf, Number>,
@@ -40,7 +40,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// The content that a name leads to.
+    /// Returns the content of the file that a name leads to.
     #[must_use]
     pub fn content(&self, path: &Path) -> Option<&[u8]> {
         let number = self.names.get(path)?;
@@ -81,7 +81,7 @@ enum Change {
     Len(Number, usize),
 }
 
-/// What one sync makes durable.
+/// An object that a sync makes durable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Object {
     File(Number),
@@ -102,7 +102,7 @@ pub struct Recording {
     steps: Vec<Step>,
 }
 
-/// Follows calls while it takes them apart.
+/// Translates calls into changes and syncs.
 struct Reader {
     /// Names as the program sees them.
     names: BTreeMap<PathBuf, Number>,
@@ -112,10 +112,10 @@ struct Reader {
 }
 
 impl Recording {
-    /// From the files that were there, and the calls that then wrote to them.
+    /// Creates a recording from the initial files and the calls that then wrote to them.
     ///
     /// # Panics
-    /// If a call is none that the model has.
+    /// If the model does not have one of the calls.
     #[must_use]
     pub fn new(before: &BTreeMap<PathBuf, Vec<u8>>, calls: &[Call]) -> Recording {
         let mut reader = Reader {
@@ -144,8 +144,8 @@ impl Recording {
         }
     }
 
-    /// Shows `check` what may be on the disk after a crash at any time; true, behind the last call.
-    /// `shuffle` brings indices into a random order; how many disks were shown.
+    /// Calls `check` with each possible disk after a crash, and with whether the crash is after the
+    /// last call. `shuffle` permutes indices randomly. Returns the number of calls of `check`.
     pub fn crash(
         &self,
         orders: u64,
@@ -162,7 +162,7 @@ impl Recording {
                 _ => false,
             };
             let is_change = matches!(self.steps.get(at), Some(Step::Change(..)));
-            // Before a sync there is every crash that there is since the one before.
+            // The crashes possible before the next sync include all those since the previous one.
             if is_change {
                 continue;
             }
@@ -194,7 +194,7 @@ impl Recording {
     }
 }
 
-/// Every subset in every order. What the same changes led to before is not gone through again.
+/// Tries every subset in every order, except from a disk that the same subset has led to before.
 fn every_order(disk: &Disk, pending: &[&Change], check: &mut dyn FnMut(&Disk)) {
     let mut seen = HashSet::new();
     let mut open = vec![(0_u32, disk.clone())];
@@ -283,7 +283,7 @@ impl Reader {
         self.steps.push(Step::Change(object, change));
     }
 
-    /// The file of a call, which the program made.
+    /// Returns the file of a call, which the program must have created.
     fn of(&self, call: &Call) -> Number {
         let known = call.inode.and_then(|inode| self.by_inode.get(&inode));
         *known.unwrap_or_else(|| panic!("no file that it made: {call:?}"))
@@ -295,7 +295,7 @@ impl Reader {
         let number = there.unwrap_or_else(|| self.number());
         self.by_inode.insert(inode, number);
         match there {
-            // Pessimistic where the call does not truncate: none of ours is like that.
+            // Pessimistic if the call does not truncate; the recorded programs have no such call.
             Some(_) => self.change(Object::File(number), Change::Len(number, 0)),
             None if unnamed => {}
             None => self.name(&call.path, number),
@@ -319,7 +319,7 @@ impl Reader {
         self.change(folder_of(from), Change::NoName(from.to_path_buf()));
     }
 
-    /// A change for each page.
+    /// Adds a change for each page of a write.
     fn write(&mut self, number: Number, mut offset: usize, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let page = PAGE_BYTES - offset % PAGE_BYTES;

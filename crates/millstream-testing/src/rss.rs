@@ -1,29 +1,29 @@
-//! What this process holds: resident memory, descriptors, threads. For checks that nothing leaks.
+//! The resources of this process: resident memory, descriptors, threads. For leak checks.
 //!
-//! All of it comes from `/proc/self`. Other tests of the same process hold things too, so a leak
-//! check belongs in a [`child`](crate::child) or in a test binary of its own.
+//! All of it comes from `/proc/self`. Other tests of the same process hold resources, too, so a
+//! leak check belongs in a [`child`](crate::child) or in a test binary of its own.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long `settle` sleeps between two looks.
+/// Interval between two looks of `settle`.
 const SETTLE_STEP: Duration = Duration::from_millis(2);
 
-/// What the process holds at one moment.
+/// The resources of the process at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resources {
-    /// Resident memory.
+    /// Resident memory in bytes.
     pub resident_bytes: u64,
-    /// Open descriptors and what they are (`/path`, `socket:[1]`, `anon_inode:[io_uring]`).
+    /// Open descriptors and their targets (`/path`, `socket:[1]`, `anon_inode:[io_uring]`).
     pub descriptors: BTreeMap<i32, PathBuf>,
     /// Threads: id and name.
     pub threads: BTreeMap<i32, String>,
 }
 
 impl Resources {
-    /// Looks now.
+    /// Returns the current resources.
     ///
     /// # Panics
     /// If `/proc` is not mounted.
@@ -36,9 +36,9 @@ impl Resources {
         }
     }
 
-    /// Looks until no thread and no descriptor is there that was not in `self`, for at most
-    /// `limit`: a joined thread leaves `/proc` a moment after it was joined. What is there in
-    /// excess in the end comes back in words; nothing means that nothing leaked.
+    /// Waits, at most `limit`, until there is no thread and no descriptor that is not in `self`: a
+    /// joined thread leaves `/proc` a moment after the join. Returns descriptions of those that
+    /// remain; none means that nothing leaked.
     #[must_use]
     pub fn settle(&self, limit: Duration) -> Vec<String> {
         let until = Instant::now() + limit;
@@ -51,7 +51,7 @@ impl Resources {
         }
     }
 
-    /// Threads and descriptors that are there now and were not in `self`.
+    /// Returns the current threads and descriptors that are not in `self`.
     fn excess(&self) -> Vec<String> {
         let now = Resources::now();
         let mut excess = Vec::new();
@@ -77,7 +77,7 @@ fn resident_bytes() -> u64 {
 }
 
 fn descriptors() -> BTreeMap<i32, PathBuf> {
-    // The descriptor of this very listing is in it; its link is gone when we ask, or shows the
+    // The descriptor of this listing is in it; its link is gone when it is read, or names the
     // listing itself.
     let is_listing = |target: &PathBuf| target.ends_with("fd") && target.starts_with("/proc");
     numbered("/proc/self/fd", |path| {
@@ -94,8 +94,8 @@ fn threads() -> BTreeMap<i32, String> {
     })
 }
 
-/// What is known of the entries of a folder that are numbers; what ends between the listing and the
-/// look at it is gone.
+/// Returns what `look` finds for the numeric entries of a folder; an entry that vanishes before it
+/// is looked at is left out.
 fn numbered<T>(folder: &str, look: impl Fn(&Path) -> Option<T>) -> BTreeMap<i32, T> {
     let entries = fs::read_dir(folder).expect("/proc is mounted").flatten();
     let found = entries.filter_map(|entry| {

@@ -1,7 +1,7 @@
 //! Seccomp filters: the kernel refuses system calls to this process.
 //!
-//! [`refuse`] makes calls fail with an error, as container runtimes and old kernels do;
-//! [`Filter`] is the general case. The BPF programs are those of the crate `seccompiler`.
+//! [`refuse`] makes calls fail with an error, as container runtimes and old kernels do; [`Filter`]
+//! is the general case. The crate `seccompiler` compiles the BPF programs.
 //!
 //! A filter cannot be removed and is inherited: use it in a [`child`](crate::child), or through
 //! the program `no-uring`.
@@ -15,9 +15,9 @@ use crate::Unavailable;
 /// The error of a refused call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// `EPERM`: not permitted, as container runtimes answer.
+    /// `EPERM`: not permitted, as container runtimes return.
     NotPermitted,
-    /// `ENOSYS`: no such call, as kernels without io_uring answer.
+    /// `ENOSYS`: no such call, as kernels without io_uring return.
     NoSuchCall,
 }
 
@@ -52,9 +52,9 @@ pub enum Binds {
 pub struct Filter(BpfProgram);
 
 impl Filter {
-    /// Compiles a filter that takes `action` on a call if one of its rules matches, or if it has no
-    /// rules, and allows all calls that are not listed. A call through the entry of another
-    /// architecture (32 bit), which has other numbers, kills the process.
+    /// Compiles a filter that takes `action` on a listed call if one of its rules matches or it has
+    /// none, and allows all other calls. A call through the entry of another architecture (32 bit),
+    /// which has other numbers, kills the process.
     ///
     /// # Errors
     /// The architecture is not supported.
@@ -73,7 +73,7 @@ impl Filter {
     /// Installs the filter, which cannot be removed.
     ///
     /// # Errors
-    /// A kernel without seccomp filters, or one that forbids more of them.
+    /// The kernel has no seccomp filters, or allows no more of them.
     pub fn install(&self, binds: Binds) -> Result<(), Unavailable> {
         let installed = match binds {
             Binds::Thread => seccompiler::apply_filter(&self.0),
@@ -83,7 +83,7 @@ impl Filter {
     }
 }
 
-/// Makes these system calls fail in this process and in those that it starts.
+/// Makes these system calls fail in this process and in those it starts later.
 ///
 /// # Errors
 /// See [`Filter::new`] and [`Filter::install`].
@@ -92,7 +92,7 @@ pub fn refuse(calls: &[i64], refusal: Refusal) -> Result<(), Unavailable> {
     Filter::new(rules, refusal.action())?.install(Binds::Process)
 }
 
-/// Refuses further threads and processes to this process.
+/// Refuses new threads and processes to this process.
 ///
 /// # Errors
 /// See [`refuse`].
@@ -100,8 +100,8 @@ pub fn refuse_threads() -> Result<(), Unavailable> {
     refuse(&[libc::SYS_clone, libc::SYS_clone3], Refusal::NotPermitted)
 }
 
-/// Refuses io_uring to this process and to those that it starts. Rings that exist already cannot be
-/// entered any more.
+/// Refuses io_uring to this process and to those it starts later. Existing rings cannot be entered
+/// any more.
 ///
 /// # Errors
 /// See [`refuse`].

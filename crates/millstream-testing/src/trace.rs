@@ -1,17 +1,17 @@
 //! Proves that a piece of code makes no file-system call.
 //!
-//! [`without_file_calls`] runs it on a fresh thread whose seccomp filter traps every call that
-//! reads, writes, opens, closes, stats, renames or maps a file, and io_uring's calls, which can do
-//! all of it. A trapped call ends the process with a line that says which call it was: so it runs
-//! in a [`child`](crate::child), whose failure shows that line. Unlike a tracer's log there is
-//! nothing to parse, and nothing to miss.
+//! [`without_file_calls`] runs it on a new thread whose seccomp filter traps every call that reads,
+//! writes, opens, closes, stats, renames or maps a file, and io_uring's calls, which can do all of
+//! it. A trapped call ends the process with a line that names it: so it runs in a
+//! [`child`](crate::child), whose failure shows that line. Unlike a tracer's log there is nothing
+//! to parse, and nothing to miss.
 //!
-//! Allowed are memory, futexes, clocks, anonymous maps, the eight-byte `write` of an eventfd (how
-//! one thread wakes another), and writing to standard output and error (how a panic is told).
+//! Allowed are memory, futexes, clocks, anonymous maps, a `write` of eight bytes (to an eventfd, to
+//! wake another thread), and writes to standard output and error (for a panic's message).
 //!
 //! # Safety
-//! The signal handler uses only `write` and `_exit`, which are safe in a handler, and memory of
-//! its own stack.
+//! The signal handler uses only `write` and `_exit`, which are async-signal-safe, and memory of its
+//! own stack frame.
 
 #![expect(
     unsafe_code,
@@ -82,7 +82,7 @@ const FILE_CALLS: &[i64] = &[
     libc::SYS_io_uring_register,
 ];
 
-/// Calls on files that only old architectures have.
+/// Calls on files that only old architectures such as x86-64 have.
 #[cfg(target_arch = "x86_64")]
 const OLD_FILE_CALLS: &[i64] = &[
     libc::SYS_open,
@@ -101,10 +101,10 @@ const OLD_FILE_CALLS: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_FILE_CALLS: &[i64] = &[];
 
-/// Runs `body` on a thread of its own on which a file-system call ends the process, and returns
-/// what it returned. For use in a [`child`](crate::child).
+/// Runs `body` on a new thread on which a file-system call ends the process, and returns its
+/// result. For use in a [`child`](crate::child).
 ///
-/// What `body` captures is dropped there too if it moves in: prefer references.
+/// Values moved into `body` are dropped on that thread, too: prefer references.
 ///
 /// # Errors
 /// The filter cannot be installed.
@@ -126,8 +126,8 @@ pub fn without_file_calls<R: Send>(body: impl FnOnce() -> R + Send) -> Result<R,
     })
 }
 
-/// The first time that glibc gives memory of a thread's heap back it reads how the system
-/// overcommits, and remembers it: a call of the allocator's, not of the code under test.
+/// The first time that glibc returns memory of a thread's heap to the system it reads the
+/// overcommit setting, once per process: a call of the allocator, not of the code under test.
 fn shrink_the_heap() {
     const PIECES: usize = 64;
     const PIECE_BYTES: usize = 64 << 10;
@@ -139,7 +139,7 @@ fn file_filter() -> Result<Filter, Unavailable> {
     let calls = FILE_CALLS.iter().chain(OLD_FILE_CALLS);
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         calls.map(|&call| (call, Vec::new())).collect();
-    // A rule matches if all of its conditions do.
+    // A rule matches if all of its conditions match.
     let not_standard = || condition(0, SeccompCmpOp::Gt, libc::STDERR_FILENO.cast_unsigned());
     let not_eventfd = condition(2, SeccompCmpOp::Ne, EVENTFD_BYTES);
     let anonymous = u64::from(libc::MAP_ANONYMOUS.cast_unsigned());
@@ -153,7 +153,7 @@ fn file_filter() -> Result<Filter, Unavailable> {
     Filter::new(rules, SeccompAction::Trap)
 }
 
-/// A condition on the low half of an argument.
+/// Returns a condition on the low 32 bits of an argument.
 fn condition(argument: u8, operator: SeccompCmpOp, value: u32) -> SeccompCondition {
     SeccompCondition::new(
         argument,
@@ -168,7 +168,7 @@ fn rule(conditions: Vec<SeccompCondition>) -> SeccompRule {
     SeccompRule::new(conditions).expect("a rule has a condition")
 }
 
-/// Installs the handler of `SIGSYS`, which names the call and ends the process.
+/// Installs the `SIGSYS` handler, which names the call and ends the process.
 fn tell_trapped_calls() -> Result<(), Unavailable> {
     // SAFETY: all zeroes is a valid sigaction (no flags, empty mask), completed below.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };

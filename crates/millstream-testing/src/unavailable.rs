@@ -1,16 +1,16 @@
-//! The answer of a fault that this machine cannot make.
+//! The error for a fault that cannot be produced on this machine.
 
 use std::fmt;
 use std::io::Write as _;
 
-/// Why a fault cannot be made here: no root, no `/dev/fuse`, a program not installed.
+/// Why a fault cannot be produced: no root, no `/dev/fuse`, a program not installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable {
     reason: String,
 }
 
 impl Unavailable {
-    /// With the reason in words.
+    /// Creates the error with a reason in words.
     #[must_use]
     pub fn because(reason: impl Into<String>) -> Unavailable {
         Unavailable {
@@ -18,8 +18,8 @@ impl Unavailable {
         }
     }
 
-    /// Says `SKIP: reason` where it is seen: straight to standard error, because the test harness
-    /// swallows what passing tests print in the ordinary way.
+    /// Prints `SKIP: reason` directly to standard error, because the test harness captures what
+    /// passing tests print with `println!` and `eprintln!`.
     pub fn announce(&self) {
         let line = format!("SKIP: {}\n", self.reason);
         // Nothing can be done about a closed standard error, and the test's result does not

@@ -1,5 +1,5 @@
-//! Making this process an ordinary user's: for use in a [`child`](crate::child) only, since there
-//! is no way back.
+//! Turns this process into an ordinary user's: for use in a [`child`](crate::child) only, since it
+//! cannot be undone.
 //!
 //! # Safety
 //! The calls below change the credentials of the calling process and touch no memory
@@ -17,8 +17,8 @@ use crate::Unavailable;
 /// The user and group `nobody` of every Linux distribution (the kernel's overflow id).
 const NOBODY: u32 = 65534;
 
-/// Turns this process into one of the user `nobody`, without capabilities. An ordinary user is
-/// left as he is.
+/// Turns this process into one of the user `nobody`, without capabilities. Does nothing if the user
+/// is not root.
 ///
 /// # Errors
 /// The system refuses, as it does for root inside some containers.
@@ -35,8 +35,8 @@ pub fn become_nobody() -> Result<(), Unavailable> {
     // SAFETY: takes numbers alone.
     let result = unsafe { libc::setresuid(NOBODY, NOBODY, NOBODY) };
     checked(result, "setresuid")?;
-    // A process that changed its user may not look at itself in /proc, unless it says that it
-    // holds no secrets.
+    // After a change of user a process may not read its own /proc entries unless it is marked
+    // dumpable.
     // SAFETY: takes numbers alone.
     let result = unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
     checked(result, "prctl(PR_SET_DUMPABLE)")
@@ -50,16 +50,16 @@ fn checked(result: i32, what: &str) -> Result<(), Unavailable> {
     Err(Unavailable::because(format!("{what}: {error}")))
 }
 
-/// Whether this process may mount, set up loop devices and become others.
+/// Returns whether this process is root's, and so may mount, set up loop devices and change users.
 #[must_use]
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Root, or why not.
+/// Checks that this process is root's; `what` needs it.
 ///
 /// # Errors
-/// An ordinary user.
+/// The process belongs to an ordinary user.
 pub fn need_root(what: &str) -> Result<(), Unavailable> {
     if is_root() {
         Ok(())

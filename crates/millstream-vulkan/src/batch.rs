@@ -2,9 +2,9 @@
 //!
 //! A batch has an upload buffer that the processor fills, and scratch that the device decodes into.
 //! Both belong to the device from [`Batch::submit`] until [`Batch::wait`] has returned; in between
-//! nothing touches them. Tiles are decoded into scratch, each into a place of its own, and copied
-//! from there: so destinations need no alignment. What a tile that is refused brings to its own
-//! destination is undefined; it reaches no other.
+//! nothing else uses them. Each tile is decoded into its own part of scratch and copied from there,
+//! so destinations need no alignment. The bytes that a rejected tile writes to its destination are
+//! undefined; it writes to no other.
 #![expect(unsafe_code, reason = "every call of Vulkan is unsafe")]
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use crate::memory::DeviceBuffer;
 use crate::queue::{GpuPoint, Queue};
 use crate::texels::{ImageTarget, TexelCopy, Transition};
 
-/// Where a copy's bytes are.
+/// Where a copy reads its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     /// An offset of the upload buffer.
@@ -33,7 +33,7 @@ pub(crate) enum Source {
     Staging(vk::Buffer, u64),
 }
 
-/// Bytes of the processor's, and where the device finds them if it does.
+/// Bytes in host memory, and their place in imported staging if they have one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bytes<'a> {
     pub(crate) bytes: &'a [u8],
@@ -41,7 +41,7 @@ pub(crate) struct Bytes<'a> {
 }
 
 impl<'a> Bytes<'a> {
-    /// In memory that the device does not see.
+    /// Bytes in memory that is not imported.
     pub(crate) fn new(bytes: &'a [u8]) -> Bytes<'a> {
         Bytes {
             bytes,
@@ -58,12 +58,12 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// Where a copy's bytes go.
+/// Where a copy writes its bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CopyTo {
-    /// An offset of a buffer, and how many bytes.
+    /// A buffer, the offset in it, and the number of bytes.
     Buffer(vk::Buffer, u64, u64),
-    /// Texels of an image; the offset in the source is set when it is recorded.
+    /// Texels of an image; the offset in the source is set when the copy is recorded.
     Image(vk::Image, TexelCopy),
 }
 
@@ -71,15 +71,15 @@ pub(crate) enum CopyTo {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Copy {
     pub(crate) from: Source,
-    /// Bytes of the source before the first.
+    /// Bytes of the source to skip.
     pub(crate) skip: u64,
     pub(crate) to: CopyTo,
 }
 
-/// Ranges of a buffer that another family is to own: buffer, offset, length, family.
+/// A range of a buffer to release to another family: buffer, offset, length, family.
 type Release = (vk::Buffer, u64, u64, u32);
 
-/// See the header.
+/// Copies and tiles that are submitted together, and the memory that they use.
 pub(crate) struct Batch {
     context: Arc<Context>,
     decoder: Option<Arc<Decoder>>,
@@ -89,7 +89,7 @@ pub(crate) struct Batch {
     statuses: DeviceBuffer,
     bound: Option<Bound>,
     commands: Option<Commands>,
-    /// Reached once the device is done with it.
+    /// Reached once the device has completed the batch.
     done: GpuPoint,
     family: u32,
     uploaded: usize,
@@ -98,24 +98,24 @@ pub(crate) struct Batch {
     raw_bytes: usize,
     /// Bytes that the device reads from staging itself.
     imported_bytes: usize,
-    /// From staging to the upload buffer, before tiles are decoded.
+    /// Copies of tiles from staging to the upload buffer, before they are decoded.
     fetches: Vec<(vk::Buffer, vk::BufferCopy)>,
     copies: Vec<Copy>,
-    /// Bytes of buffers that copies write: buffer, first byte, and the end.
+    /// Ranges of buffers that copies write: from buffer and first byte to the end.
     written: BTreeMap<(u64, u64), u64>,
     /// Images that copies write, or that are handed over.
     images: Vec<Arc<ImageTarget>>,
-    /// Images of these that are handed over.
+    /// Those of `images` that are handed over.
     completed: Vec<Arc<ImageTarget>>,
-    /// Before all copies; see [`Batch::decide`].
+    /// Transitions before all copies; see [`Batch::decide`].
     begins: Vec<(Arc<ImageTarget>, Vec<Transition>)>,
-    /// Behind all copies.
+    /// Transitions after all copies.
     ends: Vec<(Arc<ImageTarget>, Vec<Transition>)>,
     releases: Vec<Release>,
 }
 
 impl Batch {
-    /// Without a decoder it only copies.
+    /// Makes an empty batch; without a decoder it only copies.
     pub(crate) fn new(
         context: &Arc<Context>,
         queue: &Arc<Queue>,
@@ -164,7 +164,7 @@ impl Batch {
         })
     }
 
-    /// Whether a piece fits that has so many raw bytes, and so many for the upload buffer.
+    /// Whether a piece fits that has `raw_len` raw bytes and needs `bytes` in the upload buffer.
     pub(crate) fn has_room(&self, (bytes, raw_len): (usize, usize), is_tile: bool) -> bool {
         let tiles = self.tiles as usize + usize::from(is_tile);
         let padded = self.uploaded + bytes + limits::PADDING_MAX;
@@ -173,8 +173,8 @@ impl Batch {
             && (self.raw_bytes == 0 || self.raw_bytes + raw_len <= limits::BATCH_BYTES)
     }
 
-    /// Takes bytes in that were looked at by [`Batch::has_room`], to be copied from a multiple of
-    /// `align` and of 4 if it is not 1; where they are.
+    /// Adds bytes for which [`Batch::has_room`] has returned true, and returns their source. Its
+    /// offset is a multiple of `align` and of 4, unless `align` is 1.
     pub(crate) fn add_bytes(&mut self, bytes: Bytes<'_>, align: usize) -> Source {
         let step = match align % 4 {
             _ if align == 1 => 1,
@@ -196,20 +196,20 @@ impl Batch {
         }
     }
 
-    /// Room in the upload buffer, at a multiple of `step` and of 4.
+    /// Reserves room in the upload buffer, at a multiple of `step` and of 4.
     fn reserve(&mut self, len: usize, step: usize) -> usize {
         let begin = self.uploaded.next_multiple_of(step.max(4));
         self.uploaded = (begin + len).next_multiple_of(4);
         begin
     }
 
-    /// Takes in a tile that is decoded to `raw_len` bytes; its number.
+    /// Adds a tile that is decoded to `raw_len` bytes, and returns its number.
     pub(crate) fn add_tile(&mut self, stored: Bytes<'_>, raw_len: usize) -> u32 {
         let (tile, len) = (self.tiles, stored.bytes.len());
         let at = self.reserve(len, 4);
         match stored.imported {
             Some((from, src_offset)) => {
-                // The shader reads a tile more than once, and words of it in no order.
+                // The shader reads words of a tile more than once, and in any order.
                 let region = vk::BufferCopy {
                     src_offset,
                     dst_offset: at as u64,
@@ -235,8 +235,8 @@ impl Batch {
         tile
     }
 
-    /// Whether a copy writes some of these bytes already. Copies of a batch run in any order, those
-    /// of the next batch behind them.
+    /// Whether a copy writes some of these bytes already. Copies of a batch run in any order, but
+    /// before those of the next batch.
     pub(crate) fn writes(&self, buffer: vk::Buffer, range: Range<u64>) -> bool {
         let buffer = buffer.as_raw();
         let before = self.written.range(..(buffer, range.end)).next_back();
@@ -250,12 +250,12 @@ impl Batch {
         self.copies.push(copy);
     }
 
-    /// Counts what copies bring.
+    /// Counts raw bytes of copies.
     pub(crate) fn add_raw_bytes(&mut self, len: usize) {
         self.raw_bytes += len;
     }
 
-    /// An image that copies write, or that is handed over.
+    /// Adds an image that copies write, or that is handed over.
     pub(crate) fn add_image(&mut self, image: &Arc<ImageTarget>) {
         let last = self.images.last();
         if !last.is_some_and(|last| Arc::ptr_eq(last, image)) {
@@ -263,29 +263,29 @@ impl Batch {
         }
     }
 
-    /// An image that is handed over behind all copies.
+    /// Adds an image that is handed over after all copies.
     pub(crate) fn add_completed(&mut self, image: &Arc<ImageTarget>) {
         self.add_image(image);
         self.completed.push(Arc::clone(image));
     }
 
-    /// Releases a range of a buffer to another family, behind all copies.
+    /// Releases a range of a buffer to another family, after all copies.
     pub(crate) fn add_release(&mut self, (buffer, offset, len): (vk::Buffer, u64, u64), to: u32) {
         self.releases.push((buffer, offset, len, to));
     }
 
-    /// Bytes that the processor wrote, bytes that the device reads from staging, and tiles.
+    /// Returns the bytes written by the processor, those read from staging, and the tile count.
     pub(crate) fn contents(&self) -> (usize, usize, u32) {
         let fetched: u64 = self.fetches.iter().map(|(_, region)| region.size).sum();
         let written = self.uploaded - fetched as usize;
         (written, self.imported_bytes, self.tiles)
     }
 
-    /// Gives it to the device.
+    /// Submits the batch.
     pub(crate) fn submit(&mut self) -> Result<(), Error> {
         self.statuses.bytes().fill(0);
         self.decide();
-        // The commands are apart, so that they can record what they are part of.
+        // Taken out of `self`, which recording borrows.
         let mut commands = self.commands.take().expect("one submission at a time");
         let done = commands.submit(|_, buffer| self.record(buffer));
         self.done = commands.done();
@@ -296,11 +296,11 @@ impl Batch {
         done
     }
 
-    /// Records it into commands of the application, whose submission reaches `done`.
+    /// Records the batch into the application's commands, whose submission signals `done`.
     pub(crate) fn hand_over(&mut self, commands: vk::CommandBuffer, done: GpuPoint) {
         self.statuses.bytes().fill(0);
         self.decide();
-        // Barriers that the application recorded before know nothing of these copies.
+        // Barriers that the application recorded earlier do not cover these copies.
         let all = vk::PipelineStageFlags::ALL_COMMANDS;
         let writes = vk::AccessFlags::MEMORY_WRITE;
         let uses = vk::AccessFlags::MEMORY_READ | writes;
@@ -309,8 +309,8 @@ impl Batch {
         self.done = done;
     }
 
-    /// Decides which transitions its images need. To be called when it is recorded, not when it is
-    /// filled: a batch before it may be refused in between, with the transitions in it.
+    /// Decides which transitions its images need. Must be called when the batch is recorded, not
+    /// when it is filled: an earlier batch, with its transitions, may be refused in between.
     fn decide(&mut self) {
         let family = self.family;
         for image in self.images.drain(..) {
@@ -325,7 +325,7 @@ impl Batch {
         }
     }
 
-    /// The transitions that were decided do not run.
+    /// Takes back the transitions that were decided, because they do not run.
     pub(crate) fn forget(&mut self) {
         for (image, _) in self.ends.drain(..) {
             image.forget_end();
@@ -366,18 +366,18 @@ impl Batch {
         barriers_of(device, commands, stages, (&releases, &ends));
     }
 
-    /// Waits until the device is done with it.
+    /// Waits until the device has completed the batch.
     pub(crate) fn wait(&self) -> Result<(), Error> {
         self.context.wait(self.done)
     }
 
-    /// The status of a tile; after [`Batch::wait`].
+    /// Returns the status of a tile. Valid after [`Batch::wait`].
     pub(crate) fn status(&mut self, tile: u32) -> u32 {
         let words = self.statuses.bytes().as_chunks::<4>().0;
         u32::from_ne_bytes(words[tile as usize])
     }
 
-    /// Empties it, to be filled again.
+    /// Empties the batch, so that it can be filled again.
     pub(crate) fn clear(&mut self) {
         (self.uploaded, self.tiles) = (0, 0);
         (self.raw_bytes, self.imported_bytes) = (0, 0);
@@ -430,7 +430,7 @@ fn record_copy(
     }
 }
 
-/// Stages, and how they use memory.
+/// Pipeline stages, and how they access memory.
 pub(crate) type Uses = (vk::PipelineStageFlags, vk::AccessFlags);
 
 const SHADER_READS: Uses = (
@@ -453,7 +453,7 @@ pub(crate) const COPY_WRITES: Uses = (
     vk::PipelineStageFlags::TRANSFER,
     vk::AccessFlags::TRANSFER_WRITE,
 );
-/// Whatever is submitted later, and the processor.
+/// Everything that is submitted later, and the processor.
 const LATER_USES: Uses = (
     vk::PipelineStageFlags::from_raw(
         vk::PipelineStageFlags::ALL_COMMANDS.as_raw() | vk::PipelineStageFlags::HOST.as_raw(),
@@ -466,7 +466,7 @@ const LATER_USES: Uses = (
 );
 pub(crate) const HOST_READS: Uses = (vk::PipelineStageFlags::HOST, vk::AccessFlags::HOST_READ);
 
-/// Makes writes of the first stages visible to the second.
+/// Makes writes of the first stages visible to the second ones.
 pub(crate) fn barrier(
     device: &ash::Device,
     commands: vk::CommandBuffer,
@@ -498,8 +498,8 @@ pub(crate) fn barriers_of(
     unsafe { device.cmd_pipeline_barrier(commands, from, to, none, &[], buffers, images) };
 }
 
-/// The barrier by which a range of a buffer goes from one family to another, if it does. Both
-/// record it: the one that releases it with what it wrote, the other with what it does next.
+/// Returns the barrier that transfers a range of a buffer between two families, if they differ.
+/// Both record it: the releasing one with its writes, the acquiring one with its next accesses.
 pub(crate) fn handover_of(
     (buffer, offset, size): (vk::Buffer, u64, u64),
     (from, to): (u32, u32),

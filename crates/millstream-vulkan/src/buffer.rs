@@ -1,4 +1,4 @@
-//! Buffers of the device as destinations.
+//! Device buffers as destinations.
 #![expect(
     unsafe_code,
     reason = "records copies, and takes handles of the application"
@@ -20,8 +20,8 @@ use crate::target::Target;
 
 /// A range of a buffer on the device, to be passed to
 /// [`Read::into_device`](millstream::Read::into_device). Several requests may use one at once,
-/// unless it is handed over to another family. Of two that write the same bytes either may be last;
-/// if one is copied by the queue `transfer` and the other is not, these bytes are undefined.
+/// unless it is handed over to another family. If two write the same bytes, either may be last; if
+/// only one of them is copied by the queue `transfer`, these bytes are undefined.
 pub struct GpuBuffer {
     shared: Arc<Shared>,
     target: Arc<Target>,
@@ -35,15 +35,15 @@ impl GpuBuffer {
         })
     }
 
-    /// The buffer. One that the library made is destroyed with its last `GpuBuffer`, once no
-    /// request is on its way to it.
+    /// Returns the buffer. One that the library made is destroyed with its last `GpuBuffer`, once
+    /// no request to it is in flight.
     #[must_use]
     pub fn vk_buffer(&self) -> vk::Buffer {
         self.target.buffer().expect("it is a buffer").0
     }
 
-    /// The barrier by which the family that the range is handed over to acquires it, once its
-    /// request has completed; `uses` is what for. `None`: it is not handed over.
+    /// Returns the barrier by which the family that the range is handed over to acquires it, for
+    /// the accesses `uses`, once its request has completed. `None`: it is not handed over.
     #[must_use]
     pub fn acquire(&self, uses: vk::AccessFlags) -> Option<vk::BufferMemoryBarrier<'static>> {
         match *self.target {
@@ -61,13 +61,13 @@ impl GpuBuffer {
         }
     }
 
-    /// Copies bytes of a buffer that the library made back. Blocks until the device has done so;
-    /// for tools and tests.
+    /// Reads bytes of a buffer that the library made. Blocks until the device has copied them; for
+    /// tools and tests.
     ///
     /// # Errors
-    /// `InvalidArgument`: the bytes are not inside of the buffer, or it is the application's, which
-    /// promised neither that it can be read nor that it is still there; `DeviceLost`,
-    /// `OutOfMemory`.
+    /// `InvalidArgument`: the bytes are not inside the buffer, the compute queue is `Recorded`, or
+    /// the buffer is the application's, which need neither be readable nor still exist;
+    /// `DeviceLost`, `OutOfMemory`.
     pub fn read_back(&self, bytes: Range<u64>) -> Result<Vec<u8>, Error> {
         if matches!(*self.target, Target::Adopted { .. }) {
             return Err(invalid("a buffer of the application's is not read back"));
@@ -96,7 +96,7 @@ impl GpuBuffer {
     }
 }
 
-/// Runs commands that copy `len` bytes of a destination to the buffer they are given; the bytes.
+/// Runs commands that copy `len` bytes of a destination to a buffer, and returns the bytes.
 pub(crate) fn read_back(
     context: &Arc<Context>,
     target: &Arc<Target>,

@@ -1,7 +1,7 @@
-//! The known-answer test: whether the device decodes as the processor does.
+//! The known-answer test: whether a shader decodes on a device as the processor does.
 //!
-//! Tiles of each kind of block, and broken ones, whose content and verdict the decoder of the
-//! processor knows. A driver that fails any decodes nothing.
+//! Decodes valid tiles with each kind of block, and corrupt ones, and compares with the results of
+//! the processor's decoder. A shader that fails any of them is not used.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::decoder::{Decoder, GOOD};
 use crate::limits;
 use crate::memory::DeviceBuffer;
 
-/// A tile, its raw length, and its raw bytes if it is good.
+/// A tile, its raw length, and its raw bytes if it is valid.
 struct Known {
     stored: Vec<u8>,
     raw_len: usize,
     raw: Option<Vec<u8>>,
 }
 
-/// Why the device is not to decode, if so.
+/// Returns why the decoder must not be used, if it fails the test.
 pub(crate) fn refusal(
     context: &Arc<Context>,
     decoder: &Arc<Decoder>,
@@ -67,7 +67,7 @@ fn known() -> Vec<Known> {
             let encoded = Encoder::new(level).encode_tile(&raw, &mut stored);
             encoded.expect("no longer than a tile");
             tiles.push(judged(stored.clone(), raw.len()));
-            // Cut short, too long, and with a bit turned over.
+            // Truncated, with more raw bytes than declared, and with a bit flipped.
             tiles.push(judged(stored[..stored.len() - 4].to_vec(), raw.len()));
             tiles.push(judged(stored.clone(), raw.len() - 1));
             let middle = stored.len() / 2;
@@ -78,7 +78,7 @@ fn known() -> Vec<Known> {
     tiles
 }
 
-/// What the decoder of the processor says of a tile.
+/// Returns a tile with the result of the processor's decoder.
 fn judged(stored: Vec<u8>, raw_len: usize) -> Known {
     let mut raw = vec![0; raw_len];
     let decoded = gdeflate::Decoder::new().decode_tile(&stored, &mut raw);
@@ -89,7 +89,7 @@ fn judged(stored: Vec<u8>, raw_len: usize) -> Known {
     }
 }
 
-/// Noise, repetition at many distances, and one byte.
+/// Returns noise, repetition at many distances, and a single repeated byte.
 fn samples() -> [Vec<u8>; 3] {
     let mut state = 1u32;
     let mut next = || {

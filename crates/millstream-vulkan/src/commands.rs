@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::error::vulkan;
 use crate::queue::{GpuPoint, Queue};
 
-/// A timeline semaphore, of value 0 at first.
+/// A timeline semaphore whose initial value is 0.
 pub(crate) struct Timeline {
     context: Arc<Context>,
     pub(crate) semaphore: vk::Semaphore,
@@ -42,7 +42,7 @@ impl Drop for Timeline {
     }
 }
 
-/// A command buffer of its own, and a timeline that says when it has run.
+/// A command buffer with its own pool, and a timeline that reports when it has run.
 pub(crate) struct Commands {
     context: Arc<Context>,
     queue: Arc<Queue>,
@@ -77,7 +77,7 @@ impl Commands {
         Ok(made)
     }
 
-    /// Records anew, and submits. What was submitted before has run.
+    /// Records and submits commands. Earlier submissions must have run.
     pub(crate) fn submit(
         &mut self,
         record: impl FnOnce(&ash::Device, vk::CommandBuffer),
@@ -107,7 +107,7 @@ impl Commands {
         Ok(())
     }
 
-    /// Reached once what was submitted has run.
+    /// Returns the point that is reached once the last submission has run.
     pub(crate) fn done(&self) -> GpuPoint {
         GpuPoint {
             semaphore: self.timeline.semaphore,
@@ -115,7 +115,7 @@ impl Commands {
         }
     }
 
-    /// Waits until what was submitted has run.
+    /// Waits until the last submission has run.
     pub(crate) fn wait(&self) -> Result<(), Error> {
         self.context.wait(self.done())
     }

@@ -14,33 +14,33 @@ use crate::error::{invalid, is_short, lost, vulkan};
 use crate::limits;
 use crate::queue::{AdoptedQueue, GpuPoint, Queue, QueueAccess};
 
-/// See the header.
+/// A device, its queues, and what was enabled on it.
 pub(crate) struct Context {
     pub(crate) device: ash::Device,
     pub(crate) name: String,
     pub(crate) features: GpuFeatures,
-    /// The queue that computes, and the one that copies if there is one.
+    /// The compute queue, and the transfer queue if there is one.
     pub(crate) compute: Arc<Queue>,
     pub(crate) transfer: Option<Arc<Queue>>,
-    /// Of `VK_EXT_external_memory_host`.
+    /// Functions of `VK_EXT_external_memory_host`, if it is enabled.
     pub(crate) host: Option<ext::external_memory_host::Device>,
     families: Vec<u32>,
     lost: AtomicBool,
     memory: vk::PhysicalDeviceMemoryProperties,
-    /// With `VK_EXT_memory_budget`, which needs no enabling.
+    /// Whether it has `VK_EXT_memory_budget`, which need not be enabled.
     tells_budget: bool,
     pub(crate) instance: Instance,
     pub(crate) physical: vk::PhysicalDevice,
-    /// What was created here, to be destroyed.
+    /// The instance and messenger, if they were created here: `drop` then destroys the device too.
     owned: Option<Created>,
     /// Keeps the loader's library.
     _entry: Entry,
-    /// Of an adopted device, dropped last.
+    /// [`AdoptedDevice::keep`], dropped last.
     _keep: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Context {
-    /// As [`GpuOptions`](crate::GpuOptions) says.
+    /// Creates a device, with these fields of [`GpuOptions`](crate::GpuOptions).
     pub(crate) fn create(device: Option<usize>, validation: bool) -> Result<Context, Error> {
         let (adopted, created) = Created::new(device, validation)?;
         let mut context = Context::new(adopted);
@@ -48,7 +48,7 @@ impl Context {
         Ok(context)
     }
 
-    /// Of an application, which may give what does not fit.
+    /// Adopts an application's device, and checks its features and queues.
     pub(crate) fn adopt(adopted: AdoptedDevice) -> Result<Context, Error> {
         let (instance, physical) = (&adopted.instance, adopted.physical);
         let has = GpuWanted::of(instance, physical)?.features;
@@ -80,7 +80,7 @@ impl Context {
                     "only the queue that computes can be one that the application records",
                 ));
             }
-            // Those that compute or draw copy, too, and need not say so.
+            // Queues that compute or draw can also copy, and need not set `TRANSFER`.
             let copies = vk::QueueFlags::TRANSFER | vk::QueueFlags::GRAPHICS | computes;
             check(transfer, copies)?;
         }
@@ -121,12 +121,12 @@ impl Context {
         }
     }
 
-    /// The families of its queues and of the application's that use what is made here, each once.
+    /// Returns the families of its queues, and those of [`Context::share`], each once.
     pub(crate) fn families(&self) -> &[u32] {
         &self.families
     }
 
-    /// Also of queues of these families.
+    /// Adds families of the application that use the buffers and images made here.
     pub(crate) fn share(&mut self, families: &[u32]) -> Result<(), Error> {
         // SAFETY: a device of the instance.
         let known = unsafe {
@@ -145,24 +145,25 @@ impl Context {
         Ok(())
     }
 
-    /// Messages of the validation layer, errors and warnings.
+    /// Returns the number of errors and warnings of the validation layer.
     pub(crate) fn messages(&self) -> u64 {
         self.owned.as_ref().map_or(0, Created::messages)
     }
 
-    /// Whether the device was lost: nothing works on it any more.
+    /// Whether the device was lost.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }
 
-    /// Drops what the device was given, or leaks it: a lost device may still use it.
+    /// Drops what the device was given, or leaks it if the device is lost and may still use it.
     pub(crate) fn keep_if_lost<T>(&self, given: T) {
         if self.is_lost() {
             std::mem::forget(given);
         }
     }
 
-    /// The error of a call that gives nothing to the device if it fails. Only a loss is for good.
+    /// Returns the error of a call that gives nothing to the device if it fails. Only a loss of the
+    /// device is recorded.
     pub(crate) fn failed(&self, call: &'static str, result: vk::Result) -> Error {
         match result {
             vk::Result::ERROR_DEVICE_LOST => self.lose(call, result),
@@ -170,7 +171,7 @@ impl Context {
         }
     }
 
-    /// Counts the device as lost; the error for whoever waits for it.
+    /// Marks the device as lost, and returns the error of the call.
     pub(crate) fn lose(&self, call: &'static str, result: vk::Result) -> Error {
         self.set_lost();
         Error::new(ErrorKind::DeviceLost, format!("{call}: {result}"))
@@ -192,7 +193,7 @@ impl Context {
         })
     }
 
-    /// Memory types with these properties, in the driver's order.
+    /// Returns the memory types with these properties, in the driver's order.
     fn memory_types(
         &self,
         allowed: u32,
@@ -205,9 +206,9 @@ impl Context {
         })
     }
 
-    /// The first memory type with room for so many bytes within the budget of its heap. Beyond it
-    /// drivers move memory to where it is slower, or fail. Threads that ask at the same time may
-    /// exceed it together.
+    /// Returns the first memory type whose heap has room for this many bytes within its budget.
+    /// Beyond the budget drivers move memory to a slower place, or fail. Threads that ask at the
+    /// same time may exceed it together.
     pub(crate) fn memory_type_for(
         &self,
         needs: &vk::MemoryRequirements,
@@ -240,7 +241,7 @@ impl Context {
         })
     }
 
-    /// Whether the device makes such images.
+    /// Checks that the device supports such images.
     pub(crate) fn allows_image(&self, info: &vk::ImageCreateInfo<'_>) -> Result<(), Error> {
         let (physical, kind, tiling) = (self.physical, info.image_type, info.tiling);
         // SAFETY: asks the device.
@@ -276,11 +277,10 @@ impl Context {
         }
     }
 
-    /// Waits for a value of a timeline semaphore, as long as the device takes: of one that hangs
-    /// the driver says in finite time that it is lost, or the application does. A call that is
-    /// out of memory says nothing about the device and is repeated, for
-    /// [`limits::WAIT_RETRIES`] at most; any other error counts as a loss, because the device may
-    /// still use what it was given.
+    /// Waits for a value of a timeline semaphore, as long as the device takes: if it hangs, the
+    /// driver or the application reports in finite time that it is lost. A failure for lack of
+    /// memory shows nothing about the device, so the call is repeated, for [`limits::WAIT_RETRIES`]
+    /// at most. Any other error counts as a loss: the device may still use what it was given.
     pub(crate) fn wait(&self, point: GpuPoint) -> Result<(), Error> {
         let (semaphores, values) = ([point.semaphore], [point.value]);
         let info = vk::SemaphoreWaitInfo::default()

@@ -1,4 +1,4 @@
-//! Instances and devices made here, and what an application's device should have.
+//! Creates instances and devices, and finds out what an application's device should enable.
 #![expect(unsafe_code, reason = "every call of Vulkan is unsafe")]
 
 use std::any::Any;
@@ -15,33 +15,33 @@ use crate::queue::{AdoptedQueue, QueueAccess};
 
 const VALIDATION: &CStr = c"VK_LAYER_KHRONOS_validation";
 
-/// A device of the application's.
+/// A device of the application, for [`Gpu::adopt`](crate::Gpu::adopt).
 pub struct AdoptedDevice {
     /// The loader.
     pub entry: Entry,
-    /// Of Vulkan 1.2 or later.
+    /// The instance, of Vulkan 1.2 or later.
     pub instance: Instance,
-    /// Where `device` comes from.
+    /// The physical device of `device`.
     pub physical: vk::PhysicalDevice,
-    /// With the feature `timelineSemaphore`.
+    /// The device, with the feature `timelineSemaphore`.
     pub device: ash::Device,
-    /// What else was enabled of what [`Gpu::wanted`](crate::Gpu::wanted) names.
+    /// Which other features that [`Gpu::wanted`](crate::Gpu::wanted) names were enabled.
     pub features: GpuFeatures,
     /// A queue that computes and copies.
     pub compute: AdoptedQueue,
-    /// A queue that copies while the other one computes; not one that the application records.
+    /// A queue that copies while the other one computes; its access must not be `Recorded`.
     pub transfer: Option<AdoptedQueue>,
-    /// Dropped, on any thread, once the library uses the device no more: for what destroys it.
-    /// After a loss it may be leaked. Without it the application destroys the device as
-    /// [`Gpu::adopt`](crate::Gpu::adopt) says.
+    /// A value that is dropped, on any thread, once the library no longer uses the device, for
+    /// example to destroy it. After a loss it may be leaked. Without it the application destroys
+    /// the device as [`Gpu::adopt`](crate::Gpu::adopt) says.
     pub keep: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// What a device can have enabled, beside the feature `timelineSemaphore`, which it must.
+/// Optional features of a device, in addition to `timelineSemaphore`, which is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct GpuFeatures {
-    /// The extension `VK_EXT_external_memory_host`: staging is read by the device itself.
+    /// The extension `VK_EXT_external_memory_host`, with which the device can read staging itself.
     pub external_memory_host: bool,
     /// The extension `VK_EXT_subgroup_size_control` with its features `subgroupSizeControl` and
     /// `computeFullSubgroups`, on a device that has subgroups of 32 with ballots and sums.
@@ -49,7 +49,7 @@ pub struct GpuFeatures {
 }
 
 impl GpuFeatures {
-    /// The names of the extensions.
+    /// Returns the names of the extensions that these features need.
     #[must_use]
     pub fn extensions(&self) -> Vec<&'static CStr> {
         let all = [
@@ -62,20 +62,20 @@ impl GpuFeatures {
     }
 }
 
-/// What to make a device with; see [`Gpu::wanted`](crate::Gpu::wanted).
+/// What to create a device with; see [`Gpu::wanted`](crate::Gpu::wanted).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GpuWanted {
-    /// What it has and is of use.
+    /// The useful features that the device has.
     pub features: GpuFeatures,
     /// A family whose queues compute and copy.
     pub compute: u32,
-    /// Another family whose queues do nothing but copy.
+    /// Another family, whose queues copy but neither compute nor draw.
     pub transfer: Option<u32>,
 }
 
 impl GpuWanted {
-    /// What a physical device has.
+    /// Returns the useful features and families of a physical device.
     pub(crate) fn of(
         instance: &Instance,
         physical: vk::PhysicalDevice,
@@ -143,17 +143,17 @@ impl GpuWanted {
     }
 }
 
-/// What was created here, to be destroyed behind the device: the listener to the validation layer,
+/// What was created here and is destroyed after the device: the messenger of the validation layer,
 /// then the instance.
 #[derive(Default)]
 pub(crate) struct Created {
     messenger: Option<(ash::ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
-    /// Errors and warnings, counted by the callback.
+    /// Number of errors and warnings, counted by the callback.
     messages: Box<AtomicU64>,
 }
 
 impl Created {
-    /// A device as [`GpuOptions`](crate::GpuOptions) says.
+    /// Creates an instance and a device; see [`GpuOptions`](crate::GpuOptions).
     pub(crate) fn new(
         device: Option<usize>,
         validation: bool,
@@ -187,12 +187,12 @@ impl Created {
         }
     }
 
-    /// Errors and warnings of the validation layer.
+    /// Returns the number of errors and warnings of the validation layer.
     pub(crate) fn messages(&self) -> u64 {
         self.messages.load(Ordering::Relaxed)
     }
 
-    /// Destroys the instance. Nothing is left that was made of it.
+    /// Destroys the instance. Everything that was made from it must be destroyed already.
     pub(crate) fn destroy(self, instance: &Instance) {
         drop(self);
         // SAFETY: created here; the callers hold nothing else of it.
@@ -224,7 +224,7 @@ impl Drop for Created {
     }
 }
 
-/// The loader that the system has.
+/// Loads the system's Vulkan loader.
 pub(crate) fn loader() -> Result<Entry, Error> {
     // SAFETY: it runs code of drivers that the system lists.
     unsafe { Entry::load() }
@@ -269,7 +269,7 @@ pub(crate) fn create_instance(
     Ok((instance, created))
 }
 
-/// Counts and prints what the validation layer says.
+/// Counts and prints a message of the validation layer.
 unsafe extern "system" fn message(
     _: vk::DebugUtilsMessageSeverityFlagsEXT,
     _: vk::DebugUtilsMessageTypeFlagsEXT,
@@ -287,7 +287,7 @@ unsafe extern "system" fn message(
     vk::FALSE
 }
 
-/// The device asked for, or the first of the best kind.
+/// Creates the requested device, or the first of the best kind.
 fn create_device(
     instance: &Instance,
     wanted: Option<usize>,

@@ -1,8 +1,8 @@
-//! The shaders that decode tiles: `shaders/gdeflate.wgsl` with one of two exchanges between lanes,
-//! committed as SPIR-V.
+//! The shaders that decode tiles: `shaders/gdeflate.wgsl` with one of two ways to exchange data
+//! between lanes, committed as SPIR-V.
 //!
 //! A workgroup of 32 lanes decodes a tile. It checks everything it reads, writes nothing outside of
-//! its tile, and leaves a status for it: [`GOOD`], or the reason it was refused.
+//! its tile, and stores a status: [`GOOD`], or the reason why it rejected the tile.
 #![expect(unsafe_code, reason = "every call of Vulkan is unsafe")]
 
 use std::borrow::Cow;
@@ -21,7 +21,7 @@ mod tests;
 /// A shader, as SPIR-V.
 pub(crate) struct Shader {
     words: Cow<'static, [u8]>,
-    /// Subgroups of this size alone run it right.
+    /// The size of subgroups that it needs, if any.
     subgroup_size: Option<u32>,
 }
 
@@ -38,18 +38,18 @@ impl Shader {
     };
 }
 
-/// The status of a tile that was decoded. 0: the shader did not come to it.
+/// The status of a tile that was decoded. Status 0: the shader did not reach the tile.
 pub(crate) const GOOD: u32 = 1;
-/// The status of a tile of more blocks, or longer ones, than the shader takes.
+/// The status of a tile with more blocks, or longer ones, than the shader supports.
 pub(crate) const LIMIT: u32 = 10;
 
-/// Buffers that the shader is bound to: stored bytes, raw bytes, tiles, statuses.
+/// Number of buffers bound to the shader: stored bytes, raw bytes, tiles, statuses.
 const BINDINGS: u32 = 4;
 
 /// Words of a tile's entry: first stored word, stored words, first raw word, raw bytes.
 pub(crate) type TileEntry = [u32; 4];
 
-/// The pipeline.
+/// The pipeline of a shader, and its layouts.
 pub(crate) struct Decoder {
     context: Arc<Context>,
     layout: vk::PipelineLayout,
@@ -128,7 +128,7 @@ impl Decoder {
         }
     }
 
-    /// Decodes so many tiles.
+    /// Records the decoding of this many tiles.
     pub(crate) fn record(&self, commands: vk::CommandBuffer, bound: &Bound, tiles: u32) {
         let device = &self.context.device;
         let point = vk::PipelineBindPoint::COMPUTE;

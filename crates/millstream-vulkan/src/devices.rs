@@ -16,11 +16,11 @@ use crate::gpu::{Gpu, GpuOptions, GpuReport};
 pub struct GpuDevice {
     /// Its name.
     pub name: String,
-    /// What it is, in words: `discrete GPU`, `integrated GPU`, `virtual GPU`, `processor`, `other`.
+    /// Its kind: `discrete GPU`, `integrated GPU`, `virtual GPU`, `processor` or `other`.
     pub kind: &'static str,
-    /// The version of Vulkan that it has: major, minor, patch.
+    /// The version of Vulkan that it supports: major, minor, patch.
     pub version: (u32, u32, u32),
-    /// Those of its extensions that bear on how bytes reach it.
+    /// Those of its extensions that affect how bytes reach it.
     pub extensions: Vec<&'static str>,
     /// Which tier decodes on it, and why; or why requests cannot land on it.
     pub report: Result<GpuReport, Error>,
@@ -39,7 +39,7 @@ const EXTENSIONS: [&CStr; 5] = [
 /// [`Gpu::create`] does, to see which tier decodes there, and closes it.
 ///
 /// # Errors
-/// `NotFound`: no Vulkan loader, or no driver; what a driver says.
+/// `NotFound`: no Vulkan loader, or no driver; errors of the driver.
 pub fn devices() -> Result<Vec<GpuDevice>, Error> {
     let entry = loader()?;
     let (instance, created) = create_instance(&entry, false)?;
@@ -51,7 +51,7 @@ pub fn devices() -> Result<Vec<GpuDevice>, Error> {
     devices.map_err(|error| vulkan("vkEnumeratePhysicalDevices", error))
 }
 
-/// The device at `index` of the list.
+/// Describes the device at `index` of the list.
 fn describe(instance: &Instance, physical: vk::PhysicalDevice, index: usize) -> GpuDevice {
     // SAFETY: a device of the instance.
     let (properties, offered) = unsafe {

@@ -1,4 +1,4 @@
-//! The thread that waits for batches, and answers.
+//! The thread that waits for batches and completes their pieces.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use crate::lane::Shared;
 use crate::message::{Filled, Message};
 use crate::pieces::Work;
 
-/// See the header.
+/// The state of this thread.
 pub(crate) struct Done {
     pub(crate) shared: Arc<Shared>,
     pub(crate) filled: Receiver<Filled>,
@@ -30,7 +30,7 @@ impl Done {
                     Message::Retired(None)
                 }
             };
-            // The other thread ends only when every batch is back.
+            // The sending thread ends only when every batch is back.
             let _ = self.back.send(message);
         }
     }

@@ -1,9 +1,9 @@
-//! Errors of Vulkan's calls, and those that end parts without one.
+//! Errors of Vulkan's calls, and errors that end parts without such a call.
 
 use ash::vk;
 use millstream::{Error, ErrorKind};
 
-/// An error of a call that makes something.
+/// Returns the error of a Vulkan call.
 pub(crate) fn vulkan(call: &'static str, result: vk::Result) -> Error {
     let kind = match result {
         vk::Result::ERROR_INCOMPATIBLE_DRIVER => {
@@ -26,18 +26,18 @@ pub(crate) fn is_short(result: vk::Result) -> bool {
     short.contains(&result)
 }
 
-/// The device was lost before.
+/// Returns the error of work for a device that is already lost.
 pub(crate) fn lost() -> Error {
     let result = vk::Result::ERROR_DEVICE_LOST;
     Error::new(ErrorKind::DeviceLost, result.to_string())
 }
 
-/// The [`Gpu`](crate::Gpu) is gone.
+/// Returns the error of work for a [`Gpu`](crate::Gpu) that was dropped.
 pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the GPU's handle was dropped")
 }
 
-/// What the caller passes is wrong.
+/// Returns the error of an invalid argument.
 pub(crate) fn invalid(cause: &'static str) -> Error {
     Error::new(ErrorKind::InvalidArgument, cause)
 }

@@ -1,8 +1,8 @@
-//! The texel blocks of formats: how many texels, how many bytes.
+//! The texel blocks of formats: their size in texels and in bytes.
 
 use ash::vk;
 
-/// Most bytes of a texel block.
+/// Maximum bytes of a texel block.
 pub(crate) const TEXEL_BYTES_MAX: usize = 32;
 
 /// What a format stores as a unit: a texel, or a compressed block of them.
@@ -15,8 +15,8 @@ pub(crate) struct TexelBlock {
 
 use vk::Format as F;
 
-/// The last format of each group whose texels have so many bytes, as Vulkan numbers them; up to
-/// those of depth and stencil.
+/// The last format of each group of consecutive formats with the same bytes per texel, in Vulkan's
+/// numbering, up to the depth and stencil formats.
 const TEXELS: [(F, u64); 19] = [
     (F::R4G4_UNORM_PACK8, 1),
     (F::A1R5G5B5_UNORM_PACK16, 2),
@@ -39,7 +39,7 @@ const TEXELS: [(F, u64); 19] = [
     (F::E5B9G9R9_UFLOAT_PACK32, 4),
 ];
 
-/// The same of compressed formats from `BC1_RGB_UNORM_BLOCK` on, in blocks of 4 x 4 texels.
+/// The same for compressed formats from `BC1_RGB_UNORM_BLOCK` on, in blocks of 4 x 4 texels.
 const BLOCKS: [(F, u64); 8] = [
     (F::BC1_RGBA_SRGB_BLOCK, 8),
     (F::BC3_SRGB_BLOCK, 16),
@@ -51,7 +51,7 @@ const BLOCKS: [(F, u64); 8] = [
     (F::EAC_R11G11_SNORM_BLOCK, 16),
 ];
 
-/// Width and height of the blocks of ASTC, 16 bytes each, which two formats have: linear and sRGB.
+/// Width and height of ASTC blocks, 16 bytes each, for each pair of formats: linear and sRGB.
 const ASTC: [(u32, u32); 14] = [
     (4, 4),
     (5, 4),
@@ -70,7 +70,7 @@ const ASTC: [(u32, u32); 14] = [
 ];
 
 impl TexelBlock {
-    /// `None`: a format of depth, stencil or several planes, or one unknown here.
+    /// Returns the block of a format; `None` for depth, stencil, multi-planar and unknown ones.
     pub(crate) fn of(format: vk::Format) -> Option<TexelBlock> {
         let bytes_of = |groups: &[(F, u64)]| groups.iter().find(|it| format <= it.0).map(|it| it.1);
         let (bytes, (width, height)) = if (F::R4G4_UNORM_PACK8..F::D16_UNORM).contains(&format) {

@@ -1,4 +1,4 @@
-//! The device's handle.
+//! [`Gpu`], the handle of a device.
 #![expect(
     unsafe_code,
     reason = "declares what an application promises of its handles"
@@ -28,21 +28,21 @@ use crate::target::Target;
 use crate::texels::{AdoptedImage, ImageRegion};
 use crate::threads::start;
 
-/// How to use a device.
+/// Options of a device.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct GpuOptions {
-    /// Which device [`Gpu::create`] takes, in the order that Vulkan lists them; `None` (the
-    /// default): the first discrete one, else integrated, else any.
+    /// Index of the device that [`Gpu::create`] opens, in Vulkan's order; `None` (the default): the
+    /// first discrete one, else integrated, else virtual, else any.
     pub device: Option<usize>,
-    /// With the validation layer, if the system has it: [`Gpu::create`] alone. Off by default.
+    /// Whether [`Gpu::create`] enables the validation layer, if the system has it. Off by default.
     pub validation: bool,
-    /// Whether the device decodes what it can. On by default; off, workers decode everything.
+    /// Whether the device decodes what it can. On by default; if off, workers decode everything.
     pub decode: bool,
-    /// Families of queues, beside those of the device's queues here, that use the buffers and
-    /// images which the library makes, also those of scenes: they are shared concurrently, and
-    /// need no transfer of ownership. Empty by default: a buffer or image then belongs to the
-    /// family that computes.
+    /// Queue families, in addition to those of the library's own queues, that use the buffers and
+    /// images which the library makes, including those of scenes: these are shared concurrently,
+    /// and need no transfer of ownership. Empty by default: only the library's own queues then use
+    /// them.
     pub families: Vec<u32>,
 }
 
@@ -57,35 +57,35 @@ impl Default for GpuOptions {
     }
 }
 
-/// Who decodes GDeflate.
+/// What decodes GDeflate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tier {
     /// Workers, before the bytes go to the device.
     Cpu,
-    /// The device, with workgroup memory and barriers alone, whatever the size of its subgroups.
+    /// The device, with only workgroup memory and barriers, whatever the size of its subgroups.
     Workgroup,
     /// The device, with operations of subgroups of 32.
     Subgroup,
 }
 
-/// What [`Gpu::report`] tells.
+/// The result of [`Gpu::report`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct GpuReport {
     /// The device's name.
     pub device: String,
-    /// Who decodes.
+    /// What decodes.
     pub tier: Tier,
-    /// Why.
+    /// Why this tier was chosen.
     pub reason: String,
 }
 
-/// Counts since the device was taken.
+/// Counts since the device was created or adopted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct GpuStats {
-    /// Submissions.
+    /// Batches that were filled for submission.
     pub batches: u64,
     /// Bytes that the processor wrote for the device: stored tiles and raw bytes.
     pub uploaded_bytes: u64,
@@ -93,18 +93,18 @@ pub struct GpuStats {
     pub imported_bytes: u64,
     /// Tiles that the device was given to decode.
     pub tiles: u64,
-    /// Tiles of these that it refused.
+    /// Tiles of these that it rejected.
     pub refused: u64,
-    /// Tiles of these in which the processor found nothing wrong. After three the device decodes
-    /// no more.
+    /// Rejected tiles that the processor found valid, except those beyond the shader's limits.
+    /// After three the device decodes no more.
     pub disagreed: u64,
     /// Errors and warnings of the validation layer.
     pub validation_messages: u64,
 }
 
-/// A device that requests land on. Dropping it waits for all parts that it was given, and requests
-/// that still have parts to come end with `Closed`. Where a completion drops it, on a thread of its
-/// own, it does not wait.
+/// A device that requests land on. Dropping it waits for all parts that it was given; requests
+/// with parts still to come end with `Closed`. If it is dropped on one of its own threads, by a
+/// completion, it does not wait.
 pub struct Gpu {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -114,11 +114,11 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Opens a device, for tools and tests: an application has one already, see [`Gpu::adopt`].
+    /// Opens a device, for tools and tests; an application that has one uses [`Gpu::adopt`].
     /// Takes up to a second: drivers compile the shader, which then decodes known tiles.
     ///
     /// # Errors
-    /// `NotFound`: no Vulkan, or no such device; `Limit`: it lacks something; what its driver says.
+    /// `NotFound`: no Vulkan, or no such device; `Limit`: it lacks a requirement; driver errors.
     pub fn create(options: GpuOptions) -> Result<Gpu, Error> {
         Gpu::new(
             Context::create(options.device, options.validation)?,
@@ -126,11 +126,11 @@ impl Gpu {
         )
     }
 
-    /// What to make a device with, so that it is of most use here: families of queues, extensions
-    /// and features, beside the feature `timelineSemaphore`.
+    /// Returns what a device should be created with to be of most use here: queue families,
+    /// extensions and features, in addition to the feature `timelineSemaphore`.
     ///
     /// # Errors
-    /// `Limit`: it lacks what is needed.
+    /// `Limit`: the physical device lacks a requirement.
     ///
     /// # Safety
     /// The physical device is one of the instance's.
@@ -141,22 +141,22 @@ impl Gpu {
         GpuWanted::of(instance, physical)
     }
 
-    /// Uses a device of the application's. It needs Vulkan 1.2, the feature `timelineSemaphore`,
-    /// and a queue that computes and copies; what else is of use [`Gpu::wanted`] says. Where the
-    /// application submits to that queue ([`QueueAccess::Recorded`](crate::QueueAccess::Recorded)),
-    /// workers decode: the device cannot be tested.
+    /// Uses a device of the application. It needs Vulkan 1.2, the feature `timelineSemaphore`,
+    /// and a queue that computes and copies; [`Gpu::wanted`] returns what else is of use. With
+    /// [`QueueAccess::Recorded`](crate::QueueAccess::Recorded) workers decode, because the shaders
+    /// cannot be tested.
     ///
     /// # Errors
-    /// `Limit`: the device or a family of its queues lacks what is needed; `InvalidArgument`: a
-    /// feature is said to be enabled that it has not; what the driver says.
+    /// `Limit`: the device or a family of its queues lacks a requirement; `InvalidArgument`: a
+    /// feature is declared as enabled that the device lacks; driver errors.
     ///
     /// # Safety
     /// The handles belong together, and live until [`AdoptedDevice::keep`] is dropped. Without it
     /// they outlive the `Gpu`, every [`GpuBuffer`] and [`GpuImage`] of it, and the storages whose
     /// requests land there, as a worker may hold a destination for a moment after its request has
     /// completed; and no thread of the `Gpu` drops it. The features were enabled. Other code
-    /// submits to the queues only as their [`QueueAccess`](crate::QueueAccess) says; one queue is
-    /// given twice only if it is locked.
+    /// submits to the queues only as their [`QueueAccess`](crate::QueueAccess) permits; the same
+    /// queue is given twice only if it is locked.
     /// After a request has failed with `DeviceLost` the device is idle before it is destroyed.
     pub unsafe fn adopt(adopted: AdoptedDevice, options: &GpuOptions) -> Result<Gpu, Error> {
         Gpu::new(Context::adopt(adopted)?, options)
@@ -180,13 +180,13 @@ impl Gpu {
         })
     }
 
-    /// Lets the device read the staging of a storage itself, so that bytes need no copy by the
-    /// processor on their way. Pins that memory. Without this call, and where it fails, they are
-    /// copied once. The memory stays mapped as long as the `Gpu` lives.
+    /// Lets the device read the staging of a storage itself, so that the processor does not have to
+    /// copy the bytes. Pins that memory. Without this call, or if it fails, bytes are copied once.
+    /// The memory stays mapped as long as the `Gpu` lives.
     ///
     /// # Errors
-    /// `Limit`: `VK_EXT_external_memory_host` was not enabled, or staging is not aligned as the
-    /// device needs it; what the driver says.
+    /// `Limit`: `VK_EXT_external_memory_host` was not enabled, or the device cannot import staging,
+    /// for example because of its alignment; driver errors.
     pub fn import_staging(&self, storage: &Storage) -> Result<(), Error> {
         let staging = storage.staging();
         let mut imports = self
@@ -200,10 +200,10 @@ impl Gpu {
         Ok(())
     }
 
-    /// Records what waits for a queue that the application alone submits to: to be called once a
-    /// frame, on any thread. `None`: nothing does. At most 3 batches are recorded at once, and the
-    /// next ones wait until those have run. `None` also while an earlier recording is not settled,
-    /// see [`Recorded`].
+    /// Records the waiting batches for a queue that only the application submits to. Call it once
+    /// per frame, on any thread. Returns `None` if nothing waits, or while an earlier recording is
+    /// not settled, see [`Recorded`]. At most 3 batches are recorded at once; the next ones wait
+    /// until those have run.
     ///
     /// # Safety
     /// The commands are being recorded, outside of a render pass, for a queue of the adopted
@@ -214,12 +214,12 @@ impl Gpu {
         self.shared.compute.recorder.as_ref()?.record(commands)
     }
 
-    /// A fence that reaches 1 once the device has reached a point: `read.write_after(&fence, 1)`
-    /// reads at once, and writes when the device no longer uses what is there. Without the `Gpu`
-    /// it is never reached; of a device that is lost, at once.
+    /// Returns a fence that reaches 1 once the device has reached a point. With it,
+    /// `read.write_after(&fence, 1)` reads at once, and writes when the device no longer uses the
+    /// destination. Never reached if the `Gpu` is dropped first; at once if the device is lost.
     ///
     /// # Errors
-    /// `OutOfMemory`, with the first call alone, which starts a thread.
+    /// `OutOfMemory`, only from the first call, which starts a thread.
     ///
     /// # Safety
     /// The semaphore is a timeline of the device, and lives until this `Gpu` was dropped, or has
@@ -229,21 +229,21 @@ impl Gpu {
     }
 
     /// Signals a point once a fence has reached a value, for submissions that wait for it on the
-    /// device: `batch.signal(&fence, value)` raises it once all requests before have completed,
-    /// well or badly. If the `Gpu` is dropped before, the point is not signaled.
+    /// device: `batch.signal(&fence, value)` raises the fence once all requests before it have
+    /// completed or failed. If the `Gpu` is dropped first, the point is not signaled.
     ///
     /// # Errors
     /// As of [`Gpu::fence`].
     ///
     /// # Safety
     /// The semaphore is a timeline of the device that is below the value until then, and lives
-    /// until it is signaled or the `Gpu` dropped. Nothing else signals it between.
+    /// until it is signaled or the `Gpu` is dropped. Nothing else signals it in between.
     pub unsafe fn signal(&self, fence: &Fence, value: u64, point: GpuPoint) -> Result<(), Error> {
         self.points()?.signal(fence, value, point);
         Ok(())
     }
 
-    /// The thread that waits for points, started when it is needed first.
+    /// Returns the thread that waits for points, which the first call starts.
     fn points(&self) -> Result<&Points, Error> {
         if let Some(points) = self.points.get() {
             return Ok(points);
@@ -252,24 +252,24 @@ impl Gpu {
         Ok(self.points.get_or_init(|| points))
     }
 
-    /// The application knows that the device is lost: what is on its way ends with `DeviceLost`,
-    /// and so does what comes later. Only needed where the application submits
-    /// ([`QueueAccess::Recorded`](crate::QueueAccess::Recorded)); elsewhere the driver says so.
-    /// Memory that the device may still use is leaked.
+    /// Reports that the device is lost: requests in flight end with `DeviceLost`, and so do later
+    /// ones. Only needed if the application submits
+    /// ([`QueueAccess::Recorded`](crate::QueueAccess::Recorded)); otherwise the driver reports a
+    /// loss. Memory that the device may still use is leaked.
     pub fn lost(&self) {
         self.shared.lose();
     }
 
-    /// Whether the device was lost. A request that was canceled before reports that and not the
-    /// loss: free memory of the application's that it was to land in only where this says no, or
-    /// once `vkDeviceWaitIdle` has returned.
+    /// Whether the device was lost. A request that was canceled before reports the cancellation and
+    /// not the loss: free the application's memory that it was to land in only if this returns
+    /// false, or once `vkDeviceWaitIdle` has returned.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.shared.context.is_lost()
     }
 
-    /// Makes a buffer in the device's memory. `usage` is what the application does with it; copies
-    /// to and from it are added. One allocation of Vulkan's: for buffers of some size.
+    /// Makes a buffer in the device's memory. `usage` is the application's; usages for copies to
+    /// and from it are added. Each is a separate Vulkan allocation, so it should not be small.
     ///
     /// # Errors
     /// `OutOfMemory`; `InvalidArgument` for no bytes, and for a usage that Vulkan 1.0 lacks.
@@ -288,16 +288,16 @@ impl Gpu {
         Ok(GpuBuffer::new(&self.shared, Target::Managed(made)))
     }
 
-    /// Makes a buffer in memory of its own on the device, both of which the caller destroys: of
-    /// this usage alone, shared by all families that load. For who gives buffers to another owner
-    /// and then [adopts](Gpu::adopt_buffer) them.
+    /// Makes a buffer with its own device memory, both of which the caller destroys. It has exactly
+    /// this usage, and is shared by all families that load. For code that passes buffers to another
+    /// owner and then [adopts](Gpu::adopt_buffer) them.
     ///
     /// # Errors
     /// `OutOfMemory`; `DeviceLost`.
     ///
     /// # Safety
-    /// Both are destroyed before the device. `len` is not 0; the usage is one that the device
-    /// allows, of memory allocated without flags.
+    /// Both are destroyed before the device. `len` is not 0; the device allows the usage, with
+    /// memory that is allocated without flags.
     pub unsafe fn raw_buffer(
         &self,
         len: usize,
@@ -306,21 +306,21 @@ impl Gpu {
         DeviceBuffer::local(&self.shared.context, len, usage).map(DeviceBuffer::into_raw)
     }
 
-    /// Makes an image in the device's memory, as a destination of all its texels: level by level,
+    /// Makes an image in the device's memory, as a destination for all its texels: level by level,
     /// the largest first, each with all layers.
     ///
     /// # Errors
-    /// `Limit`: the device has no such images; `InvalidArgument`; `OutOfMemory`.
+    /// `Limit`: the device does not support such images; `InvalidArgument`; `OutOfMemory`.
     pub fn image(&self, options: &ImageOptions) -> Result<Arc<GpuImage>, Error> {
         GpuImage::create(&self.shared, options, None)
     }
 
-    /// As [`Gpu::image`], as a destination of bytes in another order: each region with where its
-    /// bytes begin among those of a request, in ascending order, at multiples of a texel block.
-    /// Bytes that belong to no region are dropped.
+    /// As [`Gpu::image`], but for bytes in another order: each region comes with the offset of its
+    /// bytes in a request. Offsets ascend, and are multiples of the bytes of a texel block. Bytes
+    /// that belong to no region are dropped.
     ///
     /// # Errors
-    /// As [`Gpu::image`]; `InvalidArgument` for a region that is not inside of the image.
+    /// As [`Gpu::image`]; `InvalidArgument` for a region that is not inside the image.
     pub fn image_at(
         &self,
         options: &ImageOptions,
@@ -329,11 +329,11 @@ impl Gpu {
         GpuImage::create(&self.shared, options, Some(regions))
     }
 
-    /// A range of a buffer of the application's, which was made with `TRANSFER_DST`. `handover` is
-    /// the family that is to own the range of an exclusive buffer, and then has to
-    /// [acquire](GpuBuffer::acquire) it; its content before is discarded. Without one the families
-    /// of the adopted queues and of those that use the buffer are one, or it is shared
-    /// concurrently.
+    /// Returns a range of an application's buffer, made with `TRANSFER_DST`, as a destination.
+    /// `handover` is the family that is to own the range of an exclusive buffer after a request,
+    /// and must then [acquire](GpuBuffer::acquire) it; the previous content is discarded. Without
+    /// it, the adopted queues and those that use the buffer are of one family, or the buffer is
+    /// shared concurrently.
     ///
     /// # Safety
     /// The buffer belongs to the device, has the range, and outlives every request into it. Other
@@ -355,12 +355,12 @@ impl Gpu {
         GpuBuffer::new(&self.shared, target)
     }
 
-    /// Levels and layers of an image of the application's. A request must bring all bytes of its
-    /// regions.
+    /// Returns levels and layers of an application's image as a destination. A request must provide
+    /// all bytes of its regions.
     ///
     /// # Errors
-    /// `InvalidArgument`: the format is not of color, the regions are none, empty, or of layers
-    /// that overlap in part, or there is no layout to hand it over in.
+    /// `InvalidArgument`: the format is not a color format; there are no regions; a region is empty
+    /// or its layers overlap another's in part; or the layout of `handover` is not a valid one.
     ///
     /// # Safety
     /// As of [`Gpu::adopt_buffer`]. The format is the image's, the regions are texels of it that
@@ -370,7 +370,7 @@ impl Gpu {
         GpuImage::adopt(&self.shared, image)
     }
 
-    /// Which device it is, who decodes, and why.
+    /// Returns which device it is, what decodes, and why.
     #[must_use]
     pub fn report(&self) -> GpuReport {
         let decodes = self.shared.decodes.load(Ordering::Relaxed);
@@ -388,7 +388,7 @@ impl Gpu {
         }
     }
 
-    /// What was done so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn stats(&self) -> GpuStats {
         let counters = &self.shared.counters;
@@ -410,8 +410,8 @@ impl Drop for Gpu {
         let own = std::thread::current().id();
         let is_own = |thread: &JoinHandle<()>| thread.thread().id() == own;
         if self.threads.iter().any(is_own) {
-            // An answer of a thread drops the handle. The threads wait for one another, so they end
-            // by themselves once it has returned.
+            // A completion on one of the threads drops the handle. The threads wait for one
+            // another, so they end by themselves once it has returned.
             return;
         }
         for thread in self.threads.drain(..) {
@@ -431,7 +431,7 @@ impl std::fmt::Debug for Gpu {
     }
 }
 
-/// What decodes on a device, and why it is this.
+/// The decoder of a device, and why it was chosen.
 struct Chosen {
     decoder: Option<Arc<Decoder>>,
     tier: Tier,
@@ -447,7 +447,7 @@ impl Chosen {
         }
     }
 
-    /// The best tier whose shader passes the known-answer test.
+    /// Returns the best tier whose shader passes the known-answer test.
     fn of(context: &Arc<Context>) -> Result<Chosen, Error> {
         let mut refusals = Vec::new();
         let mut tiers = vec![(Tier::Workgroup, Shader::WORKGROUP)];

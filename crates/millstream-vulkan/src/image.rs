@@ -1,4 +1,4 @@
-//! Images of the device as destinations.
+//! Device images as destinations.
 #![expect(unsafe_code, reason = "records copies")]
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::memory::DeviceImage;
 use crate::target::Target;
 use crate::texels::{AdoptedImage, ImageRegion, ImageState, ImageTarget};
 
-/// An image to be made by [`Gpu::image`](crate::Gpu::image).
+/// The description of an image for [`Gpu::image`](crate::Gpu::image).
 #[derive(Debug, Clone, Copy)]
 pub struct ImageOptions {
     /// Its format: one plane of color.
@@ -25,18 +25,17 @@ pub struct ImageOptions {
     pub mip_levels: u32,
     /// Array layers.
     pub layers: u32,
-    /// What the application does with it: sampled, stored, drawn to, an attachment that is read.
-    /// Copies to and from it are added.
+    /// How the application uses it: sampled, storage, color or input attachment. Usages for copies
+    /// to and from it are added.
     pub usage: vk::ImageUsageFlags,
     /// The layout that a request leaves it in: one that the usage allows.
     pub layout: vk::ImageLayout,
 }
 
 /// Levels and layers of an image on the device, to be passed to
-/// [`Read::into_device`](millstream::Read::into_device). A request must bring all of their bytes.
-/// One request at a time lands in it: of two at a time one fails, or both do. After one that failed
-/// the content is undefined, and [`GpuImage::state`] returns the layout, from which the next one
-/// goes on.
+/// [`Read::into_device`](millstream::Read::into_device). A request must provide all of their bytes.
+/// Only one request at a time may land in it: of two, one or both fail. After a failure the content
+/// is undefined, and [`GpuImage::state`] returns the layout, from which the next request goes on.
 pub struct GpuImage {
     shared: Arc<Shared>,
     target: Arc<Target>,
@@ -78,7 +77,7 @@ impl GpuImage {
                 family: None,
             },
         };
-        // What is wrong with it is found before the device is asked.
+        // Invalid arguments are found before the device is called.
         let mut target = ImageTarget::new(about, starts.as_deref())?;
         let block = (target.block.width, target.block.height);
         let is_inside = |region: &ImageRegion| {
@@ -112,42 +111,42 @@ impl GpuImage {
         }
     }
 
-    /// The image. One that the library made is destroyed with its last `GpuImage`, once no request
-    /// is on its way to it.
+    /// Returns the image. One that the library made is destroyed with its last `GpuImage`, once no
+    /// request to it is in flight.
     #[must_use]
     pub fn vk_image(&self) -> vk::Image {
         self.texels().about.image
     }
 
-    /// Bytes of all its regions: what a request must bring.
+    /// Returns the number of bytes that a request must provide: up to the end of the last region.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.target.len()
     }
 
-    /// What the requests so far leave its levels and layers in: the state that the last one handed
-    /// them over in; `TRANSFER_DST_OPTIMAL` if that one failed on its way; the state before, if it
-    /// wrote nothing, or if none has begun. To be asked for while no request is on its way.
+    /// Returns the state in which the requests so far leave its levels and layers: the state of the
+    /// last hand-over; `TRANSFER_DST_OPTIMAL` if the last request failed after it had begun to
+    /// write; the initial state if none has written. Call it while no request is in flight.
     #[must_use]
     pub fn state(&self) -> ImageState {
         self.texels().left_in()
     }
 
-    /// The barriers by which the family that the image is handed over to acquires it, once its
-    /// request has completed; `uses` is what for. None, if no other family is.
+    /// Returns the barriers by which the family that the image is handed over to acquires it, for
+    /// the accesses `uses`, once its request has completed. Empty if there is no other family.
     #[must_use]
     pub fn acquire(&self, uses: vk::AccessFlags) -> Vec<vk::ImageMemoryBarrier<'static>> {
         let family = self.shared.context.compute.family;
         self.texels().acquire(family, uses)
     }
 
-    /// Copies all texels of an image that the library made back, each where a request has them.
-    /// Bytes that belong to no region are undefined.
-    /// Blocks until the device has done so; for tools and tests.
+    /// Reads all texels of an image that the library made, in the order of a request's bytes; those
+    /// of no region are undefined. Blocks until the device has copied them; for tools and tests.
     ///
     /// # Errors
-    /// `InvalidArgument`: the image is the application's, no request has landed in it, or one is on
-    /// its way to it; `DeviceLost`, `OutOfMemory`. A request that comes meanwhile fails.
+    /// `InvalidArgument`: the image is the application's, no request has landed in it, one is in
+    /// flight, or the compute queue is `Recorded`; `DeviceLost`, `OutOfMemory`. A request that
+    /// arrives meanwhile fails.
     pub fn read_back(&self) -> Result<Vec<u8>, Error> {
         let image = self.texels();
         let is_made = matches!(&*self.target, Target::Image(_, Some(_)));
@@ -183,7 +182,7 @@ impl GpuImage {
     }
 }
 
-/// Of an image that all of these families use.
+/// Returns the description of an image that queues of all these families use.
 fn description<'a>(
     options: &ImageOptions,
     usage: vk::ImageUsageFlags,
@@ -209,7 +208,7 @@ fn description<'a>(
     }
 }
 
-/// Whether an image of color can be made for `usage`, and left in `layout`.
+/// Whether a color image can be made for `usage`, and left in `layout`.
 fn allows(usage: vk::ImageUsageFlags, layout: vk::ImageLayout) -> bool {
     use vk::{ImageLayout as Layout, ImageUsageFlags as Usage};
     let copies = Usage::TRANSFER_DST | Usage::TRANSFER_SRC;
@@ -224,7 +223,8 @@ fn allows(usage: vk::ImageUsageFlags, layout: vk::ImageLayout) -> bool {
     known.contains(usage) && usage.intersects(needed)
 }
 
-/// All levels of an image, the largest first, each with all layers.
+/// Returns all levels of an image, the largest first, each with all layers; `None` if it has more
+/// mip levels than sizes.
 fn whole(options: &ImageOptions) -> Option<Vec<ImageRegion>> {
     let vk::Extent3D {
         width,

@@ -1,8 +1,8 @@
 //! Staging that the device reads itself, through `VK_EXT_external_memory_host`.
 //!
-//! The memory of a storage's arena is imported once, in pieces that drivers take, and stays mapped
-//! until they are freed. Alignment is checked here: some drivers let a wrong one pass. Imported
-//! memory is only read, so what else goes on in it does not matter.
+//! The memory of a storage's arena is imported once, in pieces of a size that drivers accept, and
+//! stays mapped until they are freed. Alignment is checked here, because some drivers accept a
+//! wrong one. The device only reads imported memory, so other use of the arena does not matter.
 #![expect(unsafe_code, reason = "imports memory of a storage")]
 
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::error::vulkan;
 use crate::limits;
 use crate::memory::sharing;
 
-/// The memory of a storage's staging, seen by the device.
+/// The staging of a storage, imported into the device.
 pub(crate) struct Imported {
     context: Arc<Context>,
     region: Arc<Region>,
     pieces: Vec<Piece>,
 }
 
-/// Buffers of [`limits::IMPORT_BYTES`], the last one shorter.
+/// A buffer over [`limits::IMPORT_BYTES`] of the region; the last one may be shorter.
 struct Piece {
     buffer: vk::Buffer,
     memory: vk::DeviceMemory,
@@ -87,7 +87,7 @@ impl Imported {
             .push_next(&mut external);
         // SAFETY: a valid description.
         let buffer = unsafe { device.create_buffer(&info, None) };
-        // It is destroyed with `self`, also on an error.
+        // The buffer is destroyed with `self`, also on an error.
         self.pieces.push(Piece {
             buffer: buffer.map_err(|error| vulkan("vkCreateBuffer", error))?,
             memory: vk::DeviceMemory::null(),
@@ -128,7 +128,7 @@ impl Imported {
         Arc::ptr_eq(&self.region, region)
     }
 
-    /// Where the device finds bytes, if they are all in one piece.
+    /// Returns the buffer and offset of these bytes, if they are all in one piece.
     pub(crate) fn find(&self, bytes: &[u8]) -> Option<(vk::Buffer, u64)> {
         let at = bytes
             .as_ptr()

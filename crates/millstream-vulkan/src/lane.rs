@@ -1,4 +1,4 @@
-//! The queues that parts go to, and what their threads share.
+//! The queues that parts are sent to, and the state that their threads share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -16,11 +16,11 @@ use crate::pieces::{Piece, cut};
 use crate::record::Recorder;
 use crate::target::Target;
 
-/// What a device's handle, its destinations and its threads share.
+/// State shared by a device's handle, its destinations and its threads.
 pub(crate) struct Shared {
     pub(crate) context: Arc<Context>,
     pub(crate) compute: Arc<Lane>,
-    /// For raw bytes, if there is a queue that only copies.
+    /// The lane for raw bytes, if there is a transfer queue.
     pub(crate) transfer: Option<Arc<Lane>>,
     /// Whether the device decodes.
     pub(crate) decodes: AtomicBool,
@@ -28,10 +28,10 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
 }
 
-/// The way to the threads of a queue.
+/// The channel to the threads of a queue.
 pub(crate) struct Lane {
     pub(crate) sender: Mutex<Option<Sender<Message>>>,
-    /// Of a queue that the application submits to.
+    /// The recorder, if only the application submits to the queue.
     pub(crate) recorder: Option<Recorder>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Counters {
 }
 
 impl Shared {
-    /// Takes a part in; a failure ends it.
+    /// Sends a part to a queue; a failure ends the part.
     pub(crate) fn take(&self, part: DevicePart, target: Arc<Target>) {
         let is_copied = part.form() == PartForm::Raw && target.is_shared();
         let transfer = self.transfer.as_ref().filter(|_| is_copied);
@@ -57,7 +57,7 @@ impl Shared {
         }
     }
 
-    /// Lets the threads end once everything before has been answered.
+    /// Lets the threads end once all earlier parts have been completed.
     pub(crate) fn close(&self) {
         for lane in self.lanes() {
             if let Some(sender) = lane.sender().take() {
@@ -67,7 +67,7 @@ impl Shared {
         }
     }
 
-    /// Ends everything with `DeviceLost`, also what waits for the application to record it.
+    /// Ends all parts with `DeviceLost`, including those that wait to be recorded.
     pub(crate) fn lose(&self) {
         self.context.set_lost();
         for lane in self.lanes() {
@@ -90,7 +90,7 @@ impl Shared {
             && piece.part.target.takes_tile(piece.at, piece.raw_len)
     }
 
-    /// Bytes of a part, and where the device finds them.
+    /// Returns bytes of a part with their place in imported staging, if they have one.
     pub(crate) fn found<'a>(&self, bytes: &'a [u8]) -> Bytes<'a> {
         let imports = self.imports.read().unwrap_or_else(PoisonError::into_inner);
         Bytes {
@@ -105,7 +105,7 @@ impl Lane {
         self.sender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes a part on; without a thread it ends.
+    /// Sends a part to the thread; if the thread is gone, the part ends with `Closed`.
     fn give(&self, arrived: Message) {
         let sender = self.sender();
         let refused = match &*sender {
@@ -121,7 +121,7 @@ impl Lane {
     }
 }
 
-/// Makes a destination of a handle that has a `Target`.
+/// Implements `DeviceSink` for a handle that has a `Target`.
 macro_rules! device_sink {
     ($handle:ident) => {
         impl $handle {

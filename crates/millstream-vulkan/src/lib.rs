@@ -1,20 +1,20 @@
 //! GPU memory as a destination of Millstream's requests, through Vulkan.
 //!
-//! A request reads stored bytes as any other does, and [`GpuBuffer`] or [`GpuImage`] brings them to
-//! the device: raw bytes by copies, GDeflate by a compute shader that decodes one tile in each
+//! A request reads stored bytes as any other does, and [`GpuBuffer`] or [`GpuImage`] transfers them
+//! to the device: raw bytes by copies, GDeflate by a compute shader that decodes one tile in each
 //! workgroup. Codecs that the device does not decode are decoded by workers first. One ticket,
-//! group or fence tells when the bytes are in device memory.
+//! group or fence reports when the bytes are in device memory.
 //!
 //! ```text
 //! part → pieces → batch: upload, or staging ─ copy ──────────────→ buffer, image
 //!                                          └ decode → scratch ─ copy ↗
 //! ```
 //!
-//! The decoder of the CPU is the authority: a tile that the device refuses is decoded again there,
-//! and what it says counts. Before the first request the device decodes tiles whose content is
-//! known; one that fails decodes nothing, see [`Gpu::report`].
+//! The decoder of the CPU is the authority: a tile that the device rejects is decoded again there,
+//! and that result counts. Before the first request each shader decodes tiles with known results;
+//! a shader that fails is not used, see [`Gpu::report`].
 //!
-//! No real GPU has run this yet, only Mesa's lavapipe.
+//! This has not run on a real GPU yet, only on Mesa's lavapipe.
 //!
 //! # Example
 //! ```no_run

@@ -1,4 +1,4 @@
-//! Buffers and images with memory of their own.
+//! Buffers and images with their own memory.
 #![expect(unsafe_code, reason = "creates and destroys objects of Vulkan")]
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use millstream::Error;
 use crate::context::Context;
 use crate::error::vulkan;
 
-/// A buffer, its memory, and where that is mapped.
+/// A buffer, its memory, and the address at which that is mapped, if it is.
 pub(crate) struct DeviceBuffer {
     context: Arc<Context>,
     pub(crate) buffer: vk::Buffer,
@@ -24,7 +24,7 @@ unsafe impl Send for DeviceBuffer {}
 unsafe impl Sync for DeviceBuffer {}
 
 impl DeviceBuffer {
-    /// Memory of the device.
+    /// Makes a buffer in device memory.
     pub(crate) fn local(
         context: &Arc<Context>,
         len: usize,
@@ -34,7 +34,7 @@ impl DeviceBuffer {
         DeviceBuffer::new(context, len, usage, local)
     }
 
-    /// Memory that the processor writes and reads, mapped.
+    /// Makes a buffer in mapped memory that the processor writes and reads.
     pub(crate) fn mapped(
         context: &Arc<Context>,
         len: usize,
@@ -50,7 +50,7 @@ impl DeviceBuffer {
                 .map_memory(made.memory, 0, vk::WHOLE_SIZE, flags)
         };
         made.mapped = mapped.map_err(|error| vulkan("vkMapMemory", error))?.cast();
-        // What is read is initialized.
+        // All bytes that the processor may read are initialized.
         made.bytes().fill(0);
         Ok(made)
     }
@@ -84,7 +84,7 @@ impl DeviceBuffer {
         Ok(made)
     }
 
-    /// The buffer and its memory, which are destroyed by whoever takes them.
+    /// Returns the buffer and its memory, which the caller must destroy.
     pub(crate) fn into_raw(mut self) -> (vk::Buffer, vk::DeviceMemory) {
         use std::mem::take;
         (take(&mut self.buffer), take(&mut self.memory))
@@ -94,7 +94,7 @@ impl DeviceBuffer {
         self.len
     }
 
-    /// The bytes of mapped memory; none of other memory.
+    /// Returns the bytes of mapped memory; an empty slice for other memory.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         if self.mapped.is_null() {
             return &mut [];
@@ -117,7 +117,7 @@ impl Drop for DeviceBuffer {
     }
 }
 
-/// Of a buffer that all of the queues use.
+/// Sets the sharing mode of a buffer that queues of all these families use.
 pub(crate) fn sharing<'a>(
     info: vk::BufferCreateInfo<'a>,
     families: &'a [u32],
@@ -171,7 +171,7 @@ impl Drop for DeviceImage {
     }
 }
 
-/// Memory for a buffer or an image.
+/// Allocates memory for a buffer or an image.
 fn allocate(
     context: &Context,
     needs: vk::MemoryRequirements,

@@ -1,4 +1,4 @@
-//! What the threads of a queue pass on: messages to the one that sends, batches to the other.
+//! What the threads of a queue exchange: messages to the sending thread, batches to the other.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use crate::pieces::{Part, Piece, Plan};
 
 /// A message to the sending thread.
 pub(crate) enum Message {
-    /// A part, and what its pieces are.
+    /// A part and its planned pieces.
     Arrived(Arc<Part>, Vec<Plan>),
-    /// A piece whose tile the device refused.
+    /// A piece whose tile the device rejected.
     Refused(Piece),
-    /// A batch that the device is done with; none, if it is lost.
+    /// A batch that the device has completed; `None` if it was leaked because the device is lost.
     Retired(Option<Box<Batch>>),
-    /// Nothing arrives any more.
+    /// No part arrives any more.
     Close,
-    /// The application knows that the device is lost.
+    /// The device is lost.
     Lost,
 }
 
-/// A batch, and whose answers it brings.
+/// A batch and the pieces in it.
 pub(crate) struct Filled {
     pub(crate) batch: Batch,
-    /// Pieces, and the numbers of their tiles.
+    /// The pieces, and the numbers of their tiles.
     pub(crate) pieces: Vec<(Piece, Option<u32>)>,
 }
 
 impl Filled {
-    /// Ends everything in it, which the device did not take; the batch.
+    /// Ends the pieces of a batch that was not submitted, and returns the batch.
     pub(crate) fn refuse(mut self, error: &Error) -> Batch {
         self.batch.forget();
         for (piece, _) in self.pieces {
@@ -38,7 +38,7 @@ impl Filled {
         self.batch
     }
 
-    /// Ends everything in it. The device may still use its memory and write to the destinations:
+    /// Ends the pieces. The device may still use the batch's memory and write to the destinations:
     /// both are leaked.
     pub(crate) fn fail(self, error: &Error) {
         for (piece, _) in self.pieces {

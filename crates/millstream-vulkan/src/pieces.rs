@@ -1,6 +1,6 @@
-//! Parts of requests, cut into pieces that a batch can take. Pure but for the parts' answers.
+//! Splits parts of requests into pieces that fit a batch. Pure, except that parts are completed.
 //!
-//! A part ends with its last piece, with the first error of any.
+//! A part ends with its last piece, with the first error of any piece.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,9 +20,9 @@ pub(crate) struct Part {
     state: Mutex<State>,
 }
 
-/// What a part ends with.
+/// The outcome of a part.
 struct State {
-    /// None, once it has ended.
+    /// `None` once the part has ended.
     part: Option<DevicePart>,
     /// The first error of a piece.
     error: Option<Error>,
@@ -34,9 +34,9 @@ pub(crate) enum Work {
     Copy,
     /// One tile of GDeflate.
     Tile,
-    /// A tile that the device refused, with this status: the processor decodes it.
+    /// A tile that the device rejected, with this status: the processor decodes it.
     Refused(u32),
-    /// All bytes have landed: what is to be done then.
+    /// The transitions or release after all bytes have landed.
     Last,
 }
 
@@ -44,15 +44,15 @@ pub(crate) enum Work {
 pub(crate) struct Piece {
     pub(crate) part: Arc<Part>,
     pub(crate) work: Work,
-    /// Within the part's bytes.
+    /// Its range of the part's bytes.
     pub(crate) bytes: Range<usize>,
-    /// Where its raw bytes go, in the destination, and how many they are.
+    /// The offset of its raw bytes in the destination, and their number.
     pub(crate) at: u64,
     pub(crate) raw_len: usize,
 }
 
 impl Piece {
-    /// Looks at its bytes.
+    /// Calls a function with its bytes.
     pub(crate) fn with_bytes<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
         let state = self.part.state();
         let part = state.part.as_ref();
@@ -60,14 +60,14 @@ impl Piece {
         look(&part.bytes()[self.bytes.clone()])
     }
 
-    /// It is done with.
+    /// Ends the piece with a result.
     pub(crate) fn end(self, result: Result<(), Error>) {
         self.part.piece_ended(result);
     }
 }
 
 impl Part {
-    /// A piece of it.
+    /// Makes a piece of this part from its plan.
     pub(crate) fn piece(self: &Arc<Part>, plan: Plan) -> Piece {
         Piece {
             part: Arc::clone(self),
@@ -99,7 +99,7 @@ impl Part {
     }
 }
 
-/// Cuts a part into pieces to be; what is wrong with it ends it.
+/// Plans the pieces of a part. An invalid part, or one without pieces, is ended here.
 pub(crate) fn cut(part: DevicePart, target: Arc<Target>) -> Option<(Arc<Part>, Vec<Plan>)> {
     let plans = match admit(&part, &target) {
         Ok(plans) if !plans.is_empty() => plans,
@@ -120,10 +120,10 @@ pub(crate) fn cut(part: DevicePart, target: Arc<Target>) -> Option<(Arc<Part>, V
     Some((Arc::new(part), plans))
 }
 
-/// The plans of a part that its destination expects from now on, if there are any.
+/// Returns the plans of a part; if there are any, its destination expects the part from now on.
 fn admit(part: &DevicePart, target: &Target) -> Result<Vec<Plan>, Error> {
     let (end, room) = (part.range().end, target.len());
-    // A sink of the application's, which this one stands behind, may have promised more room.
+    // A sink of the application that wraps this one may have reported more room.
     if end > room {
         let cause = "the part reaches past the end of the destination";
         return Err(Error::new(ErrorKind::DestinationTooSmall, cause));
@@ -140,7 +140,7 @@ fn admit(part: &DevicePart, target: &Target) -> Result<Vec<Plan>, Error> {
     Ok(plans)
 }
 
-/// A piece to be.
+/// A planned piece.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     work: Work,
@@ -218,7 +218,7 @@ fn copies(len: usize, at: u64) -> Vec<Plan> {
     starts.map(copy).collect()
 }
 
-/// The error of a tile or stream that the decoder refused.
+/// Returns the error of a tile or stream that the decoder rejected.
 pub(crate) fn corrupt(error: &gdeflate::Error) -> Error {
     Error::new(ErrorKind::Corrupt, error.to_string())
 }

@@ -1,8 +1,8 @@
-//! Fences of Millstream and timeline semaphores of Vulkan, each of which can follow the other.
+//! Millstream fences that follow Vulkan timeline semaphores, and the reverse.
 //!
-//! One thread waits for all of them: for semaphores in `vkWaitSemaphores`, together with one of its
-//! own, which a fence's waker raises. So a request that is to write only once the device has
-//! reached a point is gated by a fence, as any other, and holds up no batch.
+//! One thread waits for all of them: `vkWaitSemaphores` waits for semaphores, together with one of
+//! the thread's own, the bell, which a fence's waker signals. So a request that is to write only
+//! once the device has reached a point is gated by an ordinary fence, and delays no batch.
 #![expect(unsafe_code, reason = "waits for and signals semaphores")]
 
 use std::future::Future;
@@ -20,8 +20,8 @@ use crate::error::is_short;
 use crate::limits;
 use crate::queue::GpuPoint;
 
-/// The thread, and what it waits for. Dropping it stops it; what has not been reached by then is
-/// never signaled.
+/// The thread, and what it waits for. Dropping it stops the thread; what has not been reached by
+/// then is never signaled.
 pub(crate) struct Points {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -33,16 +33,16 @@ struct Shared {
 }
 
 struct State {
-    /// Raised whenever something changes. None once the thread has ended: a waker may be called
+    /// Signaled whenever something changes. `None` once the thread has ended: a waker may be called
     /// later, when the device is gone.
     bell: Option<Timeline>,
     rung: u64,
-    /// The thread has ended, or is to end.
+    /// Whether the thread has ended or must end.
     stopped: bool,
     added: Waited,
 }
 
-/// What is waited for.
+/// The points and fences that the thread waits for.
 #[derive(Default)]
 struct Waited {
     /// Fences that reach 1 once the device has reached a point.
@@ -74,7 +74,7 @@ impl Points {
         })
     }
 
-    /// A fence that reaches 1 once the device has reached a point, or is lost.
+    /// Returns a fence that reaches 1 once the device has reached a point, or is lost.
     pub(crate) fn fence(&self, point: GpuPoint) -> Fence {
         let fence = Fence::new(0);
         let mut state = self.shared.state();
@@ -120,8 +120,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the thread; the values of a semaphore only grow, so under the lock. If it fails, the
-    /// thread looks by itself before long.
+    /// Wakes the thread. Needs the lock, because the values of a semaphore must only grow. If it
+    /// fails, the thread still checks after [`limits::WAIT_SLICE`].
     fn ring(&self, state: &mut State) {
         let Some(bell) = &state.bell else { return };
         let bell = GpuPoint {
@@ -143,7 +143,7 @@ impl Shared {
         signaled.map_err(|error| self.context.failed("vkSignalSemaphore", error))
     }
 
-    /// Waits until the bell or a point is reached.
+    /// Waits until the bell or a point is reached, for [`limits::WAIT_SLICE`] at most.
     fn wait(&self, bell: GpuPoint, points: &[(GpuPoint, Fence)]) {
         let (mut semaphores, mut values) = (vec![bell.semaphore], vec![bell.value]);
         semaphores.extend(points.iter().map(|(point, _)| point.semaphore));
@@ -178,7 +178,7 @@ impl Shared {
     }
 }
 
-/// A fence has changed.
+/// Called when a fence has changed.
 impl Wake for Shared {
     fn wake(self: Arc<Self>) {
         self.ring(&mut self.state());
@@ -201,7 +201,7 @@ fn run(shared: &Arc<Shared>) {
         state.stopped |= is_lost;
         drop(state);
         if is_lost {
-            // Requests behind these points fail, as the device that they write to is lost.
+            // Requests that wait for these points then fail, because their device is lost.
             waited.points.iter().for_each(|(_, fence)| fence.signal(1));
         }
         if stopped || is_lost {
@@ -212,18 +212,18 @@ fn run(shared: &Arc<Shared>) {
                 return true;
             }
             fence.signal(1);
-            // A waker may drop the handle, and destroy the semaphores that are left.
+            // A waker may drop the handle, and destroy the other semaphores.
             stopped = shared.state().stopped;
             false
         });
         if stopped {
             return;
         }
-        // Outside of the lock, which the waker takes.
+        // Not under the lock, which the waker takes.
         let mut poller = Poller::from_waker(&waker);
         waited.fences.retain_mut(|(reached, point)| {
             let is_reached = Pin::new(reached).poll(&mut poller).is_ready();
-            // Where the system is short of memory, it is tried again.
+            // A signal that fails, for lack of memory, is tried again.
             !(is_reached && shared.signal(*point).is_ok())
         });
         shared.wait(bell, &waited.points);

@@ -1,4 +1,4 @@
-//! The queues of a device, and who submits to them.
+//! The queues of a device, and access to them.
 #![expect(unsafe_code, reason = "every call of Vulkan is unsafe")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,20 +10,20 @@ use ash::vk;
 #[derive(Default)]
 #[non_exhaustive]
 pub enum QueueAccess {
-    /// This library alone.
+    /// Only this library.
     #[default]
     Own,
-    /// The application, too, under a lock of its own.
+    /// The library and the application, both under the application's lock.
     Locked(QueueLock),
-    /// The application alone: it has commands recorded by [`Gpu::record`](crate::Gpu::record), and
-    /// submits them with its own. Of the queue that computes alone.
+    /// Only the application: [`Gpu::record`](crate::Gpu::record) records commands, which it submits
+    /// with its own. For the compute queue only.
     Recorded,
 }
 
-/// Calls a function while it holds the lock of a queue.
+/// A function that calls the one it is given while it holds the lock of a queue.
 pub type QueueLock = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 
-/// A queue of the application's.
+/// A queue of the application.
 pub struct AdoptedQueue {
     /// The queue.
     pub queue: vk::Queue,
@@ -33,7 +33,7 @@ pub struct AdoptedQueue {
     pub access: QueueAccess,
 }
 
-/// A value of a timeline semaphore.
+/// A timeline semaphore and a value for it to reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GpuPoint {
     /// The semaphore, of type `TIMELINE`.
@@ -42,7 +42,7 @@ pub struct GpuPoint {
     pub value: u64,
 }
 
-/// See the header.
+/// A queue that batches are submitted to.
 pub(crate) struct Queue {
     queue: vk::Queue,
     pub(crate) family: u32,
@@ -60,12 +60,12 @@ impl Queue {
         }
     }
 
-    /// Whether the application submits.
+    /// Whether only the application submits.
     pub(crate) fn is_recorded(&self) -> bool {
         matches!(self.access, QueueAccess::Recorded)
     }
 
-    /// Submits commands, whose completion reaches `done`.
+    /// Submits commands, which signal `done` when they complete.
     pub(crate) fn submit(
         &self,
         device: &ash::Device,
@@ -84,14 +84,14 @@ impl Queue {
         let mut result = None;
         let mut call = || {
             let none = vk::Fence::null();
-            // Once: the commands are for one submission.
+            // Only the first call submits: the commands are for one submission.
             // SAFETY: commands that were recorded to their end; whoever else submits to the queue
             // is locked out, see `QueueAccess`.
             result
                 .get_or_insert_with(|| unsafe { device.queue_submit(self.queue, &submits, none) });
         };
         match &self.access {
-            // A panic of the application's changes nothing of what the device has by then.
+            // After a panic of the application, `result` still says whether it was submitted.
             QueueAccess::Locked(locked) => {
                 let _ = catch_unwind(AssertUnwindSafe(|| locked(&mut call)));
             }
@@ -100,7 +100,7 @@ impl Queue {
                 call();
             }
         }
-        // A lock that did not call has submitted nothing.
+        // If the lock did not call, nothing was submitted.
         result.unwrap_or(Err(vk::Result::ERROR_UNKNOWN))
     }
 }

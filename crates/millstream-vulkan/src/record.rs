@@ -12,29 +12,29 @@ use crate::error::lost;
 use crate::message::{Filled, Message};
 use crate::queue::GpuPoint;
 
-/// See the header.
+/// The batches of a queue that only the application submits to.
 pub(crate) struct Recorder {
     timeline: Timeline,
-    /// Where batches go that were not.
+    /// Returns batches that were recorded but not submitted to the sending thread.
     back: Sender<Message>,
     state: Mutex<State>,
 }
 
 struct State {
     waiting: Vec<Filled>,
-    /// Batches were recorded of which it is not known yet whether they are submitted.
+    /// Whether a recording is not settled yet.
     recorded: bool,
-    /// Where batches go that were submitted; none, once it is closed.
+    /// Receives batches that were submitted; `None` once the recorder is closed.
     done: Option<Sender<Filled>>,
-    /// The last value that a submission was to reach.
+    /// The value of the last recording's point.
     value: u64,
 }
 
-/// Commands that [`Gpu::record`](crate::Gpu::record) has recorded. To be settled before the next
-/// recording: by [`Recorded::submitted`], or by dropping it, which says that the commands are never
-/// submitted, and fails the requests in them with `NotSubmitted`. One that is leaked
-/// ([`std::mem::forget`]) is never settled: nothing is recorded any more, its requests do not
-/// complete, and dropping the [`Gpu`](crate::Gpu) waits for them without end.
+/// Commands that [`Gpu::record`](crate::Gpu::record) has recorded. Settle them before the next
+/// recording: by [`Recorded::submitted`], or by dropping this value, which declares that they are
+/// never submitted, and fails their requests with `NotSubmitted`. If it is leaked
+/// ([`std::mem::forget`]), it is never settled: nothing is recorded any more, its requests do not
+/// complete, and dropping the [`Gpu`](crate::Gpu) waits for them forever.
 #[must_use = "requests whose commands are not submitted fail"]
 pub struct Recorded<'a> {
     recorder: &'a Recorder,
@@ -65,7 +65,7 @@ impl Recorder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a batch in; once it is closed, the batch comes back.
+    /// Queues a batch to be recorded; returns it if the recorder is closed.
     pub(crate) fn offer(&self, filled: Filled) -> Option<Filled> {
         let mut state = self.state();
         if state.done.is_none() {
@@ -75,8 +75,8 @@ impl Recorder {
         None
     }
 
-    /// Records what waits, if it is anything and the last recording is settled: the transitions of
-    /// images follow from which batches before it run.
+    /// Records the waiting batches, if there are any and the last recording is settled: which
+    /// transitions images need depends on which earlier batches run.
     pub(crate) fn record(&self, commands: vk::CommandBuffer) -> Option<Recorded<'_>> {
         let mut state = self.state();
         let done = state.done.clone()?;
@@ -101,7 +101,7 @@ impl Recorder {
         })
     }
 
-    /// Takes no more; what was not recorded.
+    /// Closes the recorder, and returns the batches that were not recorded.
     pub(crate) fn close(&self) -> Vec<Filled> {
         let mut state = self.state();
         state.done = None;
@@ -110,17 +110,17 @@ impl Recorder {
 }
 
 impl Recorded<'_> {
-    /// The point that the submission of the commands must signal, or a later one to the queue.
+    /// Returns the point that this submission, or a later one to the queue, must signal.
     #[must_use]
     pub fn point(&self) -> GpuPoint {
         self.point
     }
 
-    /// The commands have been submitted.
+    /// Reports that the commands have been submitted.
     pub fn submitted(mut self) {
         for filled in std::mem::take(&mut self.filled) {
             if let Err(back) = self.done.send(filled) {
-                // Its thread is gone, and the device uses the memory.
+                // The thread is gone, and the device uses the memory.
                 back.0.fail(&lost());
             }
         }
@@ -133,7 +133,7 @@ impl Drop for Recorded<'_> {
         let error = Error::new(ErrorKind::NotSubmitted, cause);
         for filled in std::mem::take(&mut self.filled) {
             let batch = Box::new(filled.refuse(&error));
-            // Without its thread nothing is sent any more.
+            // If the sending thread is gone, the batch is not needed any more.
             let _ = self.recorder.back.send(Message::Retired(Some(batch)));
         }
         self.recorder.state().recorded = false;

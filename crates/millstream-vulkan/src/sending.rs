@@ -1,7 +1,7 @@
 //! The thread that fills and submits batches.
 //!
 //! Pieces wait by priority and arrival. A batch is submitted as soon as nothing is left to add; it
-//! waits for more for a moment only while others are in flight. A tile that the device refused is
+//! waits briefly for more only while others are in flight. A tile that the device rejected is
 //! decoded by the processor. When the device is lost, everything ends with that error, and batches
 //! in flight are leaked: the device may still use their memory.
 
@@ -23,14 +23,14 @@ use crate::message::{Filled, Message};
 use crate::pieces::{Piece, Work, corrupt};
 use crate::record::Recorder;
 
-/// See the header.
+/// The state of this thread.
 pub(crate) struct Sending {
     shared: Arc<Shared>,
     lane: Arc<Lane>,
     messages: Receiver<Message>,
     filled: Sender<Filled>,
     free: Vec<Batch>,
-    /// Batches that the device or the application has.
+    /// Number of batches that the device or the application has.
     out: usize,
     closing: bool,
     pending: BTreeMap<(Reverse<Priority>, u64), Piece>,
@@ -92,7 +92,7 @@ impl Sending {
                 self.out -= 1;
                 self.free.extend(batch.map(|batch| *batch));
             }
-            // `run` looks for it.
+            // `run` checks for it.
             Message::Lost => {}
             Message::Close => {
                 self.closing = true;
@@ -101,7 +101,7 @@ impl Sending {
         }
     }
 
-    /// The application records no more: what waits for it ends.
+    /// Closes the recorder: batches that were not recorded end with `error`.
     fn close_recorder(&mut self, error: &Error) {
         let recorder = self.lane.recorder.as_ref();
         for filled in recorder.map(Recorder::close).into_iter().flatten() {
@@ -134,7 +134,7 @@ impl Sending {
             }
         }
         if filled.pieces.is_empty() {
-            // The processor refused its tiles, too.
+            // The processor rejected its tiles, too.
             return self.free.push(filled.batch);
         }
         self.count(&filled.batch);
@@ -176,7 +176,7 @@ impl Sending {
         add(&counters.tiles, tiles as usize);
     }
 
-    /// Adds what is pending, most important first; false: the batch is full.
+    /// Adds pending pieces, highest priority first; false if the next one needs another batch.
     fn add_pending(&mut self, filled: &mut Filled) -> bool {
         while let Some(first) = self.pending.first_entry() {
             let piece = first.get();
@@ -220,7 +220,7 @@ impl Sending {
         filled.pieces.push((piece, tile));
     }
 
-    /// Adds a tile that the processor decodes: what it says counts.
+    /// Decodes a tile on the processor, whose result counts, and adds its raw bytes.
     fn add_decoded(&mut self, filled: &mut Filled, piece: Piece) {
         let mut raw = vec![0; piece.raw_len];
         let decoder = &mut self.decoder;
@@ -238,7 +238,7 @@ impl Sending {
         }
     }
 
-    /// The device refused a tile in which the processor finds nothing wrong.
+    /// Counts a tile that the device rejected but the processor finds valid.
     fn disagree(&self, status: u32) {
         if status == LIMIT {
             return;

@@ -1,4 +1,4 @@
-//! Where requests land: which copies bring their bytes there.
+//! Destinations of requests, and the copies that transfer bytes to them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use crate::batch::{Batch, Bytes, Copy, CopyTo, Source};
 use crate::memory::{DeviceBuffer, DeviceImage};
 use crate::texels::ImageTarget;
 
-/// See the header.
+/// The buffer range or image that requests land in.
 pub(crate) enum Target {
     Managed(DeviceBuffer),
     Adopted {
         buffer: vk::Buffer,
         offset: u64,
         len: u64,
-        /// The family that is to own it.
+        /// The family that the range is handed over to.
         handover: Option<u32>,
     },
-    /// An image, and its memory if it is not the application's.
+    /// An image, and its memory unless the application owns it.
     Image(Arc<ImageTarget>, Option<DeviceImage>),
 }
 
@@ -33,7 +33,7 @@ impl Target {
         }
     }
 
-    /// Of a buffer: the buffer, and where it begins in it.
+    /// Returns the buffer and the offset of the destination in it; `None` for an image.
     pub(crate) fn buffer(&self) -> Option<(vk::Buffer, u64)> {
         match self {
             Target::Managed(buffer) => Some((buffer.buffer, 0)),
@@ -42,7 +42,7 @@ impl Target {
         }
     }
 
-    /// A part of a request is going to come, which an image may refuse.
+    /// Announces a part of a request, which an image may refuse.
     pub(crate) fn expect(&self, part: &DevicePart) -> Result<(), Error> {
         let Target::Image(image, _) = self else {
             return Ok(());
@@ -51,14 +51,14 @@ impl Target {
         image.expect(part.request(), bytes)
     }
 
-    /// A part that was expected is about to be completed.
+    /// Reports that a part announced by [`Target::expect`] is about to be completed.
     pub(crate) fn part_ended(&self) {
         if let Target::Image(image, _) = self {
             image.part_ended();
         }
     }
 
-    /// Whether any queue may write to it: one that is handed over belongs to the queue that does.
+    /// Whether any queue may write to it: one that is handed over belongs to the compute queue.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(
             self,
@@ -66,7 +66,7 @@ impl Target {
         )
     }
 
-    /// Whether something is to be done once all bytes have landed.
+    /// Whether it needs a transition or release once all bytes have landed.
     pub(crate) fn wants_last(&self) -> bool {
         match self {
             Target::Managed(_) => false,
@@ -75,12 +75,12 @@ impl Target {
         }
     }
 
-    /// Whether so many bytes are too few: an image is filled.
+    /// Whether `landed` bytes are too few: requests must fill an image.
     pub(crate) fn is_short(&self, landed: u64) -> bool {
         matches!(self, Target::Image(image, _) if landed < image.len())
     }
 
-    /// Whether a tile whose raw bytes belong here can go from the device's scratch.
+    /// Whether the raw bytes of a tile can be copied here from the device's scratch.
     pub(crate) fn takes_tile(&self, at: u64, raw_len: usize) -> bool {
         match self {
             Target::Image(image, _) => image.is_whole(&(at..at + raw_len as u64)),
@@ -88,7 +88,7 @@ impl Target {
         }
     }
 
-    /// Whether tiles of streams can: they begin at multiples of their length.
+    /// Whether this holds for all tiles of streams, which begin at multiples of their length.
     pub(crate) fn takes_tiles(&self) -> bool {
         match self {
             Target::Image(image, _) => image.block.bytes.is_power_of_two(),
@@ -96,7 +96,7 @@ impl Target {
         }
     }
 
-    /// Whether a batch writes some of these bytes already. Of an image, requests are not to.
+    /// Whether a batch already writes some of these bytes of a buffer; images are not checked.
     pub(crate) fn is_written(&self, batch: &Batch, at: u64, raw_len: usize) -> bool {
         self.buffer().is_some_and(|(buffer, offset)| {
             let begin = offset + at;
@@ -104,7 +104,7 @@ impl Target {
         })
     }
 
-    /// Adds what brings raw bytes to `at`.
+    /// Adds the copies of raw bytes to `at`.
     pub(crate) fn add_bytes(self: &Arc<Target>, batch: &mut Batch, at: u64, bytes: Bytes<'_>) {
         let Target::Image(image, _) = &**self else {
             let from = batch.add_bytes(bytes, 1);
@@ -124,7 +124,7 @@ impl Target {
         }
     }
 
-    /// Adds what brings the raw bytes of a tile to `at`.
+    /// Adds a tile and the copies of its raw bytes to `at`; returns the tile's number.
     pub(crate) fn add_tile(
         self: &Arc<Target>,
         batch: &mut Batch,
@@ -136,7 +136,7 @@ impl Target {
         tile
     }
 
-    /// Adds what is to be done once all bytes have landed.
+    /// Adds the transitions or the release that follow once all bytes have landed.
     pub(crate) fn add_last(&self, batch: &mut Batch) {
         match self {
             Target::Managed(_) => {}
@@ -154,10 +154,10 @@ impl Target {
         }
     }
 
-    /// The copies of a run of bytes; of an image, of whole texel blocks.
+    /// Adds the copies of a run of bytes; for an image, the run must be whole texel blocks.
     fn add_run(self: &Arc<Target>, batch: &mut Batch, (from, at, len): (Source, u64, usize)) {
         if len == 0 {
-            // Vulkan has no copies of nothing.
+            // Vulkan does not allow empty copies.
             return;
         }
         batch.add_raw_bytes(len);

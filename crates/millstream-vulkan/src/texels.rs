@@ -1,10 +1,10 @@
-//! Images of the device as destinations: which texels the bytes of a request are.
+//! Device images as destinations: which texels the bytes of a request belong to.
 //!
 //! The bytes are those of the regions, one after the other, each packed as
-//! `vkCmdCopyBufferToImage` takes it: rows of texel blocks, slices, layers. Parts of a request
+//! `vkCmdCopyBufferToImage` expects: rows of texel blocks, slices, layers. Parts of a request
 //! begin and end anywhere, also within a row or a texel block. So a run of whole blocks becomes up
-//! to three copies a slice (the rest of a row, whole rows, the start of a row), and a block whose
-//! bytes come in several parts waits until it is whole.
+//! to three copies per slice (the rest of a row, whole rows, the start of a row), and a block whose
+//! bytes arrive in several parts waits until it is complete.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -17,24 +17,24 @@ use millstream::Error;
 use crate::error::invalid;
 use crate::format::{TEXEL_BYTES_MAX, TexelBlock};
 
-/// The layout of an image, and the family of queues that owns it.
+/// The layout of an image, and the queue family that owns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageState {
     /// The layout.
     pub layout: vk::ImageLayout,
-    /// The family that owns an image which families do not share; `None`: the family that loads,
-    /// or the image is shared concurrently.
+    /// The family that owns an exclusive image. `None`: it is the family that loads, or the image
+    /// is shared concurrently.
     pub family: Option<u32>,
 }
 
 impl ImageState {
-    /// No content, no owner: what an image is in first.
+    /// No content and no owner: the initial state of an image.
     pub const UNDEFINED: ImageState = ImageState {
         layout: vk::ImageLayout::UNDEFINED,
         family: None,
     };
 
-    /// To be sampled by queues of the family that loads.
+    /// Ready to be sampled by queues of the family that loads.
     pub const SAMPLED: ImageState = ImageState {
         layout: vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL,
         family: None,
@@ -46,17 +46,17 @@ impl ImageState {
 pub struct ImageRegion {
     /// The mip level.
     pub mip_level: u32,
-    /// The array layers, whose texels follow one another.
+    /// The array layers, whose bytes follow one another.
     pub layers: Range<u32>,
     /// The first texel; a multiple of the format's texel block.
     pub offset: vk::Offset3D,
-    /// Texels; a multiple of the format's texel block, or up to the edge of the level.
+    /// The size in texels; a multiple of the format's texel block, or up to the edge of the level.
     pub extent: vk::Extent3D,
 }
 
 impl ImageRegion {
-    /// Whether it lies in a mip level of this size and these layers, and is made of whole texel
-    /// blocks of this width and height, which reach past the edges of the level.
+    /// Whether it lies inside a mip level of this size with this many layers, and consists of whole
+    /// texel blocks of this width and height. Blocks at the edges may reach past the level.
     #[must_use]
     pub fn is_inside(&self, level: vk::Extent3D, layers: u32, block: (u32, u32)) -> bool {
         let fits = |begin: i32, len: u32, side: u32, block: u32| {
@@ -75,36 +75,36 @@ impl ImageRegion {
     }
 }
 
-/// An image of the application's, as a destination.
+/// An image of the application, as a destination.
 #[derive(Debug, Clone)]
 pub struct AdoptedImage {
-    /// Made with `TRANSFER_DST`.
+    /// The image, made with `TRANSFER_DST`.
     pub image: vk::Image,
     /// Its format: one plane of color.
     pub format: vk::Format,
-    /// Where the bytes go, in this order.
+    /// The destinations of a request's bytes, in this order.
     pub regions: Vec<ImageRegion>,
-    /// What the levels and layers of the regions are in when a request begins to write.
-    /// [`ImageState::UNDEFINED`] discards their content. Another family that owns them has released
-    /// them to the one that loads, from this layout to `TRANSFER_DST_OPTIMAL`. After a request that
-    /// failed, [`GpuImage::state`](crate::GpuImage::state) returns their state, and the next one
-    /// goes on from there.
+    /// The state of the regions' levels and layers when a request begins to write.
+    /// [`ImageState::UNDEFINED`] discards their content. If another family owns them, it has
+    /// released them to the one that loads, from this layout to `TRANSFER_DST_OPTIMAL`. After a
+    /// request has failed, [`GpuImage::state`](crate::GpuImage::state) returns their state, and the
+    /// next request goes on from there.
     pub before: ImageState,
-    /// What they are in once the request has completed.
+    /// Their state once the request has completed.
     pub handover: ImageState,
 }
 
-/// A copy of texels, from an offset of the destination's bytes.
+/// A copy of texels. Its `buffer_offset` is an offset in the destination's bytes.
 pub(crate) type TexelCopy = vk::BufferImageCopy;
 
 /// A change of layout and owner of the layers of one level.
 pub(crate) type Transition = vk::ImageMemoryBarrier<'static>;
 
-/// See the header.
+/// An image as a destination, and the progress of its requests.
 pub(crate) struct ImageTarget {
     pub(crate) about: AdoptedImage,
     pub(crate) block: TexelBlock,
-    /// Where the bytes of each region begin.
+    /// The offset of each region's first byte.
     starts: Vec<u64>,
     len: u64,
     state: Mutex<State>,
@@ -112,31 +112,31 @@ pub(crate) struct ImageTarget {
 
 #[derive(Default)]
 struct State {
-    /// Whether it is in the layout to be copied to.
+    /// Whether it is in the layout `TRANSFER_DST_OPTIMAL`.
     begun: bool,
-    /// Whether it was handed over since.
+    /// Whether the last transition decided was the hand-over.
     landed: bool,
     /// The request that writes to it, or did last.
     request: u64,
-    /// Parts of it that are on their way.
+    /// Number of expected parts that have not ended.
     parts: usize,
-    /// How often it is being read back.
+    /// Number of calls that read it back.
     readers: usize,
-    /// What parts have brought of it, without a break: first byte and end.
+    /// Byte ranges that parts of the request cover, joined: first byte and end.
     brought: BTreeMap<u64, u64>,
     straddling: HashMap<u64, Straddling>,
 }
 
-/// A texel block of which some bytes are known.
+/// A texel block of which some bytes have arrived.
 #[derive(Default)]
 struct Straddling {
     bytes: [u8; TEXEL_BYTES_MAX],
-    /// A bit for each byte that is known.
+    /// A bit for each byte that has arrived.
     known: u32,
 }
 
 impl ImageTarget {
-    /// The bytes of the regions follow one another, or begin at `starts`.
+    /// Makes a destination whose regions' bytes begin at `starts`, or else follow one another.
     pub(crate) fn new(about: AdoptedImage, starts: Option<&[u64]>) -> Result<ImageTarget, Error> {
         let block = TexelBlock::of(about.format)
             .ok_or_else(|| invalid("images of this format are not loaded"))?;
@@ -174,17 +174,17 @@ impl ImageTarget {
         })
     }
 
-    /// Bytes up to the end of the last region.
+    /// Returns the number of bytes up to the end of the last region.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether a range begins and ends between texel blocks.
+    /// Whether a range consists of whole texel blocks.
     pub(crate) fn is_whole(&self, range: &Range<u64>) -> bool {
         range.start.is_multiple_of(self.block.bytes) && range.end.is_multiple_of(self.block.bytes)
     }
 
-    /// The copies that bring a range of whole texel blocks to the image.
+    /// Returns the copies of a range of whole texel blocks.
     pub(crate) fn copies(&self, range: Range<u64>) -> Vec<TexelCopy> {
         debug_assert!(self.is_whole(&range), "{range:?}");
         let mut copies = Vec::new();
@@ -204,8 +204,8 @@ impl ImageTarget {
         copies
     }
 
-    /// Splits bytes that belong at `at`: runs of whole blocks, those among them that became whole
-    /// with these bytes, each with where it belongs.
+    /// Splits bytes that belong at `at` into runs of whole blocks, each with its offset, including
+    /// blocks that these bytes complete.
     pub(crate) fn split<'a>(&self, at: u64, bytes: &'a [u8]) -> Vec<(u64, Cow<'a, [u8]>)> {
         let (size, end) = (self.block.bytes, at + bytes.len() as u64);
         let first = at.next_multiple_of(size).min(end);
@@ -223,7 +223,7 @@ impl ImageTarget {
         runs
     }
 
-    /// Takes in bytes of one block; the block and where it belongs, if it is whole now.
+    /// Adds bytes of one block. Returns the block and its offset if it is complete now.
     fn straddle(&self, at: u64, bytes: &[u8]) -> Option<(u64, Vec<u8>)> {
         if bytes.is_empty() {
             return None;
@@ -241,7 +241,7 @@ impl ImageTarget {
         whole.map(|whole| (block, whole.bytes[..size].to_vec()))
     }
 
-    /// Transitions to be recorded before its first copy.
+    /// Returns the transitions to record before its first copy.
     pub(crate) fn begin(&self, family: u32) -> Vec<Transition> {
         let mut state = self.state();
         if state.begun {
@@ -258,9 +258,9 @@ impl ImageTarget {
         self.transitions(layouts, (from, family), (writes, writes))
     }
 
-    /// A part of a request is going to come: bytes, or none behind all others. A request whose
-    /// parts come after those of another one takes the image over, because the other one may have
-    /// failed or been canceled; if it goes on instead, it is found incomplete at its end.
+    /// Announces a part of a request: its bytes, or `None` for the last part. If the parts of
+    /// another request have ended, this one takes the image over, because the other may have failed
+    /// or been canceled; if the other continues instead, its last part is refused as incomplete.
     pub(crate) fn expect(&self, request: u64, bytes: Option<Range<u64>>) -> Result<(), Error> {
         let mut state = self.state();
         if state.readers > 0 {
@@ -283,12 +283,12 @@ impl ImageTarget {
         Ok(())
     }
 
-    /// A part that was expected has ended.
+    /// Reports that a part announced by [`ImageTarget::expect`] has ended.
     pub(crate) fn part_ended(&self) {
         self.state().parts -= 1;
     }
 
-    /// The state that the requests so far leave its levels and layers in.
+    /// Returns the state in which the requests so far leave its levels and layers.
     pub(crate) fn left_in(&self) -> ImageState {
         let state = self.state();
         match (state.begun, state.landed) {
@@ -301,18 +301,18 @@ impl ImageTarget {
         }
     }
 
-    /// What [`ImageTarget::begin`] returned is not going to run.
+    /// Takes back [`ImageTarget::begin`], whose transitions will not run.
     pub(crate) fn forget_begin(&self) {
         self.state().begun = false;
     }
 
-    /// What [`ImageTarget::end`] returned is not going to run.
+    /// Takes back [`ImageTarget::end`], whose transitions will not run.
     pub(crate) fn forget_end(&self) {
         let mut state = self.state();
         (state.begun, state.landed) = (true, false);
     }
 
-    /// Keeps requests away while it is read back; false: none has landed, or one is on its way.
+    /// Refuses requests during a read-back. False if none has landed, or one is in flight.
     pub(crate) fn begin_reading(&self) -> bool {
         let mut state = self.state();
         let is_left = state.landed && state.parts == 0;
@@ -324,7 +324,7 @@ impl ImageTarget {
         self.state().readers -= 1;
     }
 
-    /// Transitions to be recorded behind its last copy.
+    /// Returns the transitions to record after its last copy.
     pub(crate) fn end(&self, family: u32) -> Vec<Transition> {
         let mut state = self.state();
         assert!(state.begun, "transitions begin before they end");
@@ -333,14 +333,14 @@ impl ImageTarget {
         let to = self.about.handover.family.unwrap_or(family);
         let uses = match to == family {
             true => vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE,
-            // The other family acquires it, and says for what.
+            // The other family acquires it with its own accesses.
             false => vk::AccessFlags::empty(),
         };
         let accesses = (vk::AccessFlags::TRANSFER_WRITE, uses);
         self.transitions(self.handed_over(), (family, to), accesses)
     }
 
-    /// The transitions by which another family acquires it; none, if there is no other.
+    /// Returns the transitions by which another family acquires it; empty if there is no other.
     pub(crate) fn acquire(&self, family: u32, uses: vk::AccessFlags) -> Vec<Transition> {
         match self.about.handover.family {
             Some(to) if to != family => {
@@ -358,7 +358,7 @@ impl ImageTarget {
         )
     }
 
-    /// One transition for each level and its layers.
+    /// Returns one transition for each distinct level and range of layers.
     pub(crate) fn transitions(
         &self,
         layouts: (vk::ImageLayout, vk::ImageLayout),
@@ -421,13 +421,13 @@ fn another() -> Error {
     invalid("another request writes to the image: one at a time can")
 }
 
-/// Whether transitions of two regions are the same or have nothing in common.
+/// Whether the transitions of two regions are the same or have nothing in common.
 fn same_or_apart(a: &ImageRegion, b: &ImageRegion) -> bool {
     let apart = a.layers.end <= b.layers.start || b.layers.end <= a.layers.start;
     a.mip_level != b.mip_level || a.layers == b.layers || apart
 }
 
-/// Texel blocks of a row, and rows of a slice.
+/// Returns the number of texel blocks of a row, and of rows of a slice.
 fn blocks(region: &ImageRegion, block: TexelBlock) -> (u64, u64) {
     let (width, height) = (region.extent.width, region.extent.height);
     (
@@ -436,7 +436,7 @@ fn blocks(region: &ImageRegion, block: TexelBlock) -> (u64, u64) {
     )
 }
 
-/// Bytes of a region; `None`: more than a number holds.
+/// Returns the bytes of a region; `None` on overflow, or if its range of layers is reversed.
 fn region_len(region: &ImageRegion, block: TexelBlock) -> Option<u64> {
     let (columns, rows) = blocks(region, block);
     let layers = region.layers.end.checked_sub(region.layers.start)?;
@@ -447,7 +447,7 @@ fn region_len(region: &ImageRegion, block: TexelBlock) -> Option<u64> {
         .checked_mul(block.bytes)
 }
 
-/// The copies of a range of a region's bytes.
+/// Calls `add` with the copies of a range of a region's bytes.
 fn slices(
     region: &ImageRegion,
     block: TexelBlock,
@@ -465,7 +465,7 @@ fn slices(
         );
         while at < end {
             let (row, column) = (at / columns, at % columns);
-            // Whole rows at once, or part of one.
+            // All remaining whole rows at once, or part of one row.
             let (width, height) = match column {
                 0 if end - at >= columns => (columns, (end - at) / columns),
                 _ => ((end - at).min(columns - column), 1),
@@ -483,7 +483,7 @@ fn slices(
     }
 }
 
-/// The copy of some texel blocks of a slice.
+/// Returns the copy of a rectangle of texel blocks of a slice.
 fn copy_of(
     region: &ImageRegion,
     block: TexelBlock,
@@ -492,7 +492,7 @@ fn copy_of(
     at: u64,
 ) -> TexelCopy {
     let depth = u64::from(region.extent.depth);
-    // Blocks at the edge reach past it.
+    // Blocks at the edge may reach past it.
     let texels = |first: u64, count: u64, size: u32, extent: u32| {
         let begin = first as u32 * size;
         (begin, (count as u32 * size).min(extent - begin))
@@ -572,10 +572,10 @@ mod tests {
         }
     }
 
-    /// A texel block: mip level, layer, and its place.
+    /// A texel block: mip level, layer, and coordinates.
     type Place = (u32, u32, i32, i32, i32);
 
-    /// The blocks of all regions, in the order of their bytes.
+    /// Returns the blocks of all regions, in the order of their bytes.
     fn places(target: &ImageTarget) -> Vec<Place> {
         let mut places = Vec::new();
         let block = target.block;
@@ -595,7 +595,7 @@ mod tests {
         places
     }
 
-    /// The blocks that a copy writes, in the order of its bytes.
+    /// Returns the blocks that a copy writes, in the order of its bytes.
     fn written(copy: &TexelCopy, block: TexelBlock) -> Vec<Place> {
         let (at, extent) = (copy.image_offset, copy.image_extent);
         assert_eq!((copy.image_subresource.layer_count, extent.depth), (1, 1));
@@ -698,7 +698,7 @@ mod tests {
             assert!(!completes(1) && brings(1, range));
         }
         assert!(completes(1));
-        // Another one takes over between parts, but not while some are out.
+        // Another request takes over between parts, but not while some are in flight.
         assert!(brings(2, 0..32) && brings(1, 32..64) && brings(2, 32..64));
         assert!(!completes(1) && !completes(2));
         target.expect(3, Some(0..64)).expect("it is free");

@@ -1,13 +1,13 @@
 //! The threads of a device's queues.
 //!
 //! ```text
-//! pieces → send: batch → queue → done: answers
+//! pieces → send: batch → queue → done: completes
 //!           ↑                     │
 //!           └── empty batches ────┘
 //! ```
 //!
 //! Each queue has a thread that fills batches and submits them (`sending`), and one that waits for
-//! them and answers (`done`).
+//! them and completes their pieces (`done`).
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -27,7 +27,7 @@ use crate::queue::Queue;
 use crate::record::Recorder;
 use crate::sending::Sending;
 
-/// A lane to be, and what its threads need of it.
+/// A lane whose threads are not started yet, and what they need.
 struct Ends {
     lane: Arc<Lane>,
     batches: Vec<Batch>,
@@ -81,7 +81,7 @@ impl Ends {
             (self.messages, self.to_done),
             self.batches,
         );
-        // The first one ends by itself where the second does not start.
+        // The first thread ends by itself if the second does not start.
         threads.push(spawn(format!("ms-gpu-done-{number}"), || done.run())?);
         threads.push(spawn(format!("ms-gpu-send-{number}"), || sending.run())?);
         Ok(())
@@ -111,7 +111,7 @@ pub(crate) fn start(
             shared.close();
             drop(shared.compute.recorder.as_ref().map(Recorder::close));
             for thread in threads {
-                // It uses the device until it has ended.
+                // The thread uses the device until it has ended.
                 let _ = thread.join();
             }
             return Err(error);

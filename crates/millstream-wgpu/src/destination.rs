@@ -1,4 +1,4 @@
-//! Destinations that keep what they are made of.
+//! Destinations that keep their wgpu resource alive.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::wgpu;
 pub type BufferDestination = Destination<wgpu::Buffer, GpuBuffer>;
 
 /// Regions of a texture, to be passed to [`Read::into_device`](millstream::Read::into_device). A
-/// request must bring all their bytes; one request at a time lands in them.
+/// request must provide all their bytes; only one request at a time may land in them.
 pub type TextureDestination = Destination<wgpu::Texture, GpuImage>;
 
-/// A resource of wgpu as a destination of requests, which keep it.
+/// A wgpu resource as a destination of requests, which keep it alive.
 #[derive(Debug)]
 pub struct Destination<R, S> {
     // Dropped before the resource, which keeps the device.
@@ -47,7 +47,7 @@ impl<R, S> Destination<R, S> {
 impl<R, S> Drop for Destination<R, S> {
     fn drop(&mut self) {
         if (self.is_lost)(&self.sink) {
-            // wgpu does not know of the copies, which may still run: the resource is leaked.
+            // wgpu does not know about the copies, which may still run: the resource is leaked.
             std::mem::forget(Arc::clone(&self.resource));
         }
     }

@@ -1,11 +1,11 @@
-//! A device of wgpu's, and the submissions to its queue.
+//! A wgpu device, and the submissions to its queue.
 //!
-//! wgpu alone submits to its queue, under a lock of its own. So the copies of requests are recorded
-//! into an encoder of wgpu's, and a second, empty submission signals the point that says when they
-//! have run: a signal covers everything that was submitted to the queue before. Whatever another
-//! thread submits in between may take the signal along, which is as good.
+//! Only wgpu submits to its queue, under its own lock. So the copies of requests are recorded into
+//! a wgpu encoder, and a second, empty submission signals the point that is reached when they have
+//! run: a signal covers everything that was submitted to the queue before. A submission of another
+//! thread in between may carry the signal instead, which is equivalent.
 //!
-//! A second queue of the device's, which wgpu does not know, fills buffers without it.
+//! A second queue of the device, which wgpu does not know, fills buffers without wgpu.
 #![expect(
     unsafe_code,
     reason = "lends handles of wgpu to the library, and makes buffers"
@@ -26,16 +26,16 @@ use super::wgpu;
 
 pub(super) use wgpu::hal::api::Vulkan;
 
-/// A device of wgpu's over Vulkan, whose buffers and textures requests land in. Workers decode;
-/// the device copies.
+/// A wgpu device on Vulkan, whose buffers and textures requests land in. Workers decode; the device
+/// copies.
 pub struct WgpuDevice {
-    // Dropped first: it waits for what it has of the device.
+    // Dropped first: it waits for its work on the device.
     pub(super) gpu: Gpu,
     textures: Mutex<Vec<Weak<TextureDestination>>>,
     adapter: wgpu::Adapter,
     device: wgpu::Device,
     queue: wgpu::Queue,
-    /// The family of wgpu's queue, and that of the second queue if it is another one.
+    /// The family of wgpu's queue, and that of the second queue if it differs.
     pub(super) families: (u32, Option<u32>),
 }
 
@@ -51,8 +51,8 @@ impl WgpuDevice {
     /// Lets requests land in buffers and textures of a device.
     ///
     /// # Errors
-    /// `Limit`: wgpu does not run on Vulkan, or the device lacks Vulkan 1.2 with timeline
-    /// semaphores; what the driver says.
+    /// `Limit`: wgpu does not run on Vulkan, its instance or the device lacks Vulkan 1.2, or the
+    /// device lacks timeline semaphores; driver errors.
     ///
     /// # Safety
     /// The three belong together, and the device is not destroyed ([`wgpu::Device::destroy`]) while
@@ -66,19 +66,18 @@ impl WgpuDevice {
         unsafe { WgpuDevice::adopt_with(adapter, device, queue, None) }
     }
 
-    /// As [`WgpuDevice::adopt`]. A second queue of the device's brings bytes to buffers by itself,
-    /// without [`WgpuDevice::submit`]: one that the application added to those of wgpu, by
-    /// wgpu-hal's `open_with_callback`. Of a buffer that wgpu made it must be of wgpu's family to
-    /// do so.
+    /// As [`WgpuDevice::adopt`], with a second queue of the device that fills buffers without
+    /// [`WgpuDevice::submit`]. The application has added it to wgpu's queues by wgpu-hal's
+    /// `open_with_callback`. It fills buffers that wgpu made only if it is of wgpu's family.
     ///
     /// # Errors
-    /// As of [`WgpuDevice::adopt`]; `Limit` also for queues that do not copy, `InvalidArgument` for
-    /// one that the application records.
+    /// As of [`WgpuDevice::adopt`]; `Limit` also if the second queue does not copy, and
+    /// `InvalidArgument` if its access is [`QueueAccess::Recorded`].
     ///
     /// # Safety
     /// As of [`WgpuDevice::adopt`]; other code submits to the second queue only as its
-    /// [`QueueAccess`] says, and wgpu does not know it. The second queue waits for nothing that
-    /// wgpu's has to do: what that does to a buffer has completed before a request fills it.
+    /// [`QueueAccess`] permits, and wgpu does not know it. The second queue does not wait for
+    /// wgpu's: work of that queue on a buffer has completed before a request fills the buffer.
     pub unsafe fn adopt_with(
         adapter: &wgpu::Adapter,
         device: &wgpu::Device,
@@ -127,16 +126,17 @@ impl WgpuDevice {
         })
     }
 
-    /// Makes a buffer in the device's memory, and returns all of it as a destination. One
-    /// allocation of Vulkan's: for buffers of some size.
+    /// Makes a buffer in the device's memory, and returns all of it as a destination. Each is a
+    /// separate Vulkan allocation, so it should not be small.
     ///
     /// # Errors
-    /// `InvalidArgument`: no bytes, or more than the device's limit `max_buffer_size`, or other
-    /// usages than of vertices, indices, uniforms, storage and copies; `OutOfMemory`.
+    /// `InvalidArgument`: no bytes, more than the device's limit `max_buffer_size`, a buffer mapped
+    /// at creation, or usages other than vertices, indices, uniforms, storage and copies;
+    /// `OutOfMemory`.
     ///
     /// # Safety
-    /// No command that wgpu runs uses the buffer before a request has filled it, or while one is on
-    /// its way to it, and it is not destroyed then.
+    /// No command that wgpu runs uses the buffer before a request has filled it, or while a request
+    /// to it is in flight, and it is not destroyed then.
     pub unsafe fn buffer(
         &self,
         about: &wgpu::BufferDescriptor<'_>,
@@ -166,18 +166,17 @@ impl WgpuDevice {
     ///
     /// # Errors
     /// `InvalidArgument`: the texture lacks the usage `COPY_DST` or `TEXTURE_BINDING`, has more
-    /// than one sample, or a format that is not of color; a region is empty, not inside of it, or
-    /// of layers that overlap with another one's in part; `Limit`: it is not one of Vulkan.
+    /// than one sample, or not a color format; there are no regions; a region is empty, not inside
+    /// the texture, or its layers overlap another's in part; `Limit`: it is not a Vulkan texture.
     ///
     /// # Safety
-    /// The texture is one of the device's, and the regions do not overlap. No command that wgpu
-    /// runs uses their levels and layers while a request is on its way to them, also of another
-    /// destination, or after one has failed, until another one has landed through the same
+    /// The texture belongs to the device, and the regions do not overlap. No command that wgpu runs
+    /// uses their levels and layers while a request to them is in flight, through this or another
+    /// destination, nor after a request has failed, until another one has landed through the same
     /// destination, which alone knows the layout then; no other destination of these levels and
-    /// layers is loaded meanwhile. The texture is not destroyed
-    /// ([`wgpu::Texture::destroy`]) while the destination lives. wgpu knows it as initialized: each
-    /// level and layer was written to, or cleared; else wgpu clears it with its first use, after
-    /// what has landed.
+    /// layers is loaded meanwhile. The texture is not destroyed ([`wgpu::Texture::destroy`]) while
+    /// the destination lives. wgpu has recorded each level and layer as initialized, because it was
+    /// written to, or cleared; else wgpu clears it on its first use, after bytes have landed.
     pub unsafe fn adopt_texture(
         &self,
         texture: &wgpu::Texture,
@@ -205,7 +204,7 @@ impl WgpuDevice {
             image,
             format,
             regions,
-            // What wgpu leaves it in, see `submit`.
+            // The state that `submit` has wgpu bring it to.
             before: ImageState::SAMPLED,
             handover: ImageState::SAMPLED,
         };
@@ -218,14 +217,14 @@ impl WgpuDevice {
         Ok(destination)
     }
 
-    /// Submits the copies that wait, in two submissions of wgpu's: to be called once a frame, on
-    /// any thread. Returns whether there were any. If a callback of the application's panics in
-    /// there, or wgpu has found the device to be lost, it counts as lost for all requests.
+    /// Submits the waiting copies, in two wgpu submissions. Call it once per frame, on any thread.
+    /// Returns whether there were any. If a callback of the application panics in it, or wgpu has
+    /// found the device to be lost, the device counts as lost for all requests.
     ///
-    /// Requests complete once the device has made their copies, without a poll of wgpu's. What is
-    /// submitted after that sees what has landed.
+    /// Requests complete once the device has made their copies, without polling wgpu. Commands that
+    /// are submitted after that see the bytes.
     pub fn submit(&self) -> bool {
-        // wgpu does not let one encoder have commands of both kinds.
+        // wgpu does not allow its own and raw commands in one encoder.
         let encoder = || self.device.create_command_encoder(&Default::default());
         let (mut before, mut copies) = (encoder(), encoder());
         // SAFETY: the encoder records outside of a pass, and is submitted once and below; the empty
@@ -260,18 +259,18 @@ impl WgpuDevice {
         }));
         recorded.submitted();
         if let Err(panic) = submitting {
-            // wgpu calls functions of the application's in between: the device may have the copies.
+            // wgpu calls functions of the application in between: the device may have the copies.
             self.gpu.lost();
             resume_unwind(panic);
         }
         if !self.takes_commands() {
-            // Perhaps nothing was submitted, and the point is never signaled.
+            // Possibly nothing was submitted, and the point is never signaled.
             self.gpu.lost();
         }
         true
     }
 
-    /// Whether wgpu has not found the device to be lost, of which submissions report nothing.
+    /// Whether wgpu has not found the device to be lost, which submissions do not report.
     fn takes_commands(&self) -> bool {
         let mut encoder = self.device.create_command_encoder(&Default::default());
         // SAFETY: nothing is recorded.
@@ -287,19 +286,19 @@ impl WgpuDevice {
         self.gpu.import_staging(storage)
     }
 
-    /// The application knows that the device is lost, for example by
-    /// [`wgpu::Device::set_device_lost_callback`]: requests end with `DeviceLost`.
+    /// Reports that the device is lost, for example when
+    /// [`wgpu::Device::set_device_lost_callback`] is called: requests end with `DeviceLost`.
     pub fn lost(&self) {
         self.gpu.lost();
     }
 
-    /// Returns which device it is, and who decodes.
+    /// Returns which device it is, and what decodes.
     #[must_use]
     pub fn report(&self) -> GpuReport {
         self.gpu.report()
     }
 
-    /// Returns what was done so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn stats(&self) -> GpuStats {
         self.gpu.stats()
@@ -319,7 +318,7 @@ impl std::fmt::Debug for WgpuDevice {
     }
 }
 
-/// Whether a region is made of whole texel blocks of a texture.
+/// Whether a region lies inside a texture, and consists of whole texel blocks.
 fn is_inside(region: &ImageRegion, texture: &wgpu::Texture) -> bool {
     if region.mip_level >= texture.mip_level_count() {
         return false;
@@ -339,7 +338,7 @@ fn is_inside(region: &ImageRegion, texture: &wgpu::Texture) -> bool {
     region.is_inside(level, layers, texture.format().block_dimensions())
 }
 
-/// The usage of a buffer, copies to it among them; `None`: wgpu itself must make it.
+/// Returns the Vulkan usage of a buffer, with copies to it; `None`: wgpu itself must make it.
 fn buffer_usage(usage: wgpu::BufferUsages) -> Option<vk::BufferUsageFlags> {
     use vk::BufferUsageFlags as To;
     use wgpu::BufferUsages as From;

@@ -1,8 +1,8 @@
-//! Buffers and textures of wgpu as destinations of Millstream's requests, over Vulkan.
+//! Buffers and textures of wgpu as destinations of Millstream's requests, through Vulkan.
 //!
-//! One of the features `wgpu-30` and `wgpu-29` says which wgpu the application links; without any
-//! this crate is empty. The modules `v30` and `v29` have the same types, but that wgpu 29 does
-//! not lend handles of its buffers: there buffers are made by `WgpuDevice::buffer` alone.
+//! The features `wgpu-30` and `wgpu-29` select the version of wgpu that the application links;
+//! without them this crate is empty. The modules `v30` and `v29` have the same types, except that
+//! wgpu 29 does not lend handles of its buffers: there only `WgpuDevice::buffer` makes buffers.
 //!
 //! ```text
 //! let gpu = unsafe { WgpuDevice::adopt(&adapter, &device, &queue)? };
@@ -12,9 +12,9 @@
 //! gpu.submit();
 //! ```
 //!
-//! wgpu alone submits to its queue, so nothing moves without `WgpuDevice::submit` (but to buffers,
-//! by a second queue of `WgpuDevice::adopt_with`), and workers decode. `examples/atlas.rs` is a
-//! whole program.
+//! Only wgpu submits to its queue, so nothing lands without `WgpuDevice::submit` (except in buffers
+//! with a second queue, see `WgpuDevice::adopt_with`), and workers decode. `examples/atlas.rs` is a
+//! complete program.
 
 #[cfg(feature = "wgpu-29")]
 pub mod v29;

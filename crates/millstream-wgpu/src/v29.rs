@@ -1,4 +1,4 @@
-//! With wgpu 29, which does not lend the handles of its buffers.
+//! Destinations for wgpu 29, which does not lend the handles of its buffers.
 
 pub use wgpu_29 as wgpu;
 

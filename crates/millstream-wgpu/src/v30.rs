@@ -1,4 +1,4 @@
-//! With wgpu 30.
+//! Destinations for wgpu 30.
 
 pub use wgpu_30 as wgpu;
 

@@ -1,8 +1,8 @@
 //! Queues and batches: how requests reach the engine.
 //!
-//! A [`Batch`] collects entries on one thread without a lock, and hands them over as a whole;
-//! [`Queue::submit`] is a batch of one. Signal, status and close entries take effect once
-//! everything before them in the queue has completed; they hold nothing back.
+//! A [`Batch`] collects entries on one thread and hands them over as a whole; [`Queue::submit`] is
+//! a batch of one. Signal, status and close entries take effect once everything before them in the
+//! queue has completed; they do not delay later entries.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -28,7 +28,7 @@ use crate::waiters::wake_all;
 #[cfg(all(test, target_os = "linux", not(model)))]
 mod tests;
 
-/// The application's handles of a queue.
+/// The application's handle to a queue, shared by its clones and batches.
 struct Handle {
     shared: Arc<QueueShared>,
 }
@@ -53,7 +53,7 @@ pub struct Queue(Arc<Handle>);
 /// A request that was not accepted, with the reason.
 #[derive(Debug)]
 pub struct Refused<R> {
-    /// Why: `QueueFull`, `TooManyTickets` or `Closed`.
+    /// The reason: `QueueFull`, `TooManyTickets` or `Closed`.
     pub error: Error,
     /// The request.
     pub request: R,
@@ -70,7 +70,7 @@ impl Queue {
         Queue(Arc::new(Handle { shared }))
     }
 
-    /// Whether a trace of the storage is being recorded, and names of requests are of use.
+    /// Returns whether the storage is recording a trace, which shows the names of requests.
     #[must_use]
     pub fn is_traced(&self) -> bool {
         self.0.shared.mailbox.recorder.is_on()
@@ -80,7 +80,7 @@ impl Queue {
         &self.0.shared
     }
 
-    /// An empty batch.
+    /// Returns an empty batch.
     #[must_use]
     pub fn batch(&self) -> Batch {
         Batch {
@@ -92,7 +92,7 @@ impl Queue {
     }
 
     /// Submits one request. If the queue is full it blocks until there is room; on a thread of the
-    /// storage it fails instead.
+    /// storage, or if no submitted entry can make room, it fails instead.
     ///
     /// # Errors
     /// `QueueFull`, `TooManyTickets`, `Closed`.
@@ -120,8 +120,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Submits one request whose completion shows in its group, a status or a signal, and whose
-    /// failure in [`Queue::take_errors`].
+    /// Submits one request without a ticket: its completion shows in its group, a status entry or a
+    /// signal, a failure also in [`Queue::take_errors`].
     ///
     /// # Errors
     /// As [`Queue::submit`].
@@ -173,7 +173,7 @@ impl Queue {
         self.batch().close(file)
     }
 
-    /// Stops serving the queue; what is in flight goes on.
+    /// Stops serving the queue; operations in flight complete.
     pub fn pause(&self) {
         self.shared().ask(|wishes, _| wishes.paused = Some(true));
     }
@@ -189,26 +189,27 @@ impl Queue {
             .ask(|wishes, _| wishes.bandwidth = Some(bytes_per_second));
     }
 
-    /// Failures since the last call: how many, and the first in the order of submission.
+    /// Returns the failures since the last call: their number, and the first in submission order.
     #[must_use]
     pub fn take_errors(&self) -> (u64, Option<Error>) {
         self.shared().take_record()
     }
 
-    /// Entries accepted that have not completed, those reserved by batches among them.
+    /// Returns the number of entries that have not completed, including those that batches reserve.
     #[must_use]
     pub fn live(&self) -> u64 {
         self.shared().live()
     }
 
-    /// Whether there are entries that were submitted and have not completed. Of a full queue
-    /// without any, all room is held by batches: waiting ends only if another thread submits one.
+    /// Returns whether any submitted entry has not completed. If a full queue has none, batches
+    /// hold all of its room: waiting ends only if another thread submits one.
     #[must_use]
     pub fn is_served(&self) -> bool {
         self.shared().is_served()
     }
 
-    /// Blocks until everything submitted so far has completed, at most `timeout`; whether it has.
+    /// Blocks until what was submitted so far has completed, at most `timeout`; returns whether it
+    /// has.
     ///
     /// # Errors
     /// `OnStorageThread`, `Closed`.
@@ -217,7 +218,7 @@ impl Queue {
         self.shared().drain(timeout)
     }
 
-    /// Moves completions of posted requests into `into`, oldest first; how many. Never blocks.
+    /// Moves posted completions into `into`, oldest first; returns how many. Never blocks.
     pub fn drain_completions(&self, into: &mut [Completion]) -> usize {
         let mut count = 0;
         while let Some(place) = into.get_mut(count)
@@ -229,10 +230,10 @@ impl Queue {
         count
     }
 
-    /// Blocks until the completion queue has something, at most `timeout`; whether it has.
+    /// Blocks until the completion queue has an entry, at most `timeout`; returns whether it has.
     ///
     /// # Errors
-    /// `OnStorageThread`.
+    /// `OnStorageThread`, `Closed`.
     pub fn wait_completions(&self, timeout: Option<Duration>) -> Result<bool, Error> {
         let shared = self.shared();
         if shared.has_posted() {
@@ -242,8 +243,8 @@ impl Queue {
         shared.wait_until(&shared.posted_waiters, timeout, || shared.has_posted())
     }
 
-    /// The completion queue as an eventfd, created by the first call: readable whenever completions
-    /// arrived since it was read last. On Windows an event object, set until it is reset.
+    /// Returns an eventfd for the completion queue, created by the first call: readable if
+    /// completions arrived since its last read. On Windows an event object, set until it is reset.
     ///
     /// # Errors
     /// The system has no descriptor left.
@@ -261,7 +262,7 @@ impl std::fmt::Debug for Queue {
     }
 }
 
-/// Destination bytes of a request, as far as they are known when it is accepted.
+/// The destination bytes of a request, as far as they are known when it is accepted.
 #[inline(always)]
 fn charge_of(queue: &QueueShared, parts: &Parts) -> u64 {
     match (parts.usual.raw_len, parts.body.len) {
@@ -271,14 +272,14 @@ fn charge_of(queue: &QueueShared, parts: &Parts) -> u64 {
     }
 }
 
-/// Notes what a request was charged; its priority.
+/// Records what a request was charged; returns its priority.
 #[inline(always)]
 fn accept(queue: &QueueShared, parts: &mut Parts, charge: u64) -> Priority {
     parts.usual.charged = charge;
     parts.priority.unwrap_or(queue.options.priority)
 }
 
-/// Reserves room for entries and bytes; how many entries.
+/// Reserves room for bytes and at most `most` entries; returns how many entries.
 fn take_room(queue: &QueueShared, charge: u64, most: u64, block: bool) -> Result<u64, Error> {
     if queue.mailbox.is_closing() {
         return Err(crate::mailbox::closed_error());
@@ -290,15 +291,15 @@ fn take_room(queue: &QueueShared, charge: u64, most: u64, block: bool) -> Result
     }
 }
 
-/// Blocks while requests are with the engine; without any, waiting would never end.
+/// Blocks while the engine has requests; without any, waiting would never end.
 #[cold]
 fn wait_for_room(queue: &QueueShared, charge: u64, most: u64) -> Result<u64, Error> {
     let waited = queue.mailbox.wait_for(&queue.space, None, || {
         if queue.mailbox.is_closing() {
             return Poll::Ready(Err(crate::mailbox::closed_error()));
         }
-        // Before: what completes in between leaves room behind. After: another thread may have
-        // taken the room in between, and have submitted.
+        // Looked at before, as an entry that completes in between leaves room; and after, as
+        // another thread may have taken that room in between and submitted.
         let served = queue.is_served();
         match queue.reserve(charge, most) {
             Some(count) => Poll::Ready(Ok(count)),
@@ -315,13 +316,13 @@ fn release_now(queue: &QueueShared, entries: u64, bytes: u64) {
     wake_all(&mut wakers);
 }
 
-/// Entries of one thread on their way into a queue, in order. Adding takes no lock and allocates
-/// nothing once the batch has grown. Dropping a batch submits it.
+/// Entries that one thread adds to a queue together, in order. Adding a request usually takes no
+/// lock and, once the batch has grown, allocates nothing. Dropping a batch submits it.
 pub struct Batch {
     queue: Queue,
     parcel: Parcel,
     cache: Cache,
-    /// Room reserved and not used.
+    /// Entries reserved and not used.
     room: u64,
 }
 
@@ -330,7 +331,7 @@ impl Batch {
         &self.queue.0.shared
     }
 
-    /// A batch may have room and slots from before its process was forked.
+    /// Fails in a forked child: the batch may hold room and slots of the parent.
     #[inline(always)]
     fn refuse_forked(&self) -> Result<(), Error> {
         match self.shared().mailbox.is_forked() {
@@ -339,8 +340,8 @@ impl Batch {
         }
     }
 
-    /// Makes sure that one more entry will be accepted. A full queue submits what the batch holds
-    /// first.
+    /// Ensures that one more entry will be accepted. If the queue is full, submits what the batch
+    /// holds first.
     #[inline(always)]
     fn secure(&mut self, charge: u64, block: bool) -> Result<(), Error> {
         self.refuse_forked()?;
@@ -408,7 +409,8 @@ impl Batch {
     }
 
     /// Adds a request. If the queue is full, the batch is submitted, and the call blocks until
-    /// there is room; on a thread of the storage, and if nothing is under way, it fails instead.
+    /// there is room; on a thread of the storage, or if no submitted entry can make room, it fails
+    /// instead.
     ///
     /// # Errors
     /// `QueueFull`, `TooManyTickets`, `Closed`.
@@ -421,7 +423,7 @@ impl Batch {
     /// As [`Batch::add`], but never blocks.
     ///
     /// # Errors
-    /// As [`Batch::add`], with the request. What the batch held was submitted then.
+    /// As [`Batch::add`], with the request. On `QueueFull`, what the batch held was submitted.
     #[inline]
     pub fn try_add<R: Request>(&mut self, request: R) -> Result<Ticket<R::Output>, Refused<R>> {
         let id = self.put(request, Delivery::Ticket, false)?;
@@ -438,11 +440,11 @@ impl Batch {
         Ok(self.put(request, Delivery::Posted, true).map(drop)?)
     }
 
-    /// As [`Batch::add`], [`Batch::post`] or [`Batch::detach`], whichever `delivery` says. Without
-    /// `wait` it never blocks: the request is dropped where it would.
+    /// As [`Batch::add`], [`Batch::post`] or [`Batch::detach`], depending on `delivery`. Without
+    /// `wait` it never blocks: where it would, it fails and drops the request.
     ///
     /// # Errors
-    /// As [`Batch::add`]. What the batch held was submitted then.
+    /// As [`Batch::add`]. On `QueueFull`, what the batch held was submitted.
     #[inline(always)]
     pub fn deliver<R: Request>(
         &mut self,
@@ -455,8 +457,8 @@ impl Batch {
         Ok((delivery == Delivery::Ticket).then(|| Ticket::new(pool.ticket(id))))
     }
 
-    /// Adds a request whose completion shows in its group, a status or a signal, and whose failure
-    /// in [`Queue::take_errors`].
+    /// Adds a request without a ticket: its completion shows in its group, a status entry or a
+    /// signal, a failure also in [`Queue::take_errors`].
     ///
     /// # Errors
     /// As [`Batch::add`].
@@ -465,7 +467,7 @@ impl Batch {
         Ok(self.put(request, Delivery::Detached, true).map(drop)?)
     }
 
-    /// Raises `fence` to `value` once everything before has completed.
+    /// Raises `fence` to `value` once everything before it has completed.
     ///
     /// # Errors
     /// As [`Batch::add`].
@@ -473,30 +475,30 @@ impl Batch {
         self.put_fifo(Fifo::Signal(fence.clone(), value))
     }
 
-    /// Writes slot `index` of `statuses` once everything before has completed: the result of the
-    /// requests since the last status entry.
+    /// Writes slot `index` of `statuses` once everything before it has completed: the result of the
+    /// requests since the previous status entry of the queue.
     ///
     /// # Errors
     /// As [`Batch::add`].
     ///
     /// # Panics
-    /// There is no such slot.
+    /// If there is no such slot.
     pub fn status(&mut self, statuses: &StatusArray, index: usize) -> Result<(), Error> {
         let len = statuses.len();
         assert!(index < len, "the status array has {len} slots");
         self.put_fifo(Fifo::Status(statuses.clone(), index))
     }
 
-    /// Closes a file once everything before has completed. Requests after it fail with `StaleFile`.
-    /// A file that was opened several times stays until the last close. Never blocks, also if the
-    /// queue is full.
+    /// Closes a file once everything before it has completed. Requests after it fail with
+    /// `StaleFile`. A file that was opened several times stays open until its last close. Never
+    /// blocks, even if the queue is full.
     ///
     /// # Errors
     /// `StaleFile`; `Closed` in a forked child.
     pub fn close(&mut self, file: FileId) -> Result<(), Error> {
         self.refuse_forked()?;
         if self.room == 0 {
-            // Be the queue full or not.
+            // Even if the queue is full.
             self.shared().reserve_always();
             self.room += 1;
         }
@@ -525,8 +527,8 @@ impl Batch {
         }
     }
 
-    /// Hands everything to the engine, and room that was reserved but not used back to the queue.
-    /// Does not block, and wakes the engine at most once.
+    /// Hands all entries to the engine, and returns unused room to the queue. Does not block, and
+    /// wakes the engine at most once.
     pub fn submit(&mut self) {
         self.hand_over();
         if self.shared().mailbox.is_forked() {

@@ -1,5 +1,5 @@
-//! The engine's side of queues: what has completed, entries that take effect in their place,
-//! failures, pauses and bandwidth.
+//! The engine's side of queues: what has completed, entries that take effect in order, failures,
+//! pauses and bandwidth.
 //!
 //! Invariants: an entry completes once; an entry takes effect when its sequence number is the first
 //! that has not completed; capacity is released once a round.
@@ -91,33 +91,33 @@ impl Bucket {
 /// The sequence number and kind of a failure.
 type Failure = Option<(u64, ErrorKind)>;
 
-/// An entry that takes effect in its place.
+/// An entry that takes effect once everything before it has completed.
 struct Entry {
     sequence: u64,
     fifo: Fifo,
-    /// The first failure before it that is not before another entry.
+    /// The first failure between the previous entry and this one.
     failure: Failure,
 }
 
-/// Priority, highest first, and arrival.
+/// Key of a held request: priority, highest first, then arrival.
 pub(crate) type HeldKey = (Reverse<Priority>, u64);
 
 /// A queue, as the engine has it.
 pub(crate) struct QueueState {
     pub(crate) shared: Arc<QueueShared>,
-    /// Handed over and not taken in yet, with the place reached.
+    /// Parcels not taken in yet, with the index reached in each.
     pub(crate) backlog: VecDeque<(Parcel, usize)>,
-    /// Handed over a moment ago.
+    /// Parcels just handed over, on their way into the backlog.
     parcels: Vec<Parcel>,
-    /// Empty parcels, to be filled again.
+    /// Empty parcels for reuse.
     pub(crate) spare: Vec<Parcel>,
-    /// Entries below were taken in.
+    /// Entries below this number were taken in.
     pub(crate) next_sequence: u64,
     /// Cancellations of entries that may not have been taken in.
     pub(crate) cancellations: Vec<Cancellation>,
     pub(crate) window: Window,
     fifo: VecDeque<Entry>,
-    /// The first failure behind all entries.
+    /// The first failure after the last entry.
     failure: Failure,
     pub(crate) paused: bool,
     pub(crate) bucket: Option<Bucket>,
@@ -159,7 +159,7 @@ impl QueueState {
         }
     }
 
-    /// Takes what was submitted into the backlog.
+    /// Moves what was submitted into the backlog; returns the wishes.
     pub(crate) fn take(&mut self) -> Wishes {
         let wishes = self.shared.take(&mut self.parcels, &mut self.spare);
         self.backlog
@@ -206,13 +206,13 @@ impl QueueState {
         self.ended_bytes += charged;
     }
 
-    /// A slot is given back at the end of the round.
+    /// Frees a slot, at the end of the round.
     #[inline]
     pub(crate) fn free(&mut self, freed: Freed) {
         self.shared.pool.retire_ended(freed, &mut self.freed);
     }
 
-    /// A request has failed: the next entry behind it keeps the first failure.
+    /// Records a failure with the next entry after the request, which keeps the first one.
     pub(crate) fn failed(&mut self, sequence: u64, kind: ErrorKind) {
         let at = self.fifo.partition_point(|other| other.sequence < sequence);
         let first = match self.fifo.get_mut(at) {
@@ -224,7 +224,7 @@ impl QueueState {
         }
     }
 
-    /// Inserts an entry that takes effect in its place.
+    /// Inserts an entry that takes effect in order.
     pub(crate) fn add_fifo(&mut self, sequence: u64, fifo: Fifo) {
         // Entries arrive in order, but a request released by a fence arrives late.
         let at = self.fifo.partition_point(|other| other.sequence < sequence);
@@ -236,8 +236,8 @@ impl QueueState {
         self.fifo.insert(at, entry);
     }
 
-    /// The next entry whose place has come. Signals and status entries take effect here; the others
-    /// are the engine's.
+    /// Takes the next entry whose turn has come. Signals and status entries take effect here; the
+    /// others are the engine's.
     fn next_effect(&mut self, wakers: &mut Vec<Waker>) -> Option<Fifo> {
         loop {
             let watermark = self.window.watermark();
@@ -258,7 +258,7 @@ impl QueueState {
             match fifo {
                 // A request that ended while it waited for its turn.
                 Fifo::Start(_) if sequence < watermark => continue,
-                // Its place stays open until the request has completed.
+                // Its number stays open until the request has completed.
                 Fifo::Start(_) => return Some(fifo),
                 _ => assert_eq!(sequence, watermark, "an entry takes effect once"),
             }
@@ -291,7 +291,7 @@ pub(crate) struct Queues {
     states: Vec<Option<Box<QueueState>>>,
     touched: Vec<u32>,
     guard: Guard,
-    /// The queue of each priority that was served last.
+    /// The queue that was served last, for each priority.
     served: [u32; PRIORITIES],
     /// Whether any queue is paused or has a bandwidth.
     limited: bool,
@@ -309,7 +309,7 @@ impl Queues {
         self.note_limits();
     }
 
-    /// A queue was paused, resumed, or given another bandwidth.
+    /// Updates `limited` after a queue was paused, resumed, or given another bandwidth.
     pub(crate) fn note_limits(&mut self) {
         let mut states = self.states.iter().flatten();
         self.limited = states.any(|state| state.is_limited());
@@ -333,7 +333,7 @@ impl Queues {
             .expect("a queue lives as long as its requests")
     }
 
-    /// Has the round look at a queue before it ends.
+    /// Returns a queue, which is looked at before the round ends.
     #[inline]
     pub(crate) fn touch(&mut self, index: u32) -> &mut QueueState {
         let state = self.states[index as usize].as_deref_mut();
@@ -357,8 +357,7 @@ impl Queues {
         states.any(|state| !state.backlog.is_empty())
     }
 
-    /// The queue whose submissions are to be taken in next: that of the highest priority, with the
-    /// starvation guard.
+    /// The queue whose submissions are to be taken in next: by priority, with the starvation guard.
     pub(crate) fn next_backlog(&mut self) -> Option<u32> {
         let mut waiting = [None; PRIORITIES];
         for (index, state) in self.states.iter().enumerate() {

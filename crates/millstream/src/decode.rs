@@ -1,4 +1,4 @@
-//! Decoding: what requests and applications say of it, plans, jobs, worker threads.
+//! Decoding: its description in requests, plans, jobs, worker threads.
 
 pub(crate) mod format;
 pub(crate) mod jobs;

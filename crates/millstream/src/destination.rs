@@ -13,22 +13,22 @@ use millstream_io::{Access, Buffer, Destination, Identity, Place, Segment};
 use crate::error::Error;
 use crate::sink::DeviceSink;
 
-/// What is known of an open file.
+/// Facts about an open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileInfo {
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// Which file it is: device, inode, time of the last modification.
+    /// The identity of the file: device, inode, time of the last modification.
     pub identity: Identity,
     /// Whether direct I/O is possible.
     pub direct: bool,
 }
 
-/// How to open a file.
+/// Options for opening a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct FileOptions {
-    /// For writing as well.
+    /// Open it for writing as well.
     pub write: bool,
     /// Create it if it does not exist.
     pub create: bool,
@@ -38,8 +38,8 @@ pub struct FileOptions {
     pub truncate: bool,
     /// Whether reads go through the page cache; `None` for the storage's setting.
     pub access: Option<Access>,
-    /// Many small reads at depth are expected (a package): cold small reads bypass the page cache,
-    /// too.
+    /// Many small reads in parallel are expected (a package): small cold reads bypass the page
+    /// cache, too.
     pub package: bool,
 }
 
@@ -105,7 +105,7 @@ impl MemoryKind {
 }
 
 impl Memory {
-    /// The memory of a destination, which is asked here, and never again, where it is. Buffers are
+    /// The memory of a destination, whose address is asked for here and never again. Buffers are
     /// recognized, so that they need no box.
     pub(crate) fn of<D: Destination>(destination: D) -> Memory {
         match as_type(destination) {
@@ -133,7 +133,7 @@ impl Memory {
         }
     }
 
-    /// Where it is, if it is one piece that exists already.
+    /// Its address and length, if it is one piece that exists already.
     pub(crate) fn span(&mut self) -> Option<Segment> {
         match self {
             Memory::Buffer(buffer) => Some(Segment::new(buffer.as_mut_ptr(), buffer.len())),
@@ -142,7 +142,7 @@ impl Memory {
         }
     }
 
-    /// Drops it on a thread of the storage: a panic of its own ends nothing else.
+    /// Drops it on a thread of the storage, which a panic in its destructor does not end.
     #[inline]
     pub(crate) fn discard(self) {
         if matches!(self, Memory::None | Memory::Pool) {
@@ -154,13 +154,13 @@ impl Memory {
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         match self {
-            // Without a call: there is nothing to drop.
+            // Without calling the destructor: there is nothing to drop.
             Memory::Pool | Memory::None => std::mem::forget(std::mem::take(self)),
             _ => *self = Memory::None,
         }
     }
 
-    /// Bytes that can land in it: of a buffer its capacity.
+    /// Bytes that can land in it; for a buffer its capacity.
     pub(crate) fn room(&mut self) -> u64 {
         match self {
             Memory::Pool | Memory::Supply(_) => u64::MAX,

@@ -1,15 +1,16 @@
-//! The engine: one loop owns all deciding state.
+//! The engine: one loop that owns all state on which decisions depend.
 //!
-//! A round walks the data's way once: mail → intake → completions, answers, results → timers →
-//! events → opens → issue → settle. Components own their fields and return values; only this module
-//! sees all of them. Handlers look at one request and return a [`Flow`]; [`Engine::follow`] acts on
-//! it and comes last. A request ends in [`Engine::finish`] and nowhere else, and nothing looks at
-//! its slot afterwards; effects on other requests go into `events`, checked when they are popped.
+//! A round follows the data once: mail → intake → completions, answers, results → timers → events →
+//! opens → issue → jobs → events → push → settle. Only this module sees all components, which own
+//! their fields and return values. Handlers look at one request and return a [`Flow`];
+//! [`Engine::follow`] acts on it and comes last. A request ends in [`Engine::finish`] and nowhere
+//! else, and nothing looks at its slot afterwards; effects on other requests go into `events`,
+//! checked when they are popped.
 //!
 //! A request with operations, jobs or calls out does not end, with one exception: its timeout has
-//! passed, or its device broke, and its memory is owned: then that moves to quarantine. A broken
-//! invariant ends the process (`or_abort`): unwinding would free memory that the kernel may be
-//! writing to.
+//! passed, its device broke or the storage closes, and its memory is owned: then that moves to
+//! quarantine. A broken invariant ends the process (`or_abort`): unwinding would free memory that
+//! the kernel may be writing to.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -53,7 +54,7 @@ mod mail;
 use calls::CallTable;
 use columns::{Col, Extra, flag};
 
-/// What has happened to a request from outside its own way.
+/// An event of a request that was caused elsewhere: by a fence, a file or another request.
 enum What {
     /// A fence may have been reached.
     GateOpen,
@@ -64,11 +65,11 @@ enum What {
     End(Error),
 }
 
-/// What a handler says of a request.
+/// What becomes of a request, as a handler decides.
 enum Flow {
     Wait,
     Runnable,
-    /// It ends now, well or with an error.
+    /// It ends now, successfully or with an error.
     End(Option<Error>),
 }
 
@@ -114,9 +115,9 @@ pub(crate) struct Engine {
     jobs_out: usize,
     closes: Vec<Descriptor>,
     wakers: Vec<Waker>,
-    /// Groups of requests that ended in this round, told once their outcomes can be had.
+    /// Groups of requests that ended in this round, notified once the outcomes are available.
     groups: Vec<(Group, Option<ErrorKind>, u64)>,
-    /// Lists that are used again.
+    /// Lists that are reused.
     dirty: Vec<Arc<QueueShared>>,
     results: Vec<JobResult>,
     letters: Vec<Letter<QueueShared>>,
@@ -135,7 +136,7 @@ pub(crate) struct Engine {
     last_gap: Duration,
 }
 
-/// Lets the engine work. A broken invariant ends the process.
+/// Runs code of the engine. A panic is a broken invariant, and ends the process.
 pub(crate) fn or_abort<T>(shared: &Mailbox, work: impl FnOnce() -> T) -> T {
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     done.unwrap_or_else(|panic| {
@@ -222,12 +223,12 @@ impl Engine {
         }
     }
 
-    /// One round; whether anything was done.
+    /// Runs one round; returns whether anything was done.
     fn round(&mut self) -> bool {
         self.now_ns = self.shared.now_ns();
         let mut worked = self.take_mail();
         worked |= self.intake();
-        // On a rotating disk the order of all is worth more than what is in the cache.
+        // On a rotating disk, ordering all requests is worth more than cache locality.
         while self.scheduler.has_positions() && self.intake() {}
         self.lanes.reap(&mut self.completions);
         worked |= self.complete_all();
@@ -245,7 +246,7 @@ impl Engine {
         worked
     }
 
-    /// Handles each of a list, which is used again; whether there was any.
+    /// Handles each item of a list, which is reused; returns whether there was any.
     #[inline(always)]
     fn each<T>(
         &mut self,
@@ -261,7 +262,7 @@ impl Engine {
         any
     }
 
-    /// Handles what concerns other requests than the one that caused it.
+    /// Handles queued events until none is left; returns whether there was any.
     fn handle_events(&mut self) -> bool {
         let mut worked = false;
         while let Some((id, what)) = self.events.pop_front() {
@@ -273,7 +274,7 @@ impl Engine {
         worked
     }
 
-    /// Something has happened to a request from outside its own way.
+    /// Handles an event of a request.
     fn drive(&mut self, index: u32, what: What) {
         let flow = match what {
             What::GateOpen => self.gate_open(index),
@@ -284,7 +285,7 @@ impl Engine {
         self.follow(index, flow);
     }
 
-    /// Acts on what a handler says; nothing comes after.
+    /// Acts on what a handler returned; nothing comes after.
     #[inline(always)]
     fn follow(&mut self, index: u32, flow: Flow) {
         match flow {
@@ -344,7 +345,7 @@ impl Engine {
         deadline.map_or(NO_DEADLINE, |at| self.shared.to_ns(at))
     }
 
-    /// Adds the time since the last call to busy or idle, by how things were then.
+    /// Adds the time since the last call to busy or idle, by the state at that call.
     fn account(&mut self) {
         let counters = &self.shared.counters;
         let spent = self.now_ns.saturating_sub(self.rate.last_ns);
@@ -397,7 +398,7 @@ impl Engine {
         if !tasks.is_empty() {
             self.jobs.push_all(&mut tasks, &sink);
         }
-        // Without memory for the list of jobs they are run here.
+        // If there was no memory for the list of jobs, they are run here.
         for task in tasks.drain(..) {
             run_job(Job::new(task, Arc::clone(&sink)), &mut self.scratch);
         }
@@ -427,14 +428,14 @@ impl Engine {
         worked
     }
 
-    /// Pushes what is outgoing and starts it; whether the device broke, which leaves events.
+    /// Pushes and starts what is outgoing; returns whether the device broke, which leaves events.
     fn push_all(&mut self, worked: bool) -> bool {
         let carried = self.lanes.has_unsubmitted();
         for lane in [Lane::Main, Lane::Cached, Lane::Slow] {
             self.lanes.push(lane, self.transfers.outgoing(lane));
         }
         // What the device did not take now it may take once it has begun the others. What an
-        // earlier round left waits no longer if this one does not lead to sleep either.
+        // earlier round left unsubmitted is submitted if this one does not lead to sleep either.
         let awake = self.has_outgoing() || self.shared.has_mail() || self.queues.have_backlog();
         let awake = awake || (carried && worked);
         let when = match awake {
@@ -448,9 +449,9 @@ impl Engine {
         false
     }
 
-    /// Sleeps until something arrives, at most `longest`; after a short look for mail if the last
-    /// came quickly. While the device or workers have something it sleeps at once: they wake it,
-    /// and what arrives together is then taken together.
+    /// Sleeps until something arrives, at most `longest`; after a short spin for mail if the last
+    /// came quickly. While the device or workers have work it sleeps at once: they wake it, and
+    /// what arrives together is then taken together.
     fn sleep(&mut self, longest: Option<Duration>) {
         let shared = Arc::clone(&self.shared);
         let awake = &mut || shared.has_mail();
@@ -479,7 +480,7 @@ impl Engine {
         self.last_gap = started.elapsed();
     }
 
-    /// Whether operations wait for room in a lane that may have some.
+    /// Whether operations wait to be pushed to the main lane, which has room.
     fn has_outgoing(&mut self) -> bool {
         let room = self.transfers.out_in(Lane::Main) < self.lanes.depth();
         room && !self.transfers.outgoing(Lane::Main).is_empty()
@@ -569,7 +570,7 @@ impl Rate {
             return;
         }
         let rate = u128::from(self.bytes) * 1_000_000_000 / u128::from(self.busy_ns);
-        // Only periods that moved much say what the device can do.
+        // Only periods that moved much measure what the device can do.
         if self.bytes > 1 << 20 {
             let rate = u64::try_from(rate).unwrap_or(u64::MAX);
             self.bytes_per_second = (self.bytes_per_second / 4 * 3).saturating_add(rate / 4);

@@ -1,4 +1,4 @@
-//! The one error of this crate: what failed, on what file and range, and the likely cause.
+//! The error type of this crate: what failed, on what file and range, and the likely cause.
 //!
 //! ```
 //! use millstream::{Error, ErrorKind};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use millstream_codec::{CodecError, CodecErrorKind};
 use millstream_io::{Errno, IoError};
 
-/// Declares the kinds of errors: each with its number, and a text for people.
+/// Declares the kinds of errors, each with its number and its message.
 macro_rules! kinds {
     ($($(#[$about:meta])* $kind:ident = $number:literal, $text:literal;)*) => {
         /// The kind of an error. The numbers are stable and meant for a C interface.
@@ -101,12 +101,13 @@ kinds! {
     /// The GPU was lost.
     DeviceLost = 29, "the GPU was lost";
     /// The storage was closed while the system held the request's borrowed memory, which must stay
-    /// valid for ever.
+    /// valid forever.
     StillHeld = 30, "the system still holds the memory";
 }
 
 impl ErrorKind {
-    /// The kind of a number, as [`StatusArray`](crate::StatusArray) and C interfaces carry it.
+    /// Returns the kind of a number that a [`StatusArray`](crate::StatusArray) or a C interface
+    /// has.
     #[must_use]
     pub fn from_number(number: u32) -> Option<ErrorKind> {
         let index = usize::try_from(number).ok()?.checked_sub(1)?;
@@ -137,7 +138,7 @@ enum Source {
 }
 
 impl Error {
-    /// An error of a kind with the likely cause, which may be empty.
+    /// Creates an error of this kind with its likely cause, which may be empty.
     #[must_use]
     pub fn new(kind: ErrorKind, cause: impl Into<Cow<'static, str>>) -> Error {
         Error(Box::new(Context {
@@ -150,14 +151,14 @@ impl Error {
         }))
     }
 
-    /// The error of a system call made by the caller.
+    /// Creates the error of a system call made by the caller.
     #[must_use]
     pub fn from_os(call: &'static str, error: &io::Error) -> Error {
         let errno = Errno(error.raw_os_error().unwrap_or(0));
         Error::from(IoError::new(call, errno))
     }
 
-    /// The same error, about `len` bytes at `offset` of a file; `u64::MAX` for a whole file.
+    /// Sets the file and range concerned: `len` bytes at `offset`; `u64::MAX` for a whole file.
     #[must_use]
     pub fn at(mut self, path: Option<Arc<Path>>, offset: u64, len: u64) -> Error {
         self.0.path = path;
@@ -165,40 +166,40 @@ impl Error {
         self
     }
 
-    /// The same error, about a file and a range of it where it names none yet.
+    /// Sets the file and range concerned, where it has none yet.
     pub(crate) fn or_at(mut self, path: Option<Arc<Path>>, offset: u64, len: u64) -> Error {
         self.0.path = self.0.path.or(path);
         self.0.range.get_or_insert((offset, len));
         self
     }
 
-    /// The same error, about a request or an entry with a name.
+    /// Sets the name of the request or entry concerned.
     #[must_use]
     pub fn named(mut self, name: Option<Arc<str>>) -> Error {
         self.0.name = name;
         self
     }
 
-    /// Its kind.
+    /// Returns the kind.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The file, if one is concerned.
+    /// Returns the path of the file concerned, if any.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
 
-    /// First byte of the request in its file, or of the block at fault if it had a table of blocks.
+    /// Returns the offset of the request in its file, or of the block at fault if it had a table.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.0.range.map_or(0, |(offset, _)| offset)
     }
 
-    /// Length of the request, or of the block at fault; `u64::MAX` for a whole file that was never
-    /// opened.
+    /// Returns the length of the request, or of the block at fault; `u64::MAX` for a whole file
+    /// that was never opened.
     #[must_use]
     #[expect(
         clippy::len_without_is_empty,
@@ -208,13 +209,13 @@ impl Error {
         self.0.range.map_or(0, |(_, len)| len)
     }
 
-    /// The request's name, if it has one.
+    /// Returns the name of the request, if it has one.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.0.name.as_deref()
     }
 
-    /// The system's error number, if the system is the cause.
+    /// Returns the system's error number, if the system is the cause.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match &self.0.source {
@@ -223,7 +224,7 @@ impl Error {
         }
     }
 
-    /// The likely cause in words; may be empty.
+    /// Returns the likely cause in words; may be empty.
     #[must_use]
     pub fn cause(&self) -> &str {
         match (&self.0.source, &*self.0.cause) {
@@ -304,7 +305,7 @@ impl fmt::Display for Error {
             Source::Codec(error) => write!(f, ": {error}")?,
         }
         match (&context.source, self.cause()) {
-            // The codec's own words are more exact.
+            // The codec's own message is more exact.
             (Source::Codec(_), _) | (_, "") => Ok(()),
             (_, cause) => write!(f, "; likely cause: {cause}"),
         }

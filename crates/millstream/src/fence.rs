@@ -1,4 +1,4 @@
-//! Fences: monotonic numbers that queues raise and anyone can wait for.
+//! Fences: monotonic numbers that queues raise and any thread can wait for.
 //!
 //! ```
 //! let fence = millstream::Fence::new(0);
@@ -27,7 +27,7 @@ struct Inner {
     waiters: Waiters,
     eventfd: OnceLock<EventFd>,
     watched: AtomicBool,
-    /// At most one entry for each storage that lives.
+    /// At most one entry for each living storage.
     watchers: Mutex<Vec<Weak<dyn Watcher>>>,
 }
 
@@ -42,12 +42,12 @@ impl Condition for Inner {
 }
 
 /// A monotonic `u64`. A clone is another handle to the same fence; all methods may be called from
-/// any thread. Signaling costs one atomic operation while no thread waits.
+/// any thread. While no thread waits, signaling costs one atomic operation and a fence.
 #[derive(Clone)]
 pub struct Fence(Arc<Inner>);
 
 impl Fence {
-    /// A fence at `value`.
+    /// Creates a fence at `value`.
     #[must_use]
     pub fn new(value: u64) -> Fence {
         Fence(Arc::new(Inner {
@@ -59,20 +59,20 @@ impl Fence {
         }))
     }
 
-    /// Its value.
+    /// Returns its value.
     #[must_use]
     pub fn value(&self) -> u64 {
         self.0.value.load(Ordering::Acquire)
     }
 
-    /// Whether it has reached `value`.
+    /// Returns whether it has reached `value`.
     #[must_use]
     pub fn has_reached(&self, value: u64) -> bool {
         self.value() >= value
     }
 
-    /// Raises it to `value` and wakes its waiters. A value that is not above the present one
-    /// changes nothing.
+    /// Raises it to `value` and wakes its waiters. A value not above the present one changes
+    /// nothing.
     pub fn signal(&self, value: u64) {
         let mut wakers = Vec::new();
         self.raise(value, &mut wakers);
@@ -95,8 +95,8 @@ impl Fence {
         }
     }
 
-    /// Blocks until it has reached `value`, at most `timeout`; whether it has. Of a storage without
-    /// threads use [`Storage::wait`](crate::Storage::wait), which pumps.
+    /// Blocks until it has reached `value`, at most `timeout`; returns whether it has. For a
+    /// storage without threads use [`Storage::wait`](crate::Storage::wait), which pumps.
     ///
     /// # Errors
     /// `OnStorageThread`.
@@ -107,14 +107,14 @@ impl Fence {
         self.at(value).wait(timeout)
     }
 
-    /// A future that completes once it has reached `value`.
+    /// Returns a future that completes once the fence has reached `value`.
     pub fn at(&self, value: u64) -> Reached {
         Reached::new(self.0.clone(), value)
     }
 
-    /// The fence as an eventfd, created by the first call: readable after every signal that raised
-    /// the fence since then, and at once if the fence is above 0. Reading it resets it; the value
-    /// itself is [`Fence::value`]. On Windows an event object, set until it is reset.
+    /// Returns an eventfd for the fence, created by the first call: readable after every signal
+    /// that raises the fence from then on, and at once if the fence is above 0. Reading it resets
+    /// it; the value itself is [`Fence::value`]. On Windows an event object, set until it is reset.
     ///
     /// # Errors
     /// The system has no descriptor left.
@@ -124,9 +124,9 @@ impl Fence {
         }
         let created = EventFd::new()?;
         let eventfd = self.0.eventfd.get_or_init(|| created);
-        // A signal between its creation and its publication has not seen it: such a signal raised
-        // the value before this load, or sees the eventfd after it, by the SeqCst fence here and
-        // that in `Waiters::take`. One signal too many is allowed.
+        // A signal before the eventfd is published does not see it. The SeqCst fences here and in
+        // `Waiters::take` order the two: the signal raised the value before this load, or sees the
+        // eventfd after it. One signal too many is allowed.
         fence(Ordering::SeqCst);
         if self.0.value.load(Ordering::SeqCst) > 0 {
             eventfd.signal();
@@ -134,7 +134,7 @@ impl Fence {
         Ok(eventfd.event())
     }
 
-    /// Has a storage notified of every signal from now on. The caller looks at the value
+    /// Has a storage notified of every signal from now on. The caller must check the value
     /// afterwards.
     pub(crate) fn watch(&self, watcher: &Weak<dyn Watcher>) {
         let mut watchers = lock(&self.0.watchers);
@@ -144,7 +144,7 @@ impl Fence {
         }
         self.0.watched.store(true, Ordering::SeqCst);
         drop(watchers);
-        // The fence in `Waiters::take` stands between a signal's store and its look at `watched`.
+        // Pairs with the fence in `Waiters::take`, between a signal's store and load of `watched`.
         fence(Ordering::SeqCst);
     }
 }

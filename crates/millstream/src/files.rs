@@ -1,13 +1,13 @@
 //! The engine's side of files: what is open, what waits to be opened, the limit on descriptors.
 //!
 //! A file has up to two descriptors, one through the page cache and one bypassing it; both count.
-//! `requests` counts requests that name a file and have not completed: it lives as long.
+//! `requests` counts requests that name a file and have not completed: the file lives until then.
 //! `users` counts those that need it open soon; a file without users and operations is idle, and
 //! may be closed to make room and reopened later, if its path still leads to the same device and
 //! inode. An operation keeps its descriptors open (`operations`).
 //!
-//! Opens wait by lane: direct descriptors, whose place in the limit is reserved; files that urgent
-//! requests need; files that others need; files opened ahead of their first request.
+//! Opens wait by lane: direct descriptors, which are counted in the limit already; files that
+//! urgent requests need; files that others need; files opened ahead of their first request.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -42,12 +42,12 @@ fn peek(files: &[Option<Box<File>>], id: FileId) -> Option<&File> {
 /// The files of a storage.
 pub(crate) struct Files {
     files: Vec<Option<Box<File>>>,
-    /// Opens that wait, by lane and order.
+    /// Waiting opens, by lane and order.
     queued: BTreeMap<(Reverse<Lane>, u64), u32>,
     entered: u64,
-    /// Opens under way, with the time of their start.
+    /// Opens in flight, with the time of their start.
     opening: HashMap<u32, u64>,
-    /// Open, reserved by opens under way, or being closed.
+    /// Descriptors that are open, reserved by opens in flight, or being closed.
     pub(crate) descriptors: usize,
     descriptors_max: usize,
     /// Of `descriptors`, those that are being closed.
@@ -56,13 +56,13 @@ pub(crate) struct Files {
     idle: VecDeque<FileId>,
     slow: HashMap<u64, SlowMount>,
     access: Access,
-    /// Any file so far is on a rotating disk.
+    /// Whether any file so far is on a rotating disk.
     rotating: bool,
 }
 
 impl Files {
     pub(crate) fn new(descriptors_max: usize, access: Access) -> Files {
-        // More than the process may have would only be found out by failed opens.
+        // A limit above that of the process would only show as failed opens.
         let share = millstream_io::limits::descriptors_max() / limits::DESCRIPTORS_SHARE;
         let share = usize::try_from(share).unwrap_or(usize::MAX);
         Files {
@@ -140,12 +140,12 @@ impl Files {
         peek(&self.files, id)
     }
 
-    /// Opens queued or under way.
+    /// The number of opens that are queued or in flight.
     pub(crate) fn opening(&self) -> usize {
         self.opening.len() + self.queued.len()
     }
 
-    /// Wants a file to be opened.
+    /// Queues a file to be opened, or moves it to a more urgent lane.
     pub(crate) fn want(&mut self, index: u32, lane: Lane) {
         match self.at(index).phase {
             Phase::Closed => {}
@@ -163,7 +163,7 @@ impl Files {
         self.entered += 1;
     }
 
-    /// The state of the direct descriptor that a request needs, which is opened if there is room.
+    /// The state of the direct descriptor that a request needs, which is queued if there is room.
     pub(crate) fn want_direct(&mut self, index: u32, demanded: bool) -> Direct {
         let room = self.descriptors < self.descriptors_max || demanded;
         let file = self.at(index);
@@ -216,7 +216,7 @@ impl Files {
             .min()
     }
 
-    /// Takes room for the two descriptors that a file may have.
+    /// Reserves room for the two descriptors that a file may have.
     fn reserve(&mut self) -> bool {
         if self.descriptors + 2 > self.descriptors_max {
             return false;
@@ -225,7 +225,7 @@ impl Files {
         true
     }
 
-    /// The call for an open that began, without an offer.
+    /// The call for an open, without an offer.
     fn open_call(&mut self, index: u32, buffered: bool) -> OpenCall {
         let file = self.at(index);
         let options = file.options;
@@ -254,8 +254,8 @@ impl Files {
         }
     }
 
-    /// An open is back; whether its waiters are to look again. A file for which the process has no
-    /// descriptor left is queued again.
+    /// Takes the answer of an open; returns whether its waiters are to check again. A file for
+    /// which the process has no descriptor left is queued again.
     pub(crate) fn open_done(&mut self, index: u32, answer: &OpenAnswer) -> bool {
         self.opening.remove(&index);
         let reserved = if answer.opened.is_some() { 2 } else { 1 };
@@ -267,8 +267,8 @@ impl Files {
         let file = self.at(index);
         match &answer.opened {
             Some(Ok(opened)) => file.note_opened(opened.clone()),
-            // The process has fewer descriptors than our limit: use what it has. Only an open that
-            // fails although nothing else of ours was open has failed for good.
+            // The process has fewer descriptors than the limit: it is lowered. An open has failed
+            // for good only if the storage had nothing else open.
             Some(Err(error)) if millstream_io::fs::is_out_of_descriptors(error) && !file.alone => {
                 file.phase = Phase::Closed;
                 file.opened_once = file.about.is_some();
@@ -281,7 +281,7 @@ impl Files {
         }
         match &answer.direct {
             Some(Ok(descriptor)) => file.direct = Direct::Open(*descriptor),
-            // Also if the process is out of descriptors: the file has the other one.
+            // Also if the process is out of descriptors: the file has its buffered one.
             Some(Err(_)) => {
                 file.direct = Direct::Unavailable;
                 file.without_direct();
@@ -302,7 +302,7 @@ impl Files {
         self.descriptors_max
     }
 
-    /// Descriptors of idle files to close, so that opens that wait find room.
+    /// Takes the descriptors of an idle file, to be closed, if waiting opens need room.
     pub(crate) fn evict(&mut self, into: &mut Vec<Descriptor>) {
         let last = self.queued.last_key_value();
         let waiting = last.is_some_and(|((lane, _), _)| lane.0 != Lane::Direct);
@@ -319,7 +319,7 @@ impl Files {
                 continue;
             }
             if std::mem::take(&mut file.used) {
-                // A second chance: it goes when it was not used again.
+                // A second chance: it is closed next time unless it was used again.
                 file.listed = true;
                 self.idle.push_back(id);
                 continue;
@@ -345,7 +345,7 @@ impl Files {
             file.listed = true;
             let id = file.id;
             if self.idle.len() == self.idle.capacity() {
-                // Before it grows, without those that are gone.
+                // Before the list grows, files that are gone are dropped from it.
                 let files = &self.files;
                 self.idle.retain(|id| peek(files, *id).is_some());
                 self.idle.reserve(self.idle.len().max(16));
@@ -354,7 +354,7 @@ impl Files {
         }
     }
 
-    /// A request does not need its file for the time being.
+    /// Uncounts a user of a file: a request that does not need it open for the time being.
     #[inline]
     pub(crate) fn detach(&mut self, index: u32) {
         if self.at(index).detached() {
@@ -362,7 +362,7 @@ impl Files {
         }
     }
 
-    /// A request has completed; whether its file is to be let go of now.
+    /// Uncounts a completed request; returns whether its file is closed and may be freed.
     #[inline]
     pub(crate) fn release(&mut self, index: u32, attached: bool) -> bool {
         let file = self.at(index);
@@ -375,7 +375,7 @@ impl Files {
         closed
     }
 
-    /// An operation begins; its mount, if that can hang.
+    /// Counts an operation that begins; returns its mount if that can hang, else 0.
     #[inline(always)]
     pub(crate) fn operation_began(&mut self, index: u32) -> u64 {
         let file = self.at(index);
@@ -393,12 +393,12 @@ impl Files {
         mount
     }
 
-    /// A call that uses the descriptor begins: [`Files::operation_done`] ends it.
+    /// Counts a call that uses the descriptor, until [`Files::operation_done`].
     pub(crate) fn call_began(&mut self, index: u32) {
         self.at(index).operations += 1;
     }
 
-    /// An operation has ended; whether its file is to be let go of now.
+    /// Uncounts an operation; returns whether its file is closed and may be freed.
     #[inline]
     pub(crate) fn operation_done(&mut self, index: u32) -> bool {
         let file = self.at(index);
@@ -411,7 +411,7 @@ impl Files {
         closed
     }
 
-    /// A mount that can hang has one operation less: the requests that waited for a place on it.
+    /// Uncounts an operation of a mount that can hang; returns the waiting requests to release.
     #[cold]
     pub(crate) fn left_mount(&mut self, mount: u64) -> Vec<Id> {
         let Some(slow) = self.slow.get_mut(&mount) else {
@@ -431,7 +431,7 @@ impl Files {
         waiting
     }
 
-    /// Requests that wait for a place on the mount of a file, if it has none.
+    /// The requests that wait for the mount of a file, if no operation may begin on it.
     #[inline]
     pub(crate) fn full_mount(&mut self, index: u32) -> Option<&mut Vec<Id>> {
         let file = self.at(index);
@@ -443,8 +443,8 @@ impl Files {
         (slow.operations >= limits::SLOW_OPERATIONS_MAX).then_some(&mut slow.waiting)
     }
 
-    /// Lets go of a closed file that nothing needs any more; whether it is gone. Its descriptors
-    /// are to be closed.
+    /// Frees a closed file that nothing needs any more; returns whether it did. The caller closes
+    /// its descriptors.
     pub(crate) fn finish_close(&mut self, index: u32, into: &mut Vec<Descriptor>) -> bool {
         let file = self.at(index);
         let busy = file.requests > 0 || file.operations > 0 || file.is_being_opened();
@@ -462,8 +462,8 @@ impl Files {
         true
     }
 
-    /// Takes all descriptors of files without operations, at the end; those on mounts that can hang
-    /// only if told to.
+    /// Takes all descriptors of files without operations, at the end of the storage; those on
+    /// mounts that can hang only with `also_slow`.
     pub(crate) fn take_all(&mut self, into: &mut Vec<Descriptor>, also_slow: bool) {
         for file in self.files.iter_mut().flatten() {
             if file.operations == 0 && (also_slow || !file.can_hang()) {

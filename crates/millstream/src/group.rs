@@ -35,53 +35,53 @@ impl Condition for Inner {
     }
 }
 
-/// Requests that belong together: counted from the call that accepts them until they complete. A
-/// clone is another handle; all methods may be called from any thread. Canceled as a whole by
+/// A group of requests, each counted from the call that accepts it until it completes. A clone is
+/// another handle; all methods may be called from any thread. Canceled as a whole by
 /// [`Queue::cancel_group`](crate::Queue::cancel_group). `&Group` is awaitable.
 #[derive(Clone, Default)]
 pub struct Group(Arc<Inner>);
 
 impl Group {
-    /// An empty group.
+    /// Creates an empty group.
     #[must_use]
     pub fn new() -> Group {
         Group::default()
     }
 
-    /// Requests that have not completed.
+    /// Returns the number of requests that have not completed.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.0.remaining.load(Ordering::SeqCst)
     }
 
-    /// Requests that succeeded.
+    /// Returns the number of requests that succeeded.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.0.done.load(Ordering::Acquire)
     }
 
-    /// Requests that failed.
+    /// Returns the number of requests that failed.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.0.failed.load(Ordering::Acquire)
     }
 
-    /// Requests that were canceled.
+    /// Returns the number of requests that were canceled.
     #[must_use]
     pub fn canceled(&self) -> u64 {
         self.0.canceled.load(Ordering::Acquire)
     }
 
-    /// Raw bytes of the requests that succeeded.
+    /// Returns the number of raw bytes of the requests that succeeded.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Acquire)
     }
 
-    /// Blocks until all its requests have completed, at most `timeout`; whether they have. Requests
-    /// in a batch that was not submitted never complete, and neither do those whose memory the
-    /// system held when their storage was closed: [`Storage::wait`](crate::Storage::wait) ends with
-    /// its storage. It also pumps a storage without threads.
+    /// Blocks until all its requests have completed, at most `timeout`; returns whether they have.
+    /// Requests in an unsubmitted batch do not complete, nor do those whose memory the system held
+    /// when their storage was closed: [`Storage::wait`](crate::Storage::wait) returns when its
+    /// storage is closed, and pumps a storage without threads.
     ///
     /// # Errors
     /// `OnStorageThread`.
@@ -96,7 +96,7 @@ impl Group {
         self.0.remaining.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A request of it has completed.
+    /// Counts the completion of one of its requests.
     pub(crate) fn completed(
         &self,
         failure: Option<ErrorKind>,
@@ -112,7 +112,7 @@ impl Group {
             self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
         count.fetch_add(1, Ordering::Release);
-        // SeqCst: a waiter registers, then looks at the count; one of the two sees the other.
+        // SeqCst: a waiter registers, then loads the count; one of the two sees the other.
         let before = self.0.remaining.fetch_sub(1, Ordering::SeqCst);
         assert!(before > 0, "a group counts each request once");
         if before == 1 {

@@ -1,9 +1,9 @@
 //! Identifiers: one `u64` each, tagged with the storage that gave them, so that an identifier of
-//! another storage is noticed and never names something else.
+//! another storage is detected and never names something else.
 //!
 //! Layout: 12 bits of storage number, 20 bits of index, 32 bits of generation (from the top:
-//! generation, storage, index). The numbers of storages that live are distinct; one static bitmap
-//! gives them out, the only global of this crate.
+//! generation, storage, index). Living storages have distinct numbers; one static bitmap gives them
+//! out, the only global of this crate.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -52,7 +52,7 @@ impl Id {
 }
 
 /// A file of a storage. Plain data: it may be copied, kept and sent to other threads. A stale id,
-/// or one of another storage, is noticed (`StaleFile`).
+/// or one of another storage, is detected (`StaleFile`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileId(pub(crate) Id);
 
@@ -60,20 +60,20 @@ impl FileId {
     /// No file: for requests that have none.
     pub(crate) const NONE: FileId = FileId(Id::NONE);
 
-    /// The id as a number, to be kept where only plain integers fit.
+    /// Returns the id as a number, for code that can only store integers.
     #[must_use]
     pub fn to_bits(self) -> u64 {
         self.0.0
     }
 
-    /// The id of a number that [`FileId::to_bits`] gave. Any other number is noticed when used.
+    /// Returns the id of a number from [`FileId::to_bits`]. Any other is detected when used.
     #[must_use]
     pub fn from_bits(bits: u64) -> FileId {
         FileId(Id(bits))
     }
 }
 
-/// The number of a storage; given back when it is dropped by its owner.
+/// The number of a storage; its owner gives it back when the storage is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StorageNumber(u16);
 
@@ -84,8 +84,8 @@ static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers {
 
 struct Numbers {
     taken: [u64; STORAGES_MAX / 64],
-    /// Where the generations of the next storage of a number begin, so that an id of an earlier one
-    /// is noticed, too.
+    /// The first generation of the next storage of a number, so that an id of an earlier one is
+    /// detected, too.
     generations: [u32; STORAGES_MAX],
 }
 
@@ -94,7 +94,7 @@ fn numbers() -> MutexGuard<'static, Numbers> {
 }
 
 impl StorageNumber {
-    /// A number that no living storage has, and the first generation for its ids.
+    /// Takes a number that no living storage has, and the first generation for its ids.
     pub(crate) fn take() -> Option<(StorageNumber, u32)> {
         let mut numbers = numbers();
         let word = numbers.taken.iter().position(|word| *word != u64::MAX)?;
@@ -105,8 +105,8 @@ impl StorageNumber {
         Some((StorageNumber(number), generation))
     }
 
-    /// Gives the number back; its storage is gone, and had ids of generations below `next`. They
-    /// begin anew long before they are exhausted.
+    /// Gives the number back; its storage is gone, and had ids of generations below `next`.
+    /// Generations begin anew long before they are exhausted.
     pub(crate) fn give_back(self, next: u32) {
         let mut numbers = numbers();
         let (word, bit) = (usize::from(self.0) / 64, self.0 % 64);

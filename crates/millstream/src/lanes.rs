@@ -1,11 +1,11 @@
-//! The devices of a storage: whatever completes later. The main lane is the ring or a pool of
-//! threads, and the engine sleeps in it; the others ring its doorbell.
+//! The devices of a storage. The main lane is the ring or a pool of threads, and the engine sleeps
+//! in it; the others ring its doorbell.
 //!
 //! # Safety
 //! Memory named by an operation or a call lies in a request's memory or a window, which the engine
 //! keeps (in the slot or in quarantine) until the completion, and leaks if a device reports it as
-//! abandoned. Lists of segments are owned by `transfers` as long. Files count their operations and
-//! stay open.
+//! abandoned. Lists of segments are owned by `transfers` for as long. Files count their operations
+//! and stay open.
 #![expect(unsafe_code, reason = "lends memory to devices")]
 
 use std::sync::Arc;
@@ -108,8 +108,8 @@ impl Lanes {
         self.main.depth()
     }
 
-    /// The lane for files on a mount that can hang, whose pool is made when the first is read.
-    /// Beyond the most, a mount gets the pool of one that has nothing under way, or shares.
+    /// The lane for files on a mount that can hang, whose pool is made for the first read. Beyond
+    /// the maximum number of pools, a mount takes over an idle pool, or shares one.
     pub(crate) fn slow_lane(&mut self, mount: u64) -> Result<Lane, IoError> {
         if !self.slow_apart {
             return Ok(Lane::Main);
@@ -145,8 +145,7 @@ impl Lanes {
         Ok(modeled(Box::new(pool), self.clock.as_ref()))
     }
 
-    /// Pushes the front of `operations` to a lane, or those that its pools take; what was taken is
-    /// removed.
+    /// Pushes `operations` to a lane, and removes those that its device or its pools took.
     #[inline]
     pub(crate) fn push(&mut self, lane: Lane, operations: &mut Vec<Operation>) {
         if operations.is_empty() {
@@ -183,7 +182,7 @@ impl Lanes {
         unsafe { self.calls.push(id, urgent, call) };
     }
 
-    /// Starts what was pushed, the main lane's operations as told.
+    /// Starts what was pushed; the main lane's operations as `when` says.
     pub(crate) fn submit(&mut self, when: Start) -> Result<(), IoError> {
         // The other lanes never break: they have no ring.
         let _ = self.cached.submit();
@@ -231,8 +230,8 @@ impl Lanes {
         self.calls.in_flight()
     }
 
-    /// Copies wait, or helpers still copy and will be done within microseconds: whether the engine
-    /// must not sleep now.
+    /// Whether the engine must not sleep now: copies wait, or helpers still copy and will be done
+    /// within microseconds.
     pub(crate) fn stays_awake(&mut self, awake: &mut dyn FnMut() -> bool) -> bool {
         if self.cached.in_flight() == 0 {
             return false;
@@ -275,8 +274,8 @@ impl Lanes {
         &mut self,
         completions: &mut Vec<Completion>,
     ) -> Result<Vec<u64>, IoError> {
-        // They ring the bell of the ring, which callers have; the engine then looks once in a
-        // millisecond, which is good enough for a storage whose ring broke.
+        // The threads ring the bell of the ring, which callers have; the engine then looks once in
+        // a millisecond, which is good enough for a storage whose ring broke.
         let threads = self.threads(self.io_threads, false)?;
         let broken = std::mem::replace(&mut self.main, threads);
         self.unsubmitted = 0;
@@ -284,8 +283,8 @@ impl Lanes {
         Ok(broken.shutdown(Instant::now(), completions).operations)
     }
 
-    /// Ends all lanes; completions and answers are appended. How many operations and calls the
-    /// system still holds.
+    /// Ends all lanes; completions and answers are appended. Returns how many operations and calls
+    /// the system still holds.
     pub(crate) fn shutdown(
         &mut self,
         deadline: Instant,

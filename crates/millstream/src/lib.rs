@@ -1,7 +1,7 @@
-//! Millstream: requests name bytes in storage, how they are encoded, and where they must land.
-//! Millstream lands them there as fast as the hardware allows, and says when.
+//! Asynchronous storage I/O: a request names a range of a file, its encoding and its destination;
+//! the engine reads it, decodes it into the destination and reports the completion.
 //!
-//! It is an open, portable DirectStorage: batched queues over io_uring (or threads, where it is
+//! A portable counterpart of DirectStorage: batched queues over io_uring (or threads, where it is
 //! refused), priorities and deadlines, cancellation, fences, decoding on worker threads, bounded
 //! memory.
 //!
@@ -12,11 +12,9 @@
 //! | a path | [`Storage::open`] | a [`FileId`], at once; the file is opened in the background |
 //! | a range of a file | [`Read::range`] | a request: a plain value |
 //! | a request | [`Queue::submit`], or [`Batch::add`] for many | a [`Ticket`] |
-//! | a ticket | [`Ticket::wait`], `.await`, [`Ticket::cancel`] | the memory with the bytes, or an
-//! [`Error`] |
+//! | a ticket | [`Ticket::wait`], `.await`, [`Ticket::cancel`] | the bytes, or an [`Error`] |
 //! | many requests | [`Group`], [`Fence`], [`StatusArray`] | one completion for all of them |
-//! | a frame loop | [`Batch::post`], [`Queue::drain_completions`] | completions in one call a frame
-//! |
+//! | a frame loop | [`Batch::post`], [`Queue::drain_completions`] | one call a frame for all |
 //!
 //! Everything else is a property of a request: [`Read::decode`], [`Read::into`],
 //! [`Read::priority`], [`Read::deadline`], [`Read::after`] and so on. [`Write`] and [`FileOp`]
@@ -54,7 +52,7 @@
 //!           queue               transfers                                status, completion queue
 //! ```
 
-/// The example of the README compiles.
+/// Compiles the examples of the README as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

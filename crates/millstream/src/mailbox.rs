@@ -1,8 +1,8 @@
 //! What callers, workers and the engine share: mail for the engine, and what a storage consists of.
 //!
 //! Mail is swapped out as a whole, so no lock is held over anything but a few moves. The doorbell
-//! is rung after unlocking. Once the engine has taken its last mail (`ended`), nothing is accepted
-//! any more: what would come later is answered by the sender.
+//! is rung after unlocking. Once the engine has taken its last mail (`ended`), nothing more is
+//! accepted: the sender handles what comes later.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -35,7 +35,7 @@ pub(crate) enum Letter<Q> {
         file: FileId,
         path: Arc<Path>,
         options: FileOptions,
-        /// It is open already.
+        /// Set if the file is open already.
         opened: Option<Opened>,
     },
     Queue(Arc<Q>),
@@ -52,21 +52,21 @@ pub(crate) struct Mail<Q> {
     /// Queues that have something new.
     pub(crate) dirty: Vec<Arc<Q>>,
     pub(crate) results: Vec<JobResult>,
-    /// The last of each request.
+    /// The latest change of each request.
     pub(crate) changes: HashMap<Id, Change>,
 }
 
 /// The engine of a storage without threads.
 pub(crate) trait Pump: Send {
-    /// One round; whether anything was done.
+    /// Runs one round; returns whether anything was done.
     fn pump(&mut self) -> bool;
-    /// Sleeps until something arrives, at most so long.
+    /// Sleeps until something arrives, at most `longest`.
     fn rest(&mut self, longest: Duration);
-    /// Whether it has come to its end.
+    /// Whether it has ended.
     fn is_closed(&self) -> bool;
 }
 
-/// What close found held.
+/// What the system and the workers still held when a storage was closed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CloseReport {
@@ -78,7 +78,7 @@ pub struct CloseReport {
     pub files: Vec<std::path::PathBuf>,
 }
 
-/// See the header. `Q` is the shared part of a queue.
+/// What callers, workers and the engine share. `Q` is the shared part of a queue.
 pub(crate) struct Shared<Q> {
     pub(crate) options: StorageOptions,
     pub(crate) fs: Arc<dyn FileSystem>,
@@ -91,7 +91,7 @@ pub(crate) struct Shared<Q> {
     mail: Mutex<Mail<Q>>,
     has_mail: AtomicBool,
     fences: AtomicBool,
-    /// The engine takes no mail any more.
+    /// The engine takes no more mail.
     ended: AtomicBool,
     closing: AtomicBool,
     /// Every request that can end has ended.
@@ -102,7 +102,7 @@ pub(crate) struct Shared<Q> {
     staging: OnceLock<Arc<Region>>,
     pump: Mutex<Option<Box<dyn Pump>>>,
     fork: ForkGuard,
-    /// Queues that live.
+    /// The number of living queues.
     pub(crate) queues: AtomicU32,
 }
 
@@ -187,7 +187,7 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
         }
     }
 
-    /// Puts something into the mail; false, and nothing was put: the engine has ended.
+    /// Puts something into the mail; false if the engine has ended: then nothing was put.
     fn post(&self, put: impl FnOnce(&mut Mail<Q>)) -> bool {
         if self.is_forked() {
             return false;
@@ -220,7 +220,7 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
         }
     }
 
-    /// A queue has something new. Its caller has made sure that it is sent once only.
+    /// A queue has something new. The caller makes sure that it is sent once only.
     pub(crate) fn queue_is_dirty(&self, queue: Arc<Q>) -> bool {
         self.post(|mail| mail.dirty.push(queue))
     }
@@ -257,8 +257,7 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
         self.fences.load(Ordering::Relaxed) && self.fences.swap(false, Ordering::SeqCst)
     }
 
-    /// Engine, at its end: no mail is accepted any more, unless there is some (then nothing
-    /// changes).
+    /// Engine, at its end: stops accepting mail and returns true, unless there is some left.
     pub(crate) fn end_mail(&self) -> bool {
         let mail = lock(&self.mail);
         let empty = mail.dirty.is_empty() && mail.letters.is_empty() && mail.results.is_empty();
@@ -270,12 +269,12 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
         empty
     }
 
-    /// Begins to close; whether this call is the first to ask for it.
+    /// Begins to close; returns whether this call is the first.
     pub(crate) fn begin_close(&self) -> bool {
         !self.closing.swap(true, Ordering::SeqCst)
     }
 
-    /// Whether nothing is accepted any more: the storage closes, or belongs to a parent process.
+    /// Whether nothing more is accepted: the storage closes, or belongs to a parent process.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::SeqCst) || self.is_forked()
     }
@@ -296,13 +295,13 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
         })
     }
 
-    /// Whether the storage is closed: nothing of it completes any more.
+    /// Whether the storage is closed: nothing more of it completes.
     pub(crate) fn is_ended(&self) -> bool {
         self.closed_for_good.load(Ordering::SeqCst) || self.is_forked()
     }
 
-    /// One round of a storage without threads; whether anything was done. Does nothing while
-    /// another thread pumps.
+    /// Runs one round of a storage without threads; returns whether anything was done. Does nothing
+    /// while another thread pumps.
     pub(crate) fn pump(&self) -> bool {
         self.with_pump(|engine| engine.pump()).unwrap_or(false)
     }
@@ -343,7 +342,7 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
             if let Poll::Ready(value) = poll(Waker::noop()) {
                 return Some(value);
             }
-            // However short the wait, it does some of the work: else it could be repeated for ever.
+            // Even the shortest wait does some work: else repeated ones would never get anywhere.
             let last = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if !self.pump() {
                 let longest = Duration::from_millis(1);
@@ -377,7 +376,7 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
     /// As [`Shared::block_on`], and no longer than until the storage is closed.
     ///
     /// # Errors
-    /// `Closed`: it was not ready then.
+    /// `Closed`: it was not ready by then.
     pub(crate) fn block_on_open<T>(
         &self,
         deadline: Option<Instant>,

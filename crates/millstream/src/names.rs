@@ -19,7 +19,7 @@ struct Named {
 /// The names of a storage.
 pub(crate) struct Names {
     storage: StorageNumber,
-    /// Where generations begin.
+    /// The first generation of a new entry.
     first: u32,
     ids: HashMap<(Arc<Path>, FileOptions), u32>,
     entries: Vec<Named>,
@@ -37,8 +37,8 @@ impl Names {
         }
     }
 
-    /// The id of a file; with its path, if it is new and to be handed to the engine. `None`: the
-    /// storage has as many files as it may.
+    /// Returns the id of a file; with its path, if it is new and to be handed to the engine.
+    /// `None`: the storage has as many files as it may.
     pub(crate) fn open(
         &mut self,
         path: &Path,
@@ -59,8 +59,8 @@ impl Names {
         Some((file, Some(path)))
     }
 
-    /// An id for a file that is open already. Its path does not lead to it: others that open the
-    /// path get what it means then.
+    /// Returns an id for a file that is open already. Its path does not lead to the id: others that
+    /// open the path get what it names then.
     pub(crate) fn adopt(&mut self, path: Arc<Path>, options: FileOptions) -> Option<FileId> {
         self.entry((path, options))
     }
@@ -95,8 +95,8 @@ impl Names {
         given.map_or(self.first, |last| last.wrapping_add(1))
     }
 
-    /// One `open` less; whether it was the last, so that the path means nothing any more. `None`:
-    /// the id is stale, or of another storage.
+    /// Undoes one `open`; returns whether it was the last, which frees the path. `None`: the id is
+    /// stale, or of another storage.
     pub(crate) fn close(&mut self, file: FileId) -> Option<bool> {
         let entry = self.entries.get_mut(file.0.index() as usize)?;
         let own = file.0.storage() == self.storage && entry.generation == file.0.generation();
@@ -113,7 +113,7 @@ impl Names {
         Some(true)
     }
 
-    /// The engine is done with a file whose last close was submitted.
+    /// Frees the id of a file whose last close has taken effect.
     pub(crate) fn retire(&mut self, index: u32) {
         let entry = &mut self.entries[index as usize];
         assert_eq!(entry.opens, 0, "a retired file was closed");

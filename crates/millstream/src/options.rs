@@ -1,5 +1,5 @@
-//! How a storage and its queues are made: limits, threads, hooks. Options are made by `default()`
-//! and then set.
+//! Options of a storage and its queues: limits, threads, hooks. They are created by `default()` and
+//! then set.
 //!
 //! ```
 //! use millstream::{Priority, QueueOptions, StorageOptions};
@@ -26,9 +26,9 @@ use crate::limits;
 use crate::priority::Priority;
 
 /// The application's job system: takes decode jobs instead of the storage's workers. `spawn` is
-/// called on the engine thread and must not block; a panic of it fails the job's request.
+/// called on the engine thread and must not block; a panic in it fails the job's request.
 pub trait JobSystem: Send + Sync {
-    /// Runs the job soon, on any thread.
+    /// Schedules the job to run soon, on any thread.
     fn spawn(&self, job: Job);
 }
 
@@ -36,11 +36,11 @@ pub trait JobSystem: Send + Sync {
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ThreadOptions {
-    /// Worker threads, which decode; `None` (the default) for the cores less two, at least two.
+    /// Worker threads, 1 to 256, which decode; `None` (the default): cores less two, at least two.
     pub workers: Option<usize>,
-    /// Threads of the `threads` device; `None` (the default) for 8.
+    /// Number of threads of the `threads` device; `None` (the default) for 8.
     pub io_threads: Option<usize>,
-    /// No threads at all (default: false): the application calls
+    /// Start no threads (default: false): the application calls
     /// [`Storage::pump`](crate::Storage::pump). Waiting for a ticket or a full queue pumps, and
     /// [`Storage::wait`](crate::Storage::wait) does for everything else.
     pub pumped: bool,
@@ -60,24 +60,24 @@ impl ThreadOptions {
     }
 }
 
-/// How a storage is made. The defaults suit a game.
+/// Options of a storage. The defaults suit a game.
 #[non_exhaustive]
 pub struct StorageOptions {
     /// The device. Default: io_uring, or threads where it is refused.
     pub backend: Backend,
-    /// Operations in flight, from 1 to 4096. Default: 128.
+    /// Maximum number of operations in flight, 1 to 4096. Default: 128.
     pub depth: u32,
-    /// Bytes of one operation, a power of two from 4 KiB to 64 MiB. Default: 1 MiB.
+    /// Block size of operations in bytes, a power of two from 4 KiB to 64 MiB. Default: 1 MiB.
     pub block_bytes: usize,
-    /// Limit of staging memory, from 16 KiB to 64 GiB. Default: 128 MiB.
+    /// Limit of staging memory in bytes, 16 KiB to 64 GiB. Default: 128 MiB.
     pub staging_bytes: usize,
     /// Limit of open descriptors, at least 2. Default: 512, at most half of the process's limit.
     pub descriptors: usize,
-    /// Free destination memory kept for reuse. Default: 256 MiB.
+    /// Bytes of free destination memory kept for reuse. Default: 256 MiB.
     pub retained_bytes: usize,
     /// Whether reads go through the page cache. Default: decided for each block.
     pub access: Access,
-    /// Merge adjacent small reads. Default: true.
+    /// Whether adjacent small reads are merged. Default: true.
     pub merge: bool,
     /// A slower disk to imitate. Default: none.
     pub disk_model: Option<DiskModel>,
@@ -89,7 +89,7 @@ pub struct StorageOptions {
     pub allocator: Option<Arc<dyn RegionAllocator>>,
     /// Runs decode jobs instead of the workers. Default: none.
     pub job_system: Option<Arc<dyn JobSystem>>,
-    /// Kernel features to do without, to test the code for old kernels. Default: none.
+    /// Kernel features not to use, to test the code for old kernels. Default: none.
     pub masked_features: FeatureMask,
     pub(crate) codecs: Codecs,
 }
@@ -120,7 +120,7 @@ impl StorageOptions {
     /// Registers a codec of the application.
     ///
     /// # Panics
-    /// The id is below 0x80, or taken.
+    /// If the id is below 0x80, or taken.
     pub fn codec(&mut self, id: CodecId, codec: impl Codec + 'static) {
         assert!(
             id >= CodecId::APPLICATION,
@@ -154,25 +154,25 @@ impl StorageOptions {
     }
 }
 
-/// How a queue behaves.
+/// Options of a queue.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct QueueOptions {
-    /// For messages and traces. Default: empty.
+    /// Name for messages and traces. Default: empty.
     pub name: String,
-    /// Requests and entries that have not completed, from 1 to `limits::QUEUE_CAPACITY_MAX`.
+    /// Maximum number of entries that have not completed, 1 to `limits::QUEUE_CAPACITY_MAX`.
     /// Default: 8192.
     pub capacity: u32,
-    /// Completed requests whose tickets were neither claimed nor dropped, or which wait in the
-    /// completion queue. Default: 65,536.
+    /// Maximum number of completed requests whose tickets were neither claimed nor dropped, or that
+    /// wait in the completion queue. Default: 65,536.
     pub unclaimed: u32,
-    /// Destination bytes of requests that have not completed; `None` (the default) for no limit. A
-    /// whole file counts once its length is known. A request above the limit is accepted when
-    /// nothing else is under way.
+    /// Limit of destination bytes of requests that have not completed; `None` (the default) for
+    /// none. A whole file counts once its length is known. A request above the limit is accepted
+    /// while no other bytes are counted.
     pub bytes: Option<u64>,
     /// Priority of requests that have none of their own. Default: normal.
     pub priority: Priority,
-    /// A batch submits by itself when it holds half of the capacity. Default: true.
+    /// Whether a batch submits itself when it holds half of the capacity. Default: true.
     pub auto_submit: bool,
     /// Bytes per second that the queue's requests may move; `None` (the default) for no limit.
     pub bandwidth: Option<u64>,

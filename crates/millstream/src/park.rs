@@ -1,8 +1,8 @@
-//! The one way to block: polling with a waker that unparks the thread.
+//! Blocking: a thread polls with a waker that unparks it.
 //!
 //! Sleeping and being woken costs 10 to 50 µs where the core goes idle meanwhile, more than a small
-//! request whose bytes are in memory. So a thread looks for its waker's mark for a short time
-//! before it parks, as long as that pays: each time it did not, the next waits (1, 3, 7, … up to
+//! request whose bytes are in memory. So a thread spins on its waker's flag for a short time before
+//! it parks, as long as that pays: after each time it did not, the next waits (1, 3, 7, … up to
 //! [`SPIN_SKIPS_MAX`](limits::SPIN_SKIPS_MAX)) park at once.
 
 #![cfg_attr(model, expect(dead_code, reason = "threads of models block in it"))]
@@ -41,8 +41,8 @@ thread_local! {
     static SKIPS: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
 }
 
-/// Marks the calling thread as one of a storage while it lives: on the engine thread, on worker
-/// threads, and while a storage is pumped.
+/// Marks the calling thread as one of a storage while this value lives: on the engine thread, on
+/// worker threads, and while a storage is pumped.
 pub(crate) struct StorageThread(());
 
 impl StorageThread {
@@ -72,7 +72,7 @@ pub(crate) fn may_block() -> Result<(), Error> {
     }
 }
 
-/// Looks for the waker's mark for a short time, if that paid lately; whether it was there.
+/// Spins on the waker's flag for a short time, if that paid lately; returns whether it was set.
 fn spin(unpark: &Unpark) -> bool {
     let (left, last) = SKIPS.get();
     if left > 0 {
@@ -116,7 +116,7 @@ pub(crate) fn block_on<T>(
     deadline: Option<Instant>,
     mut poll: impl FnMut(&Waker) -> Poll<T>,
 ) -> Option<T> {
-    // A thread that ends may wait while its values are dropped, and this one is gone then.
+    // A thread may wait while its thread-locals are dropped, when this one is gone.
     let kept = UNPARK.try_with(Cell::take).ok().flatten();
     let unpark = kept.unwrap_or_else(|| {
         Arc::new(Unpark {
@@ -149,7 +149,7 @@ fn park_until<T>(
             }
         }
         if unpark.woken.load(Ordering::Acquire) {
-            // What it polls may have parked, too, and taken the token.
+            // The future polled may have parked, too, and taken the token.
             continue;
         }
         match deadline {

@@ -46,7 +46,7 @@ impl Priority {
 pub(crate) struct Priorities(u8);
 
 impl Priorities {
-    /// Those for which `is_in` holds.
+    /// The priorities for which `is_in` holds.
     pub(crate) fn of(is_in: impl Fn(Priority) -> bool) -> Priorities {
         let mut all = Priorities::default();
         for priority in Priority::ALL {
@@ -87,7 +87,7 @@ impl Priorities {
         Priorities(self.0 & !other.0)
     }
 
-    /// Those above one and below realtime.
+    /// The members above `priority` and below realtime.
     #[inline]
     pub(crate) fn above_bulk(self, priority: Priority) -> Priorities {
         let bulk = (1 << Priority::Realtime as u8) - 1;
@@ -110,12 +110,12 @@ impl Priorities {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Guard {
     skipped: [u32; PRIORITIES],
-    /// Those skipped so often that the next turn is their own.
+    /// Priorities skipped so often that the next turn is theirs.
     due: Priorities,
 }
 
 impl Guard {
-    /// Whether a priority was skipped so often that the next turn is its own.
+    /// Whether a priority was skipped so often that the next turn belongs to it.
     pub(crate) fn is_due(&self, priority: Priority) -> bool {
         self.due.contains(priority)
     }
@@ -140,7 +140,7 @@ impl Guard {
         downwards.find(|other| waiting.contains(*other) && open(*other))
     }
 
-    /// A priority was served while others waited.
+    /// Records that a priority was served while those of `waiting` waited.
     #[inline]
     pub(crate) fn served(&mut self, priority: Priority, waiting: Priorities) {
         if self.skipped == [0; PRIORITIES] && waiting.below(priority).is_empty() {

@@ -3,8 +3,8 @@
 //!
 //! Callers reserve capacity by compare-exchange and hand parcels over under the queue's own lock,
 //! which the engine takes only to swap them out. Nothing is allocated per request once the vectors
-//! have grown. Every entry has a sequence number, given when it is handed over: a parcel's first,
-//! plus its place.
+//! have grown. Every entry has a sequence number, assigned when it is handed over: its parcel's
+//! first, plus its place in it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -27,7 +27,7 @@ use crate::status::StatusArray;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, fence, lock};
 use crate::waiters::{Key, Waiters, ready_if, wake_all};
 
-/// What a storage's parts share.
+/// What callers, workers and the engine of a storage share.
 pub(crate) type Mailbox = Shared<QueueShared>;
 pub(crate) type Table = slots::Table<Arc<Mailbox>>;
 pub(crate) type EngineSide = slots::EngineSide<Arc<Mailbox>>;
@@ -42,10 +42,10 @@ pub(crate) enum Fifo {
     Start(Id),
 }
 
-/// In the list of a parcel: the next of its `fifos`.
+/// In a parcel's `indices`: stands for the next of its `fifos`.
 pub(crate) const FIFO: u32 = u32::MAX;
 
-/// Entries handed over at one time, in order.
+/// Entries handed over together, in order.
 pub(crate) struct Parcel {
     pub(crate) indices: Vec<u32>,
     pub(crate) fifos: VecDeque<Fifo>,
@@ -66,8 +66,8 @@ impl Parcel {
     }
 }
 
-/// What is asked of a queue beside its entries. However often, it takes the room of one; only
-/// cancellations of different things add up.
+/// What is asked of a queue besides its entries. A repeated wish replaces the earlier one; only
+/// cancellations of different things accumulate.
 #[derive(Default)]
 pub(crate) struct Wishes {
     pub(crate) cancellations: Vec<Cancellation>,
@@ -83,7 +83,7 @@ pub(crate) struct Cancellation {
     pub(crate) which: Which,
 }
 
-/// See [`Cancellation`].
+/// What a [`Cancellation`] selects.
 pub(crate) enum Which {
     Tagged { mask: u64, value: u64 },
     Group(Group),
@@ -111,7 +111,7 @@ impl Which {
     }
 }
 
-/// How many of the last cancellations that the engine has not taken are compared with a new one.
+/// How many of the latest cancellations not yet taken by the engine are compared with a new one.
 const CANCELLATIONS_COMPARED: usize = 32;
 
 #[derive(Default)]
@@ -120,9 +120,9 @@ struct Submitted {
     spare: Vec<Parcel>,
     wishes: Wishes,
     next_sequence: u64,
-    /// In the engine's mail, and not yet taken.
+    /// The queue is in the engine's mail, and not yet taken.
     dirty: bool,
-    /// The storage takes nothing any more.
+    /// The storage accepts nothing more.
     closed: bool,
     /// Free slots for requests that are submitted one by one.
     cache: Cache,
@@ -143,16 +143,16 @@ pub(crate) struct QueueShared {
     submitted: Mutex<Submitted>,
     /// Entries accepted, or reserved by a batch, that have not completed.
     live: AtomicU64,
-    /// Of these, in batches that were not submitted.
+    /// Those of `live` that are in batches not yet submitted.
     held: AtomicU64,
     /// Bytes of the byte budget in use.
     bytes: AtomicU64,
-    /// Sequence numbers given out, and below which everything has completed: the window between
-    /// them costs the engine a bit each.
+    /// The next sequence number, and the one below which everything has completed. The engine keeps
+    /// a bit for each number between them.
     sequence: AtomicU64,
     watermark: AtomicU64,
     pub(crate) space: Waiters,
-    /// Threads that wait for the watermark, and the least that any of them waits for.
+    /// Threads that wait for the watermark, and the lowest value that any of them waits for.
     drains: Waiters,
     drain_at: AtomicU64,
     record: Mutex<Record>,
@@ -161,7 +161,7 @@ pub(crate) struct QueueShared {
     posted_fd: OnceLock<EventFd>,
 }
 
-/// The queue has no index yet, or none any more.
+/// The index of a queue that the engine does not have, or has let go of.
 pub(crate) const NO_INDEX: u32 = u32::MAX;
 
 impl QueueShared {
@@ -197,23 +197,23 @@ impl QueueShared {
         self.live.load(Ordering::SeqCst)
     }
 
-    /// Whether waiting for room can end: not everything is in batches that were not submitted.
+    /// Whether waiting for room can end: some entry is not in an unsubmitted batch.
     pub(crate) fn is_served(&self) -> bool {
         self.live.load(Ordering::SeqCst) > self.held.load(Ordering::SeqCst)
     }
 
-    /// A batch holds room that it has reserved.
+    /// Counts room that a batch has reserved.
     pub(crate) fn hold(&self, entries: u64) {
         self.held.fetch_add(entries, Ordering::SeqCst);
     }
 
-    /// A batch hands entries over, or gives room back.
+    /// Takes away from the count what a batch hands over or gives back.
     pub(crate) fn unhold(&self, entries: u64) {
         let before = self.held.fetch_sub(entries, Ordering::SeqCst);
         assert!(before >= entries, "a batch hands over what it holds");
     }
 
-    /// Has a batch hold room for one entry, be the queue full or not: for entries that close.
+    /// Reserves room for one entry of a batch, even in a full queue: for close entries.
     pub(crate) fn reserve_always(&self) {
         self.live.fetch_add(1, Ordering::SeqCst);
         self.hold(1);
@@ -233,7 +233,8 @@ impl QueueShared {
         }
         let count = self.reserve_entries(most);
         if count.is_none() && charge > 0 {
-            // Without waking: there is no room for entries either, and their end wakes who waits.
+            // Without waking: there is no room for entries either, whose completion wakes the
+            // waiters.
             self.bytes.fetch_sub(charge, Ordering::SeqCst);
         }
         count
@@ -252,19 +253,19 @@ impl QueueShared {
         Some(most.min(capacity - before.ok()?))
     }
 
-    /// Engine: everything below has completed.
+    /// Engine: everything below `sequence` has completed.
     pub(crate) fn set_watermark(&self, sequence: u64, wakers: &mut Vec<Waker>) {
         self.watermark.store(sequence, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if self.drain_at.load(Ordering::SeqCst) <= sequence {
-            // All look again: those that wait for more say so again.
+            // All waiters look again; those that wait for a higher value register it again.
             self.drain_at.store(u64::MAX, Ordering::SeqCst);
             self.drains.take(wakers);
         }
     }
 
-    /// What a request of so many bytes is charged: one that exceeds the budget takes all of it. So
-    /// the charges of all entries add up without overflow.
+    /// What a request of this many bytes is charged: at most the whole budget, so that the charges
+    /// of all entries add up without overflow.
     pub(crate) fn charge_of(&self, bytes: u64) -> u64 {
         const MAX: u64 = 1 << 44;
         let limit = self.options.bytes.map_or(0, |limit| limit.min(MAX));
@@ -276,22 +277,22 @@ impl QueueShared {
         self.bytes.fetch_add(bytes, Ordering::SeqCst);
     }
 
-    /// Blocks until all entries that were handed over have completed, at most `timeout`; whether
-    /// they have.
+    /// Blocks until all entries that were handed over have completed, at most `timeout`; returns
+    /// whether they have.
     pub(crate) fn drain(&self, timeout: Option<Duration>) -> Result<bool, Error> {
         if self.mailbox.is_forked() {
             return Err(closed_error());
         }
         let until = lock(&self.submitted).next_sequence;
         self.wait_until(&self.drains, timeout, || {
-            // After the registration of the waker, and before the look at the watermark.
+            // After registering the waker, and before loading the watermark.
             self.drain_at.fetch_min(until, Ordering::SeqCst);
             fence(Ordering::SeqCst);
             self.watermark.load(Ordering::SeqCst) >= until
         })
     }
 
-    /// Gives room back: of entries, and bytes.
+    /// Gives back room for entries and bytes.
     pub(crate) fn release(&self, entries: u64, bytes: u64, wakers: &mut Vec<Waker>) {
         if bytes > 0 {
             let before = self.bytes.fetch_sub(bytes, Ordering::SeqCst);
@@ -326,7 +327,7 @@ impl QueueShared {
     }
 
     /// Submits one request, whose room is reserved: one lock, no parcel of the caller's. `fill`
-    /// drops nothing of the application's: that may call this queue.
+    /// must not drop values of the application under the lock: their code may call this queue.
     pub(crate) fn submit_one(
         self: &Arc<Self>,
         priority: Priority,
@@ -350,7 +351,7 @@ impl QueueShared {
         Ok(id)
     }
 
-    /// Gives a parcel its place, and wakes the engine.
+    /// Assigns a parcel its sequence numbers, and wakes the engine.
     fn push(self: &Arc<Self>, mut submitted: MutexGuard<'_, Submitted>, mut parcel: Parcel) {
         parcel.first_sequence = submitted.next_sequence;
         parcel.at = Instant::now();
@@ -390,7 +391,7 @@ impl QueueShared {
         wake_all(&mut wakers);
     }
 
-    /// Asks for something beside entries; `wish` is given the number of the next entry.
+    /// Changes the wishes and wakes the engine; `wish` is given the next sequence number.
     pub(crate) fn ask(self: &Arc<Self>, wish: impl FnOnce(&mut Wishes, u64)) {
         if self.mailbox.is_forked() {
             return;
@@ -403,8 +404,8 @@ impl QueueShared {
         }
     }
 
-    /// Cancels entries handed over before. One that repeats another, which the engine has not taken
-    /// yet, replaces it.
+    /// Cancels entries handed over before. A repeat of a cancellation that the engine has not taken
+    /// yet replaces it.
     pub(crate) fn cancel(self: &Arc<Self>, which: Which) {
         self.ask(|Wishes { cancellations, .. }, before| {
             let last = cancellations.iter_mut().rev();
@@ -416,8 +417,8 @@ impl QueueShared {
         });
     }
 
-    /// Engine: exchanges what was submitted for `parcels`, which is empty, as submitters wait
-    /// meanwhile; empty parcels go back to be filled again.
+    /// Engine: swaps what was submitted with `parcels`, which is empty, as submitters wait for the
+    /// lock; `spare` returns empty parcels for reuse.
     pub(crate) fn take(&self, parcels: &mut Vec<Parcel>, spare: &mut Vec<Parcel>) -> Wishes {
         let mut submitted = lock(&self.submitted);
         submitted.dirty = false;
@@ -426,10 +427,11 @@ impl QueueShared {
         std::mem::take(&mut submitted.wishes)
     }
 
-    /// Blocks until `done`, for which `waiters` are woken, at most `timeout`; whether it is.
+    /// Blocks until `done`, for which `waiters` are woken, at most `timeout`; returns whether it
+    /// is.
     ///
     /// # Errors
-    /// `Closed`: it never will be.
+    /// `Closed`: the storage was closed before `done` held.
     pub(crate) fn wait_until(
         &self,
         waiters: &Waiters,
@@ -444,13 +446,13 @@ impl QueueShared {
         Ok(waited?.is_some())
     }
 
-    /// Engine, at the end: nothing is accepted any more.
+    /// Engine, at its end: nothing more is accepted.
     pub(crate) fn close(&self) {
         lock(&self.submitted).closed = true;
         self.space.wake();
     }
 
-    /// Engine: a request has failed.
+    /// Engine: records the failure of a request.
     pub(crate) fn record_failure(&self, sequence: u64, error: &Error) {
         let mut record = lock(&self.record);
         record.count += 1;
@@ -493,7 +495,7 @@ impl QueueShared {
         Some(self.pool.take_posted(posted))
     }
 
-    /// What other threads may have locked when a process forks.
+    /// Takes the locks that other threads may hold when a process forks.
     #[cfg(all(test, target_os = "linux", not(model)))]
     pub(crate) fn lock_all(&self) -> impl Sized + '_ {
         (

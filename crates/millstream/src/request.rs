@@ -44,7 +44,7 @@ pub(crate) enum Verb {
     Write = 2,
     Append = 3,
     Sync = 4,
-    /// Rename, remove, commit, replace: starts after everything before it in its queue.
+    /// Rename, remove, replace: starts once everything before it in its queue has completed.
     Names = 5,
     Prefetch = 6,
     /// Reports on a file once it is open.
@@ -72,7 +72,7 @@ impl Verb {
     }
 }
 
-/// What few requests have: a box beside the slot.
+/// Fields that few requests set, boxed beside the slot.
 #[derive(Default)]
 pub(crate) struct Rare {
     pub(crate) name: Option<Arc<str>>,
@@ -84,7 +84,7 @@ pub(crate) struct Rare {
     pub(crate) work: Work,
 }
 
-/// What requests other than reads and writes of files work on.
+/// The operands of requests other than reads and writes of files.
 #[derive(Default)]
 pub(crate) enum Work {
     #[default]
@@ -93,13 +93,13 @@ pub(crate) enum Work {
     Sync {
         data_only: bool,
     },
-    /// On names: what the system is asked for in its turn.
+    /// A call on names, made once everything before it has completed.
     Names(Call),
     Prefetch(Arc<MappedView>),
 }
 
 impl Work {
-    /// The path that work on names is about.
+    /// The path that a call on names concerns.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             Work::Names(
@@ -128,23 +128,23 @@ impl Stored {
     }
 }
 
-/// What every request has, and its outcome afterwards.
+/// Fields of every request, and its outcome once it has ended.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Body {
     pub(crate) file: FileId,
     pub(crate) offset: u64,
-    /// Stored bytes asked for, `u64::MAX` for the whole file; then raw bytes that landed. Of a free
-    /// slot: the next in its chain.
+    /// Stored bytes requested, `u64::MAX` for the whole file; at the end, raw bytes that landed. In
+    /// a free slot: the next slot of its chain.
     pub(crate) len: u64,
     /// Where raw bytes land, or come from; null before there is memory.
     pub(crate) pointer: *mut u8,
-    /// Bytes that can land in the memory.
+    /// Bytes that can land in the memory; for writes and syncs, their epoch.
     pub(crate) room: u64,
     pub(crate) user_data: u64,
 }
 
-/// What some requests have: flagged, without a box.
+/// Fields that some requests set: in the slot, with a flag.
 pub(crate) struct Usual {
     pub(crate) group: Option<Group>,
     pub(crate) deadline: Option<Instant>,
@@ -167,7 +167,7 @@ impl Default for Usual {
 }
 
 impl Usual {
-    /// Whether it says anything.
+    /// Whether any field is set.
     #[inline(always)]
     pub(crate) fn is_given(&self) -> bool {
         let is_numbered = self.raw_len != u64::MAX || self.charged > 0;
@@ -175,7 +175,7 @@ impl Usual {
     }
 }
 
-/// A request taken apart for its slot.
+/// The fields of a request, as its slot takes them.
 pub struct Parts {
     pub(crate) verb: Verb,
     pub(crate) body: Body,
@@ -258,7 +258,7 @@ pub trait Request: sealed::Sealed + Sized {
 }
 
 /// Reads stored bytes of a file (or of memory), decodes them if they are encoded, and lands them in
-/// `D`: a buffer of the library unless said otherwise.
+/// `D`: by default a buffer of the library.
 #[must_use = "a request does nothing until a queue has it"]
 pub struct Read<D = Buffer>(Parts, PhantomData<fn() -> D>);
 
@@ -280,20 +280,20 @@ impl Read<Buffer> {
         )
     }
 
-    /// Reads the whole file, whatever its length when it is open. A file that reports no length
-    /// (procfs) is read until its end.
+    /// Reads the whole file, whatever its length when it is opened. A file that reports no length
+    /// (procfs) is read to its end.
     #[inline]
     pub fn whole(file: FileId) -> Read<Buffer> {
         Read::range(file, 0, u64::MAX)
     }
 
-    /// Takes stored bytes from memory, to be decoded by the workers in the same order and with the
-    /// same completion as reads.
+    /// Decodes stored bytes from memory on the workers, ordered by priority and deadline and
+    /// completed as reads are.
     pub fn memory(stored: Arc<[u8]>) -> Read<Buffer> {
         Read::stored(Stored::Shared(stored))
     }
 
-    /// As [`Read::memory`], from a buffer that another request landed in.
+    /// As [`Read::memory`], from a buffer in which another request landed.
     pub fn buffer(stored: Arc<Buffer>) -> Read<Buffer> {
         Read::stored(Stored::Buffer(stored))
     }
@@ -307,7 +307,7 @@ impl Read<Buffer> {
 }
 
 impl<D> Read<D> {
-    /// How the stored bytes are encoded.
+    /// Sets how the stored bytes are encoded.
     #[inline]
     pub fn decode(mut self, decode: Decode) -> Read<D> {
         self.0.codec = decode.codec;
@@ -318,14 +318,14 @@ impl<D> Read<D> {
         self
     }
 
-    /// Lands in memory of the application: a buffer (of at least the raw length), a `Vec<u8>`, or
-    /// any [`Destination`], of at least the raw length. Page-aligned memory needs no copy.
+    /// Lands in memory of the application: a buffer, a `Vec<u8>` or any other [`Destination`], of
+    /// at least the raw length. Page-aligned memory needs no copy.
     #[inline]
     pub fn into<T: Destination>(self, destination: T) -> Read<T> {
         self.into_memory(Memory::of(destination))
     }
 
-    /// In place of what it was to land in before.
+    /// Replaces the destination.
     #[inline]
     fn into_memory<T>(mut self, mut memory: Memory) -> Read<T> {
         self.0.body.room = memory.room();
@@ -334,8 +334,8 @@ impl<D> Read<D> {
         Read(self.0, PhantomData)
     }
 
-    /// Lands in memory that `supply` returns once the raw size is known, which is its argument.
-    /// `None` refuses. It runs on a worker thread and may block there; a panic fails the request.
+    /// Lands in memory that `supply` returns, called with the raw size once it is known. `None`
+    /// refuses. It runs on a worker thread and may block there; a panic fails the request.
     pub fn supplied<T, F>(self, supply: F) -> Read<T>
     where
         T: Destination,
@@ -349,18 +349,20 @@ impl<D> Read<D> {
         self.into_memory(Memory::Supply(Box::new(supply)))
     }
 
-    /// Lands in memory that the processor does not write: `sink` is given the bytes in parts. It
-    /// completes when every part was answered.
+    /// Lands in memory that the processor does not write: `sink` is given the bytes in parts. The
+    /// request completes once every part is finished.
     ///
-    /// What the sink decodes itself passes through staging only. Anything else, trimmed tables and
-    /// blocks with dictionaries among it, is decoded as a whole into memory of the library first.
+    /// Raw bytes, and what the sink decodes itself (blocks of a table, GDeflate tiles, streams that
+    /// one window holds and that are not cut into units), pass through staging only. Anything else,
+    /// including trimmed tables and blocks that are external or need a dictionary, is decoded as a
+    /// whole into memory of the library first.
     pub fn into_device(self, sink: Arc<dyn DeviceSink>) -> Read<()> {
         self.into_memory(Memory::Device(sink))
     }
 
-    /// Lands as of [`Read::into_device`], in a destination that `supply` makes once the raw size is
-    /// known, which is its argument. The ticket returns it; [`Any`](std::any::Any) finds its type.
-    /// `supply` runs on a worker thread and may block there; its error, or a panic, fails the
+    /// As [`Read::into_device`], with a sink that `supply` returns, which is called with the raw
+    /// size once it is known. The ticket returns the sink; [`Any`](std::any::Any) recovers its
+    /// type. `supply` runs on a worker thread and may block there; its error, or a panic, fails the
     /// request.
     pub fn into_device_of<F>(self, supply: F) -> Read<Arc<dyn DeviceSink>>
     where
@@ -374,8 +376,8 @@ impl<D> Read<D> {
     ///
     /// # Safety
     /// `len` bytes from `pointer` on must be valid, initialized, and not used by any other code
-    /// until the request has completed (its ticket, completion queue, group, status or fence
-    /// tells); if the outcome is `StillHeld`, for ever.
+    /// until the request has completed (as its ticket, completion queue, group, status or fence
+    /// reports); if the outcome is `StillHeld`, forever.
     #[inline(always)]
     #[expect(
         unsafe_code,
@@ -388,8 +390,8 @@ impl<D> Read<D> {
         Read(self.0, PhantomData)
     }
 
-    /// Writes to the destination only once `fence` has reached `value`; the source may be read into
-    /// staging before.
+    /// Holds the destination back until `fence` has reached `value`: nothing is written to it
+    /// before, but the source may be read into staging.
     pub fn write_after(mut self, fence: &Fence, value: u64) -> Read<D> {
         self.0.rare().write_after = Some((fence.clone(), value));
         self
@@ -397,12 +399,12 @@ impl<D> Read<D> {
 }
 
 impl<D: Destination> Write<D> {
-    /// Writes all bytes of `bytes` at `offset` of a file opened for writing.
+    /// Writes all of `bytes` at `offset` of a file opened for writing.
     pub fn at(file: FileId, offset: u64, bytes: D) -> Write<D> {
         Write::new(Verb::Write, file, offset, bytes)
     }
 
-    /// Writes behind what the file holds and what earlier appends of this storage will add.
+    /// Writes at the end of the file, behind what earlier appends of this storage will add.
     pub fn append(file: FileId, bytes: D) -> Write<D> {
         Write::new(Verb::Append, file, 0, bytes)
     }
@@ -418,11 +420,11 @@ impl<D: Destination> Write<D> {
 }
 
 impl Write<()> {
-    /// Writes borrowed bytes at `offset`, or behind everything (`None`, as [`Write::append`]).
+    /// Writes borrowed bytes at `offset`, or at the end of the file (`None`, as [`Write::append`]).
     ///
     /// # Safety
     /// `len` bytes from `pointer` on must be valid and must not change until the request has
-    /// completed; if the outcome is `StillHeld`, for ever.
+    /// completed; if the outcome is `StillHeld`, forever.
     #[expect(
         unsafe_code,
         reason = "the entry for memory whose lifetime only the caller knows"
@@ -453,7 +455,7 @@ impl FileOp<FileInfo> {
 }
 
 impl FileOp<()> {
-    /// Makes durable what earlier requests wrote to the file: waits for them, then syncs. Fails
+    /// Makes what earlier requests wrote to the file durable: waits for them, then syncs. Fails
     /// with the first write error since the last sync, so that write-behind never loses one.
     pub fn sync(file: FileId) -> FileOp {
         FileOp::syncing(file, false)
@@ -482,8 +484,7 @@ impl FileOp<()> {
         FileOp(Parts::names(Call::Remove { path }), PhantomData)
     }
 
-    /// Brings a range of a mapped view into memory ahead of its use (at low priority unless said
-    /// otherwise).
+    /// Brings a range of a mapped view into memory ahead of its use (at low priority by default).
     pub fn prefetch(view: &Arc<MappedView>, offset: u64, len: u64) -> FileOp {
         let none = FileId::NONE;
         let mut parts = Parts::new(Verb::Prefetch, none, offset, len, Memory::None, 0);
@@ -515,7 +516,7 @@ impl FileOp<()> {
 impl<D: Destination> FileOp<D> {
     /// Replaces a file's content as a whole: readers and crashes see the old content or the new
     /// one. Starts after everything before it in its queue has completed. Once begun it is not
-    /// canceled: its outcome tells what happened.
+    /// canceled: its outcome reports what happened.
     pub fn replace(path: impl Into<PathBuf>, bytes: D) -> FileOp<D> {
         let mut memory = Memory::of(bytes);
         let content = memory.span().expect("a destination is one piece");
@@ -525,7 +526,7 @@ impl<D: Destination> FileOp<D> {
     }
 }
 
-/// What all kinds of requests have in common.
+/// Implements what all kinds of requests have in common.
 macro_rules! request {
     ($name:ident) => {
         impl<D: 'static> sealed::Sealed for $name<D> {
@@ -540,51 +541,51 @@ macro_rules! request {
         }
 
         impl<D> $name<D> {
-            /// For [`Queue::cancel_tagged`](crate::Queue::cancel_tagged); 0 by default.
+            /// Tags it for [`Queue::cancel_tagged`](crate::Queue::cancel_tagged); 0 by default.
             #[inline(always)]
             pub fn tag(mut self, tag: u64) -> Self {
                 self.0.tag = tag;
                 self
             }
 
-            /// A number of the caller's that comes back with the completion.
+            /// Sets a number that comes back with the completion.
             #[inline(always)]
             pub fn user_data(mut self, value: u64) -> Self {
                 self.0.body.user_data = value;
                 self
             }
 
-            /// A name for error messages and traces; several, separated by NUL, if the request
-            /// serves several.
+            /// Sets the name for error messages and traces, or several names, separated by NUL.
             pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
                 self.0.rare().name = Some(name.into());
                 self
             }
 
-            /// Its priority, instead of the queue's.
+            /// Sets the priority, instead of the queue's.
             #[inline(always)]
             pub fn priority(mut self, priority: Priority) -> Self {
                 self.0.priority = Some(priority);
                 self
             }
 
-            /// When it is wanted. Earlier deadlines are served first within a priority; a missed
-            /// one is counted, never an error.
+            /// Sets the time by which it is wanted. Earlier deadlines are served first within a
+            /// priority; a missed one is counted, never an error.
             #[inline]
             pub fn deadline(mut self, deadline: Instant) -> Self {
                 self.0.usual.deadline = Some(deadline);
                 self
             }
 
-            /// How long it may take from submission. Ends the request with
-            /// [`TimedOut`](crate::ErrorKind::TimedOut), unless its memory is borrowed and with the
-            /// system: then it is counted as overdue and completes when the system lets go.
+            /// Sets how long it may take from submission. The request then fails with
+            /// [`TimedOut`](crate::ErrorKind::TimedOut), unless its borrowed or device memory is in
+            /// use, or too much memory of other such requests: then it is counted as overdue and
+            /// completes once that is released.
             pub fn timeout(mut self, timeout: Duration) -> Self {
                 self.0.rare().timeout = Some(timeout);
                 self
             }
 
-            /// Counts it in a group.
+            /// Counts the request in a group.
             #[inline]
             pub fn group(mut self, group: &Group) -> Self {
                 self.0.usual.group = Some(group.clone());

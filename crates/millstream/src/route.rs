@@ -1,11 +1,11 @@
-//! The one place that decides how a read's bytes go, asked for each block; and how a direct block
-//! is laid out. Pure.
+//! Routing of reads: decides for each block how its bytes are read, and lays out direct blocks.
+//! Pure.
 //!
 //! | first that fits | route |
 //! |---|---|
 //! | encoded, in memory, gated destination, or borrowed memory on a mount that can hang | staged |
-//! | direct by setting, or auto, local, and (64 KiB and more, or a package) and not cached | direct
-//! if aligned or with slack, else staged |
+//! | as the next row, but neither aligned nor with slack | direct, staged |
+//! | direct by setting, or auto, local, not cached and (64 KiB or more, or a package) | direct |
 //! | cached, or the file's last reads were | copied from the page cache |
 //! | else | through the page cache, by the device |
 
@@ -24,7 +24,7 @@ pub(crate) enum Via {
     Buffered,
 }
 
-/// How a block's bytes go.
+/// The route of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) via: Via,
@@ -32,7 +32,7 @@ pub(crate) struct Route {
     pub(crate) staged: bool,
 }
 
-/// What is known of a file.
+/// Facts about a file that decide routes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FileFacts {
     pub(crate) len: u64,
@@ -55,7 +55,7 @@ impl FileFacts {
     }
 }
 
-/// What is known of whether the page cache has a file's bytes.
+/// Whether the page cache is expected to have a file's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hits {
     /// Its last reads were found there.
@@ -66,7 +66,7 @@ pub(crate) enum Hits {
     Unlikely,
 }
 
-/// What is known of a block of a read.
+/// Facts about a block of a read that decide its route.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadFacts {
     /// Stored bytes of the whole request.
@@ -132,7 +132,7 @@ fn goes_direct(file: &FileFacts, read: &ReadFacts, cache: Cache) -> Result<bool,
         Access::Direct => Ok(true),
         Access::Buffered => Ok(false),
         Access::Auto if !file.local || small => Ok(false),
-        // The question costs half as much as a short read from the cache.
+        // A query costs half as much as a short read from the cache.
         Access::Auto => match (cache, read.hits) {
             (Cache::NotAsked, Hits::Trusted) if read.bytes < limits::DIRECT_BYTES_MIN => Ok(false),
             (Cache::NotAsked, _) => Err(AskCache),
@@ -208,7 +208,7 @@ impl Layout {
 mod tests {
     use super::*;
 
-    /// How a block goes, and whether through staging; `None`: the system is to be asked first.
+    /// How a block is read, and whether through staging; `None`: the system is to be asked first.
     fn goes(file: &FileFacts, read: &ReadFacts, cache: Cache) -> Option<(Via, bool)> {
         let route = route(file, read, cache).ok()?;
         Some((route.via, route.staged))

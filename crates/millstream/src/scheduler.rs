@@ -34,7 +34,7 @@ pub(crate) struct Order {
     pub(crate) position: Option<u64>,
 }
 
-/// Where a request is.
+/// Which order a request is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Nowhere,
@@ -79,12 +79,12 @@ pub(crate) struct Scheduler {
     positions: BTreeMap<u32, (u64, u64)>,
     /// Requests that wait to be served, by priority.
     waiting: [u32; PRIORITIES],
-    /// Those of which any wait.
+    /// Priorities of which any request waits.
     waits: Priorities,
     in_flight: [u64; PRIORITIES],
-    /// Those that have any in flight.
+    /// Priorities that have any bytes in flight.
     flies: Priorities,
-    /// Of all priorities but realtime.
+    /// Bytes in flight of all priorities but realtime.
     bulk_bytes: u64,
     bulk_bytes_max: u64,
     block_bytes: u64,
@@ -188,7 +188,7 @@ impl Scheduler {
         }
     }
 
-    /// Removes a request; whether it was waiting.
+    /// Removes a request; returns whether it was waiting.
     #[inline]
     pub(crate) fn remove(&mut self, key: u32) -> bool {
         let Some(link) = self.links.get_mut(key as usize) else {
@@ -235,7 +235,7 @@ impl Scheduler {
         true
     }
 
-    /// The next block of a waiting request on a rotating disk is elsewhere.
+    /// Moves a waiting request on a rotating disk to the position of its next block.
     pub(crate) fn moved(&mut self, key: u32, position: u64) {
         let Some(at) = self.positions.get_mut(&key) else {
             return;
@@ -273,7 +273,7 @@ impl Scheduler {
         !busy.above_bulk(priority).is_empty()
     }
 
-    /// Bytes that a device of this rate moves in `ns`: two short blocks at least.
+    /// Bytes that a device of this rate moves in `ns`, from two short blocks to the bulk bound.
     fn bytes_in(&self, ns: u64, bytes_per_second: u64) -> u64 {
         let product = bytes_per_second / (1_000_000_000 / ns);
         product.clamp(2 * self.short_block_bytes(), self.bulk_bytes_max)
@@ -299,8 +299,7 @@ impl Scheduler {
             || self.guard.is_due(priority)
     }
 
-    /// The request to be served next, if one may be. `skip` says of a priority that it cannot be
-    /// served now.
+    /// The request to be served next, if one may be. Priorities in `skip` cannot be served now.
     #[inline(always)]
     pub(crate) fn pick(
         &mut self,
@@ -358,7 +357,7 @@ impl Scheduler {
         next.expect("a sweep over an elevator that is not empty")
     }
 
-    /// A block of a request goes to the device.
+    /// Counts a block that goes to the device.
     #[inline(always)]
     pub(crate) fn issued(&mut self, key: u32, priority: Priority, bytes: u64, now_ns: u64) {
         self.note_realtime(priority, now_ns);
@@ -379,7 +378,7 @@ impl Scheduler {
         }
     }
 
-    /// A block came back.
+    /// Uncounts a block that came back.
     #[inline]
     pub(crate) fn returned(&mut self, priority: Priority, bytes: u64) {
         let account = &mut self.in_flight[priority as usize];

@@ -1,15 +1,15 @@
-//! Memory that the processor does not write: of a GPU, or on another machine.
+//! Device destinations: memory that the processor does not write, of a GPU or another machine.
 //!
-//! Such a destination takes the parts of a request as they become ready, moves each where it
-//! belongs by means of its own, and answers when it is there:
+//! A sink takes the parts of a request as they become ready, moves each to its place by its own
+//! means, and finishes it once it is there:
 //!
 //! ```text
 //! read → staging → worker: checksum → DeviceSink::take → … → DevicePart::finish
 //! ```
 //!
-//! What it can decode itself, it is given encoded; anything else is decoded by workers first, into
-//! memory of the library, and is given as raw bytes. A part keeps the memory of its bytes, and its
-//! request does not complete before all its parts are answered.
+//! A sink is given encoded bytes if it can decode them itself; anything else is decoded by workers
+//! first, into memory of the library, and passed as raw bytes. A part keeps the memory of its
+//! bytes, and its request does not complete before all its parts are finished.
 
 use std::any::Any;
 use std::ops::Range;
@@ -21,26 +21,26 @@ use crate::error::Error;
 use crate::priority::Priority;
 
 /// A destination that moves bytes itself; see [`Read::into_device`](crate::Read::into_device).
-/// Whoever is handed one finds its type by [`Any`].
+/// [`Any`] recovers its type.
 pub trait DeviceSink: Any + Send + Sync {
-    /// Bytes that it has room for. Always the same.
+    /// Returns how many bytes it has room for. Must not change.
     fn room(&self) -> u64;
 
-    /// Whether it decodes a codec itself: then it is given whole streams of it, as
-    /// [`PartForm::Encoded`], and of GDeflate also tiles. Always the same for a codec.
+    /// Returns whether it decodes a codec itself: it is then given whole streams of it, as
+    /// [`PartForm::Encoded`], and of GDeflate also tiles. Must not change for a codec.
     fn decodes(&self, codec: CodecId) -> bool {
         let _ = codec;
         false
     }
 
-    /// Whether it is given one part more of each request, [`PartForm::Last`]. Always the same.
+    /// Returns whether each request ends with a [`PartForm::Last`] part. Must not change.
     fn wants_last(&self) -> bool {
         false
     }
 
-    /// Takes a part, to move its bytes and then to call [`DevicePart::finish`], on any thread.
-    /// Called on a worker thread: it may copy the bytes, and should not wait for the device. A
-    /// panic fails the request.
+    /// Takes a part, to move its bytes and then call [`DevicePart::finish`], on any thread. Called
+    /// on a worker thread: it may copy the bytes, but should not wait for the device. A panic fails
+    /// the request.
     fn take(&self, part: DevicePart);
 }
 
@@ -48,18 +48,18 @@ pub trait DeviceSink: Any + Send + Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PartForm {
-    /// They are raw bytes.
+    /// Raw bytes.
     Raw,
     /// A whole stream, or block of a table, of a codec that the sink decodes.
     Encoded(CodecId),
     /// One tile of a GDeflate stream.
     Tile,
-    /// No bytes: all other parts of the request were answered, and none failed. Its range is all
-    /// that landed, and the request completes with its answer.
+    /// No bytes: all other parts of the request are finished, and none failed. Its range is all
+    /// that landed, and the request completes when this part is finished.
     Last,
 }
 
-/// What a task for a sink says beside the bytes.
+/// What a task for a sink carries besides the bytes.
 #[derive(Clone)]
 pub(crate) struct DevicePlace {
     pub(crate) sink: Arc<dyn DeviceSink>,
@@ -85,46 +85,45 @@ pub struct DevicePart {
 }
 
 impl DevicePart {
-    /// Its bytes, in memory that stays valid and unchanged until the part is finished.
+    /// Returns its bytes, which stay valid and unchanged until the part is finished.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.task.bytes()
     }
 
-    /// How its bytes are encoded.
+    /// Returns how its bytes are encoded.
     #[must_use]
     pub fn form(&self) -> PartForm {
         self.form
     }
 
-    /// Where its raw bytes belong: bytes of the destination, exactly as many as they are. Parts of
-    /// a request that are out at the same time do not overlap, and come in any order. (A stream of
-    /// tiles that turns out not to fit staging is given once more, raw, when all its parts are
-    /// answered.)
+    /// Returns the range of the destination that its raw bytes fill exactly. Unfinished parts of a
+    /// request do not overlap, and come in any order. (A stream of tiles that turns out not to fit
+    /// staging is passed again, as raw bytes, once all its parts are finished.)
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.raw.clone()
     }
 
-    /// The priority of its request.
+    /// Returns the priority of its request.
     #[must_use]
     pub fn priority(&self) -> Priority {
         self.priority
     }
 
-    /// The user data of its request.
+    /// Returns the user data of its request.
     #[must_use]
     pub fn user_data(&self) -> u64 {
         self.user_data
     }
 
-    /// A number that all parts of its request have, and those of no other request.
+    /// Returns a number that the parts of its request share with no other request.
     #[must_use]
     pub fn request(&self) -> u64 {
         self.request
     }
 
-    /// Answers: the raw bytes are where they belong, or why they are not.
+    /// Finishes the part: its raw bytes are in their place, or `result` is the reason why not.
     pub fn finish(self, result: Result<(), Error>) {
         self.task.end(result);
     }

@@ -1,5 +1,5 @@
-//! The slot table: one generational table shared by callers and the engine. All unsafe code of the
-//! core is here and in `reserved`.
+//! The slot table: one generational table shared by callers and the engine. Its unsafe code is
+//! here, in `pool` and in `reserved`.
 //!
 //! `word` names the owner of a slot's data: FREE (the thread that took it from the free chain),
 //! HELD (its unsubmitted batch), ENGINE (the one [`EngineSide`]), ENDED (its ticket, or the
@@ -53,12 +53,12 @@ const CANCEL: u64 = 4;
 const FREED: u64 = 8;
 /// A number names the ticket.
 const NUMBERED: u64 = 16;
-/// The ticket is to be had by its number.
+/// The ticket is kept as its number: [`Table::take_kept`] returns it.
 const KEPT: u64 = 32;
 
 const GENERATION: u64 = !(u32::MAX as u64);
 
-/// Who learns of a request's completion: exactly one.
+/// How a request's completion is delivered: to exactly one of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Delivery {
@@ -70,7 +70,7 @@ pub enum Delivery {
     Detached = 2,
 }
 
-/// What the word says of a request beside its owner.
+/// What `word` says of a request besides its owner.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head {
     pub(crate) generation: u32,
@@ -123,7 +123,7 @@ struct Cold {
 }
 
 impl Cold {
-    /// Takes out of `parts` what a slot keeps in its cold half.
+    /// Moves what a slot keeps in its cold half out of `parts`.
     ///
     /// # Safety
     /// The slot is the caller's alone.
@@ -147,7 +147,7 @@ impl Cold {
 /// is used becomes resident, so a slot is found without a lookup; cold halves are made by chunk.
 pub(crate) struct Table<S> {
     storage: StorageNumber,
-    /// Of all slots, so that numbers of tickets of an earlier storage are noticed.
+    /// The first generation of all slots, so that ticket numbers of earlier storages fail.
     first_generation: u32,
     slots: Reserved,
     cold: Box<[OnceLock<Box<[Cold]>>]>,
@@ -216,7 +216,7 @@ impl<S> Table<S> {
         Id::new(self.storage, index, generation)
     }
 
-    /// The first slot of a chunk that no pool has.
+    /// Takes a chunk that no pool has; returns its first slot.
     fn take_chunk(&self) -> Option<u32> {
         let mut chunks = lock(&self.chunks);
         if let Some(first) = chunks.free.pop() {
@@ -234,7 +234,7 @@ impl<S> Table<S> {
         id.storage() == self.storage && id.index() < SLOTS_MAX && id != Id::NONE
     }
 
-    /// Changes the interest in a slot while it has the generation of `id`; what it was before.
+    /// Changes the interest in a slot while it has the generation of `id`; returns the old value.
     fn change_interest(&self, id: Id, change: impl Fn(u64) -> Option<u64>) -> Option<u64> {
         if !self.has(id) {
             return None;
@@ -247,8 +247,8 @@ impl<S> Table<S> {
         changed.ok()
     }
 
-    /// The ticket that [`SlotTicket::keep`] turned into a number; once. `None`: it was taken
-    /// before, or the number is of no ticket of this table.
+    /// Returns the ticket that [`SlotTicket::keep`] turned into a number, once. `None`: it was
+    /// returned before, or the number is of no ticket of this table.
     pub(crate) fn take_kept(&self, id: Id) -> Option<SlotTicket<S>> {
         self.change_interest(id, |now| (now & KEPT != 0).then_some(now & !KEPT))?;
         let pool = &self.pools[(id.index() / CHUNK) as usize];
@@ -276,8 +276,8 @@ impl<S> Table<S> {
         }
     }
 
-    /// Asks for cancellation of a request whose ticket has a number; whether this was the first
-    /// time.
+    /// Requests cancellation of a request whose ticket has a number; returns whether this was the
+    /// first time.
     pub(crate) fn cancel_numbered(&self, id: Id) -> bool {
         let asked = |now| (now & (NUMBERED | DETACHED) == NUMBERED).then_some(now | CANCEL);
         self.change_interest(id, asked)
@@ -299,7 +299,7 @@ impl<S> Table<S> {
     }
 }
 
-/// The generation of an id in the place where `word` and `interest` have it.
+/// The generation of an id, in the bits where `word` and `interest` have it.
 #[inline]
 fn life(id: Id) -> u64 {
     u64::from(id.generation()) << 32
@@ -317,13 +317,13 @@ impl Freed {
 /// The right to read and free the slot of a posted request. Made once, by its end.
 pub(crate) struct Posted(u32);
 
-/// How a request completed: of a posted one, taken by
-/// [`Queue::drain_completions`](crate::Queue::drain_completions).
+/// The outcome of a request; [`Queue::drain_completions`](crate::Queue::drain_completions) takes
+/// that of a posted one.
 #[derive(Debug)]
 pub struct Completion {
     /// The request's user data.
     pub user_data: u64,
-    /// Raw bytes that landed (or were written), or the error.
+    /// The number of raw bytes that landed (or were written), or the error.
     pub result: Result<u64, Error>,
     pub(crate) memory: Memory,
 }
@@ -339,8 +339,8 @@ impl Default for Completion {
 }
 
 impl Completion {
-    /// The request's memory, as the type that the request was made with; `None` if it is of another
-    /// type (then it stays), was taken before, or is still held by the system.
+    /// Takes the request's memory, as the type that the request was made with; `None` if it is of
+    /// another type (then it stays), was taken before, or is still held by the system.
     pub fn take_memory<T: 'static>(&mut self) -> Option<T> {
         let memory = std::mem::take(&mut self.memory);
         let typed = memory.into_type(self.result.is_ok());
@@ -423,7 +423,7 @@ impl<S> SlotTicket<S> {
         self.hot().word.load(Ordering::Relaxed) & STATE != HELD
     }
 
-    /// The outcome, and the slot is free; `None`: it has not ended.
+    /// Takes the outcome and frees the slot; `None` if the request has not ended.
     #[inline(always)]
     pub(crate) fn claim(&mut self) -> Option<Completion> {
         let pool = self.pool();
@@ -439,7 +439,7 @@ impl<S> SlotTicket<S> {
         Some(outcome)
     }
 
-    /// Has the waker woken at the end; whether it has ended meanwhile.
+    /// Registers a waker to be woken at the end; returns whether the request has ended meanwhile.
     pub(crate) fn register(&self, waker: &Waker) -> bool {
         let cold = self.pool().table.cold(self.id.index());
         // Clones and drops of wakers are code of an executor: outside the lock.
@@ -461,7 +461,7 @@ impl<S> SlotTicket<S> {
         std::mem::replace(&mut self.id, Id::NONE)
     }
 
-    /// Asks for cancellation; whether this was the first time.
+    /// Requests cancellation; returns whether this was the first time.
     pub(crate) fn cancel(&self) -> bool {
         self.hot().interest.fetch_or(CANCEL, Ordering::SeqCst) & CANCEL == 0
     }
@@ -486,7 +486,7 @@ impl<S> SlotTicket<S> {
 }
 
 impl<S> Drop for SlotTicket<S> {
-    /// Detaches: the request goes on, and its outcome is dropped.
+    /// Detaches: the request continues, and its outcome is dropped.
     #[inline]
     fn drop(&mut self) {
         if self.id != Id::NONE {
@@ -521,7 +521,7 @@ impl<S> EngineSide<S> {
         word
     }
 
-    /// What a live request's word says, and its body.
+    /// The head and the body of a live request.
     #[inline(always)]
     pub(crate) fn live(&mut self, index: u32) -> (Head, &mut Body) {
         let head = Head::of(self.owned(index));
@@ -534,13 +534,13 @@ impl<S> EngineSide<S> {
         Head::of(self.owned(index))
     }
 
-    /// A live request.
+    /// The body of a live request.
     #[inline]
     pub(crate) fn body(&mut self, index: u32) -> &mut Body {
         self.live(index).1
     }
 
-    /// A live request, to be looked at.
+    /// The body of a live request, shared.
     #[inline]
     pub(crate) fn peek(&self, index: u32) -> &Body {
         self.owned(index);
@@ -565,7 +565,7 @@ impl<S> EngineSide<S> {
         *self.memory(index) = memory;
     }
 
-    /// Of a live request whose head says `usual`.
+    /// The usual part of a live request whose head has `usual`.
     #[inline]
     pub(crate) fn usual(&mut self, index: u32) -> &mut Usual {
         self.owned(index);
@@ -573,7 +573,7 @@ impl<S> EngineSide<S> {
         unsafe { &mut *self.table.cold(index).usual.get() }
     }
 
-    /// Of a live request whose head says `rare`; once.
+    /// Takes the rare part of a live request whose head has `rare`, once.
     pub(crate) fn take_rare(&mut self, index: u32) -> Option<Box<Rare>> {
         self.owned(index);
         // SAFETY: as `body`.
@@ -608,7 +608,7 @@ impl<S> EngineSide<S> {
         self.table.slots.tag(index).load(Ordering::Relaxed)
     }
 
-    /// Brings a slot's line near: intake looks at it soon.
+    /// Prefetches a slot's line, which intake reads soon.
     #[inline]
     pub(crate) fn prefetch(&self, index: u32) {
         #[cfg(all(target_arch = "x86_64", not(model)))]
@@ -621,7 +621,7 @@ impl<S> EngineSide<S> {
         let _ = index;
     }
 
-    /// The waker of a live request that will never complete.
+    /// Takes the waker of a live request that will never complete.
     pub(crate) fn take_waker(&self, index: u32) -> Option<Waker> {
         let generation = (self.owned(index) >> 32) as u32;
         take_waker(&self.table, index, generation)
@@ -640,7 +640,7 @@ impl<S> EngineSide<S> {
         ended
     }
 
-    /// Looks at who waits for, or has let go of, what ended since the last call.
+    /// Takes the wakers of what ended since the last call, and frees the slots that were detached.
     pub(crate) fn settle(&mut self, wakers: &mut Vec<Waker>, mut freed: impl FnMut(Freed)) {
         if self.ended.is_empty() {
             return;
@@ -694,14 +694,14 @@ unsafe fn end<S>(
     }
 }
 
-/// The waker of a request; a slot that was claimed meanwhile may have that of its next one.
+/// Takes the waker of a request; a slot that was claimed meanwhile may have that of its next one.
 fn take_waker<S>(table: &Table<S>, index: u32, generation: u32) -> Option<Waker> {
     let mut waker = lock(&table.cold(index).waker);
     let own = waker.take_if(|(of, _)| *of == generation);
     own.map(|(_, waker)| waker)
 }
 
-/// Looks at the interest in a slot that ended, after the SeqCst fence that follows its end.
+/// Acts on the interest in a slot that ended, after the SeqCst fence that follows its end.
 #[inline]
 fn settle<S>(table: &Table<S>, id: Id, wakers: &mut Vec<Waker>) -> Option<Freed> {
     let hot = table.hot(id.index());

@@ -48,7 +48,7 @@ struct Window {
     via: Via,
     /// Bytes, lead included, that were issued.
     issued: u64,
-    /// Operations out.
+    /// Operations in flight.
     operations: u32,
 }
 
@@ -84,7 +84,7 @@ impl Window {
     }
 }
 
-/// What comes after all raw bytes are made.
+/// What a request still has to do, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Decoding,
@@ -97,22 +97,22 @@ enum Stage {
 /// What a staged request needs next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Operations or jobs are out, or its fence holds it.
+    /// Operations or jobs are in flight, or its fence holds it.
     Wait,
     /// To be served again: there is room for another window.
     More,
-    /// Memory for so many raw bytes.
+    /// It needs memory for this many raw bytes.
     Land(u64),
     /// Its memory holds all raw bytes.
     Done,
 }
 
-/// What the scheduler's pick of a staged request means.
+/// How to serve a staged request that the scheduler picked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Serve {
-    /// An operation of the open window.
+    /// Issue an operation of the open window.
     Fill,
-    /// A new window: first stored byte (relative to the request), and bytes.
+    /// Make a new window: first stored byte (relative to the request), and bytes.
     Window(u64, u64),
     /// Nothing for now.
     Leave,
@@ -140,7 +140,7 @@ pub(crate) struct RawMemory {
 }
 
 impl RawMemory {
-    /// Whether raw bytes are made in memory of the processor.
+    /// Whether raw bytes are decoded into memory of the processor.
     fn is_here(&self) -> bool {
         self.device.is_none() || self.gathered.is_some()
     }
@@ -181,9 +181,9 @@ pub(crate) struct Staged {
     /// Rest of the last window that was not cut, to be put before the next.
     carry: Vec<u8>,
     memory: Option<RawMemory>,
-    /// Of the raw bytes: skipped in front, landed.
+    /// Raw bytes to skip in front, and to land.
     trim: Option<(u64, u64)>,
-    /// Staging, a window's share of it, and one operation.
+    /// Bytes of one operation, and a window's share of staging.
     block_bytes: u64,
     share: u64,
     /// Bytes counted in the budget of gated destinations.
@@ -239,8 +239,8 @@ impl Staged {
             carry: Vec::new(),
             memory: None,
             block_bytes,
-            // Several requests share staging: no window takes more than an eighth of it (a
-            // sixteenth with headroom).
+            // Several requests share staging: a window takes at most an eighth of it (a sixteenth
+            // with headroom), unless it must hold more at once.
             share: (capacity / 8).max(4096).next_power_of_two() / 2,
             gated_bytes: 0,
         };
@@ -250,7 +250,7 @@ impl Staged {
         Ok(staged)
     }
 
-    /// Bytes of a window and of the headroom before it.
+    /// Decides the bytes of a window and of the headroom before it.
     fn lay_out(&mut self, codecs: &Codecs, capacity: u64) -> Result<(), Error> {
         let whole = |len: u64| match len + 8192 <= capacity {
             true => Ok((len, 0)),
@@ -317,7 +317,7 @@ impl Staged {
         (self.plan.raw_len(), skip)
     }
 
-    /// What to do with the scheduler's pick.
+    /// How to serve the request now that the scheduler picked it.
     pub(crate) fn serve(&self) -> Serve {
         if self.windows.back().is_some_and(Window::is_open) {
             return Serve::Fill;
@@ -380,7 +380,7 @@ impl Staged {
         Ok(true)
     }
 
-    /// Stored bytes in memory are one window.
+    /// Adds stored bytes in memory as one window.
     pub(crate) fn add_memory(&mut self, stored: Stored) {
         let len = stored.as_slice().len();
         self.windowed = self.stored_len;
@@ -395,7 +395,7 @@ impl Staged {
         });
     }
 
-    /// The next operation of the open window: at most `most` bytes, and no longer than a copy.
+    /// The next operation of the open window: at most `most` bytes; from the page cache, one copy.
     pub(crate) fn fill(&mut self, most: u64) -> Fill {
         let serial = self.front_serial + self.windows.len() as u64 - 1;
         let window = self.windows.back_mut().expect("a window is open");
@@ -440,7 +440,7 @@ impl Staged {
         self.memory.is_some()
     }
 
-    /// Looks at the windows: gives out jobs, and says what the request needs next.
+    /// Turns complete windows into jobs; returns what the request needs next.
     pub(crate) fn advance(&mut self, context: &mut Context<'_>) -> Result<Step, Error> {
         let outside = context.operations + context.jobs_out;
         let mut given = 0;
@@ -669,7 +669,7 @@ impl Staged {
             }
     }
 
-    /// Raw bytes of the destination, for one job.
+    /// A range of the destination, for one job.
     fn lent(&self, start: u64, len: u64) -> Lent {
         let memory = self.memory.as_ref().expect("memory came before jobs");
         let len = usize::try_from(len).expect("inside the destination");
@@ -692,14 +692,14 @@ impl Staged {
         self.give_back(source, arena);
     }
 
-    /// One holder less of a window's memory.
+    /// Drops one holder of a window's memory.
     fn give_back(&mut self, source: JobSource, arena: &mut Arena) {
         if give_to(source, arena) {
             self.windows_out -= 1;
         }
     }
 
-    /// A job is back; the memory that the application supplied, if that was its task.
+    /// Takes back a job: its window and its outcome.
     pub(crate) fn job_back(
         &mut self,
         outcome: JobOutcome,
@@ -771,7 +771,7 @@ impl Staged {
         Ok(Step::Done)
     }
 
-    /// The part that ends all others of a request, for a device that wants it.
+    /// The last part of a request, for a device that wants it.
     fn last_part(&self, user_data: u64) -> Option<Task> {
         let sink = self.memory.as_ref()?.device.as_ref()?;
         // After a panic it is given the part, which can fail the request.
@@ -786,7 +786,7 @@ impl Staged {
         Some(device_task(place, nothing, (0, 0), user_data))
     }
 
-    /// Whether raw bytes were gathered, and are not where they belong yet.
+    /// Whether raw bytes were gathered, and are still to be delivered.
     pub(crate) fn is_gathered(&self) -> bool {
         self.stage == Stage::Delivering
     }
@@ -827,7 +827,7 @@ impl Context<'_> {
     }
 }
 
-/// Gives a device bytes that are in memory: `len` of them from `start` on.
+/// A task that gives a device `len` bytes in memory, from `start` on.
 fn device_task(
     place: DevicePlace,
     stored: Stored,
@@ -854,7 +854,7 @@ fn view(window: &Window, stored_len: u64) -> View<'_> {
     }
 }
 
-/// Gives a window back to the arena if this was its last holder; whether it was.
+/// Gives a window back to the arena if this was its last holder; returns whether it was.
 pub(crate) fn give_to(source: JobSource, arena: &mut Arena) -> bool {
     let JobSource::Window(block) = source else {
         return false;
@@ -873,7 +873,7 @@ pub(crate) fn moved(pointer: *mut u8, by: u64) -> *mut u8 {
     pointer.wrapping_add(usize::try_from(by).expect("inside the memory"))
 }
 
-/// A copy that the engine makes itself: a hand-over to a worker costs more.
+/// Whether a task is a copy that the engine makes itself: handing it to a worker costs more.
 pub(crate) fn is_inline(task: &JobTask) -> bool {
     match &task.task {
         Task::Decode(task) => {

@@ -1,4 +1,4 @@
-//! How a storage starts and stops: its device is made on the thread that will own it.
+//! Start and stop of a storage: its device is made on the thread that will own it.
 
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -74,7 +74,7 @@ pub(crate) fn start(
     }
 }
 
-/// Which device it is, and why.
+/// The kind of the device, and why it was chosen.
 type About = (DeviceKind, String);
 
 fn start_engine(
@@ -150,7 +150,7 @@ impl Started {
 
     fn stop_workers(&self, deadline: Option<Instant>) {
         if lock(&self.workers).is_empty() {
-            // Nothing runs what waits: dropping it fails its requests.
+            // Nothing runs the waiting jobs: dropping them fails their requests.
             while self.jobs.pop().is_some() {}
         }
         let all = self.jobs.stop(deadline);

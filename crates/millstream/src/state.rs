@@ -8,7 +8,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub(crate) enum State {
-    /// Not the engine's (yet, or any more).
+    /// The engine has no request in the slot.
     #[default]
     Free,
     /// Held back: by a fence, its order in the queue, a pause, bandwidth, earlier writes.
@@ -21,7 +21,7 @@ pub(crate) enum State {
     InFlight,
     /// Jobs or calls are out, or landed data waits for its fence.
     Working,
-    /// Why it ends is decided; memory is still out.
+    /// It is ending, and its memory is still out.
     Draining,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Event {
     Arrived,
     /// Held back.
     Hold,
-    /// It needs its file, the direct descriptor or the length.
+    /// It needs its file, the direct descriptor, the length or the content.
     NeedsFile,
     /// The file is open, or failed to open: all checks again.
     FileReady,
@@ -43,14 +43,14 @@ pub(crate) enum Event {
     Issued,
     /// Jobs or calls go out, or it waits for windows that jobs have.
     Work,
-    /// Failed, canceled or timed out while memory is out.
+    /// Fails, or is canceled or timed out, while memory is out.
     Drain,
     /// It ends with nothing out.
     End,
 }
 
 impl State {
-    /// The state after an event; `None`: it cannot take it.
+    /// The state after an event; `None` if the state cannot take it.
     #[inline(always)]
     fn after(self, event: Event) -> Option<State> {
         use Event as E;
@@ -70,10 +70,10 @@ impl State {
         })
     }
 
-    /// The only way a state changes.
+    /// Changes the state; there is no other way.
     ///
     /// # Panics
-    /// It cannot take the event.
+    /// If the state cannot take the event.
     #[inline]
     pub(crate) fn on(&mut self, event: Event) {
         match self.after(event) {

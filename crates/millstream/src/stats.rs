@@ -1,12 +1,12 @@
 //! Statistics. The engine counts in atomics that only it writes, which costs no locked instruction;
-//! a snapshot reads them and does not wait. Latencies are in logarithmic buckets with four steps an
-//! octave.
+//! a snapshot reads them and does not wait. Latencies are in logarithmic buckets with four steps
+//! per octave.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::priority::{PRIORITIES, Priority};
 
-/// One number with one writer.
+/// A number with one writer.
 #[derive(Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -72,7 +72,7 @@ macro_rules! stats {
 
         impl Stats {
             /// Returns what was counted since `before`, an earlier snapshot of the same storage.
-            /// Values of a moment, limits, peaks and longest times are not differences: they stay.
+            /// Current values, limits, peaks and longest times stay as they are in `self`.
             #[must_use]
             pub fn since(&self, before: &Stats) -> Stats {
                 let mut since = self.clone();
@@ -94,11 +94,11 @@ stats! {
         failed,
         /// Requests that were canceled.
         canceled,
-        /// Requests that the engine has taken.
+        /// Requests that the engine has taken in.
         requests,
         /// Requests completed after their deadline.
         deadlines_missed,
-        /// Requests whose timeout passed while the system held borrowed memory.
+        /// Requests whose timeout passed while their memory was in use and could not be abandoned.
         overdue,
         /// Operations handed to devices.
         operations,
@@ -106,9 +106,9 @@ stats! {
         merged_operations,
         /// Operations that bypassed the page cache.
         direct_operations,
-        /// Operations that found all their bytes in the page cache, and needed no disk.
+        /// Operations that copied all their bytes from the page cache, without the disk.
         copied_operations,
-        /// Operations repeated because they came back short or interrupted.
+        /// Operations continued or repeated because they came back short, interrupted or refused.
         retried_operations,
         /// Bytes that devices moved, and opens that read.
         stored_bytes,
@@ -118,29 +118,29 @@ stats! {
         device_idle_ns,
         /// Time in which anything was in flight.
         device_busy_ns,
-        /// Jobs done by workers or the application.
+        /// Jobs done, by workers, the engine or the application.
         jobs,
-        /// Time that stored bytes waited for a worker, summed over jobs.
+        /// Time that jobs waited for a worker, summed over jobs.
         decode_wait_ns,
         /// Time that decoding took, summed over jobs.
         decode_ns,
         /// Time that workers slept while operations were in flight, summed over workers.
         worker_starved_ns,
-        /// Files opened.
+        /// Opens that returned, including failed and repeated ones.
         opens,
         /// Requests whose bytes were in the page cache and were read with the open of their file.
         read_with_open,
-        /// Time that opening took, summed over files.
+        /// Time that opening took, summed over opens.
         open_ns,
     }
     values {
-        /// The longest time that opening a file took.
+        /// The longest time that an open took.
         open_max_ns,
         /// Descriptors open now.
         descriptors,
         /// Staging memory in use now.
         staging_bytes,
-        /// Most staging memory that was ever in use.
+        /// The largest amount of staging memory that was ever in use.
         staging_peak_bytes,
         /// The limit of staging.
         staging_capacity_bytes,
@@ -152,14 +152,14 @@ stats! {
 }
 
 impl Stats {
-    /// The time from submission to completion that `quantile` (0 to 1) of the requests of a
+    /// Returns the time from submission to completion that `quantile` (0 to 1) of the requests of a
     /// priority do not exceed, in nanoseconds, exact to 19 %, rounded up; 0 if there were none.
     #[must_use]
     pub fn latency_ns(&self, priority: Priority, quantile: f64) -> u64 {
         self.latency[priority as usize].quantile_ns(quantile)
     }
 
-    /// Completed requests of a priority.
+    /// Returns the number of completed requests of a priority.
     #[must_use]
     pub fn completed(&self, priority: Priority) -> u64 {
         self.latency[priority as usize].count()
@@ -229,7 +229,7 @@ fn upper(index: usize) -> u64 {
 }
 
 impl Buckets {
-    /// Takes away what an earlier snapshot of the same counts had; the longest stays.
+    /// Subtracts an earlier snapshot of the same counts; the maximum stays.
     fn subtract(&mut self, before: &Buckets) {
         for (own, from) in self.counts.iter_mut().zip(&before.counts) {
             *own = own.saturating_sub(*from);

@@ -1,7 +1,7 @@
 //! Status arrays: one slot per status entry, read without a lock.
 //!
-//! A status entry takes effect in its place in the queue, after everything before it has completed,
-//! and writes the result of the requests since the previous status entry of that queue.
+//! A status entry takes effect once everything before it in its queue has completed, and writes the
+//! result of the requests since the previous status entry of that queue.
 //!
 //! ```
 //! let statuses = millstream::StatusArray::new(2);
@@ -22,25 +22,25 @@ const PENDING: u32 = u32::MAX;
 pub struct StatusArray(Arc<[AtomicU32]>);
 
 impl StatusArray {
-    /// An array of `count` pending slots.
+    /// Creates an array of `count` pending slots.
     #[must_use]
     pub fn new(count: usize) -> StatusArray {
         StatusArray((0..count).map(|_| AtomicU32::new(PENDING)).collect())
     }
 
-    /// Number of slots.
+    /// Returns the number of slots.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is no slot.
+    /// Returns whether there are no slots.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether slot `index` was written.
+    /// Returns whether slot `index` was written.
     ///
     /// # Panics
     /// If there is no such slot.
@@ -49,9 +49,9 @@ impl StatusArray {
         self.0[index].load(Ordering::Acquire) != PENDING
     }
 
-    /// The result in slot `index`: `None` while pending, else 0 if everything succeeded (canceled
-    /// requests count as success), or the number of the [`ErrorKind`] of the first failure in
-    /// enqueue order.
+    /// Returns the result in slot `index`: `None` while pending, else 0 if everything succeeded
+    /// (canceled requests count as success), or the number of the [`ErrorKind`] of the first
+    /// failure in submission order.
     ///
     /// # Panics
     /// If there is no such slot.

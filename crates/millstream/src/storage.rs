@@ -1,8 +1,8 @@
-//! The storage: files, queues, threads and memory that belong together.
+//! The storage: the owner of files, queues, threads and memory.
 //!
-//! A storage owns an engine thread, worker threads, devices and staging memory. Several live side
-//! by side. Without threads (`ThreadOptions::pumped`) the application calls [`Storage::pump`],
-//! which does the work on its thread.
+//! A storage owns an engine thread, worker threads, devices and staging memory. A process may have
+//! several. Without threads (`ThreadOptions::pumped`) the application calls [`Storage::pump`],
+//! which does the work on the calling thread.
 //!
 //! ```no_run
 //! use millstream::{QueueOptions, Read, Storage, StorageOptions};
@@ -47,26 +47,26 @@ use crate::sync::lock;
 use crate::ticket::Ticket;
 use crate::trace::Trace;
 
-/// The storage behind all handles.
+/// The state behind all [`Storage`] handles.
 struct Owner {
     mailbox: Arc<Mailbox>,
     table: Arc<Table>,
     number: StorageNumber,
-    /// For requests of the storage's own: `opened`.
+    /// The storage's own queue, for [`Storage::opened`].
     own: Queue,
     started: Started,
 }
 
 /// A storage. A clone is another handle; all methods may be called from any thread. Dropping the
-/// last handle closes it, and waits for that up to 5 seconds.
+/// last handle closes it and waits up to 5 seconds for that.
 #[derive(Clone)]
 pub struct Storage(Arc<Owner>);
 
 impl Storage {
-    /// Makes a storage: starts its threads (unless pumped) and its device.
+    /// Creates a storage and starts its threads (unless pumped) and its device.
     ///
     /// # Errors
-    /// Invalid options, a device that is refused, memory or threads that cannot be had.
+    /// Invalid options; `Limit` if 4096 storages are alive; a device, memory or thread refused.
     pub fn new(mut options: StorageOptions) -> Result<Storage, Error> {
         options.check()?;
         let workers = options.threads.worker_count();
@@ -110,20 +110,20 @@ impl Storage {
         &self.0.mailbox
     }
 
-    /// Which device serves it.
+    /// Returns the kind of device that serves the storage.
     #[must_use]
     pub fn device_kind(&self) -> DeviceKind {
         self.0.started.kind
     }
 
-    /// Why it is this device, and what it uses.
+    /// Returns why this device was chosen, and what it uses.
     #[must_use]
     pub fn device_reason(&self) -> &str {
         &self.0.started.reason
     }
 
-    /// Opens a file. Returns an id at once, without a system call: the file is opened by a thread
-    /// of the storage, ahead of its first use, and a missing file shows on its requests (or on
+    /// Opens a file. Returns an id at once, without a system call: a thread of the storage opens
+    /// the file ahead of its first use, and a failure to open it is reported by its requests (or by
     /// [`Storage::opened`]). If the storage has 2^20 files open, requests with the id fail with
     /// `StaleFile`; in a forked child, with `Closed`.
     pub fn open(&self, path: impl AsRef<Path>, options: FileOptions) -> FileId {
@@ -134,8 +134,8 @@ impl Storage {
         match names.open(path.as_ref(), options) {
             Some((file, None)) => file,
             Some((file, Some(path))) => {
-                // Under the lock: when another thread finds the name known, its letter has been
-                // put.
+                // Under the lock: once another thread finds the name, its letter must be in the
+                // mail.
                 self.mailbox().send(Letter::File {
                     file,
                     path,
@@ -153,19 +153,19 @@ impl Storage {
         }
     }
 
-    /// Length and identity of a file, once it is open.
+    /// Returns a ticket for the length and identity of a file, which completes once it is open.
     ///
     /// # Errors
-    /// `Closed`, `QueueFull`.
+    /// `Closed`, `QueueFull`, `TooManyTickets`.
     pub fn opened(&self, file: FileId) -> Result<Ticket<FileInfo>, Error> {
         Ok(self.0.own.try_submit(FileOp::info(file))?)
     }
 
-    /// Opens a file on the calling thread, through the page cache: small files and the first bytes
-    /// of a file are had faster by a call than by asking two other threads.
+    /// Opens a file on the calling thread, through the page cache. For small files and the first
+    /// bytes of a file this is faster than a request, which passes through two other threads.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn open_local(
         &self,
         path: impl AsRef<Path>,
@@ -184,14 +184,14 @@ impl Storage {
         opened.map_err(|error| Error::from(error).at(Some(path), 0, u64::MAX))
     }
 
-    /// Hands a file to the engine, by its descriptor: whatever its path means by now, the file is
-    /// the same. The id is the file's alone, and is closed like any other ([`Batch::close`]).
+    /// Hands a file to the engine, by its descriptor: the same file, whatever its path names by
+    /// now. The id is shared with no other open, and is closed like any other ([`Batch::close`]).
     ///
     /// [`Batch::close`]: crate::Batch::close
     ///
     /// # Errors
-    /// `Limit` if the storage has too many files; `InvalidArgument` for a file that another storage
-    /// opened, whose descriptor may mean another file here. The file is closed then.
+    /// `Closed`; `Limit` if the storage has too many files; `InvalidArgument` for a file of another
+    /// storage, whose descriptor may mean another file here. On failure the file is closed.
     pub fn adopt(&self, file: LocalFile) -> Result<FileId, Error> {
         if self.mailbox().is_forked() {
             return Err(closed_error());
@@ -201,7 +201,7 @@ impl Storage {
             return Err(Error::new(ErrorKind::InvalidArgument, cause));
         }
         let (path, mode, opened) = file.into_opened();
-        // If it is ever closed to make room and opened again, it must exist.
+        // If it is closed to free a descriptor and opened again, it must exist.
         let options = FileOptions {
             write: mode.write,
             ..FileOptions::default()
@@ -221,37 +221,37 @@ impl Storage {
             }
             refused = closed_error();
         }
-        // Nothing was written through the engine, and the caller learns of the failure.
+        // The result is ignored: nothing was written through the engine, and the call fails anyway.
         let _ = self.mailbox().fs.close(descriptor);
         Err(refused)
     }
 
-    /// Makes a queue.
+    /// Creates a queue.
     ///
     /// # Errors
-    /// Invalid options, `Limit` if 4096 queues are alive, `Closed`.
+    /// Invalid options, `Limit` if 4096 queues are alive (one is the storage's own), `Closed`.
     pub fn queue(&self, options: QueueOptions) -> Result<Queue, Error> {
         options.check()?;
         queue_of(self.mailbox(), &self.0.table, options)
     }
 
-    /// The ticket that [`Ticket::into_bits`] turned into a number; once. `T` is its memory's type;
-    /// of another type the memory does not come back. `None`: the number is of no ticket of this
-    /// storage, or was taken before.
+    /// Returns the ticket that [`Ticket::into_bits`] turned into a number, once. `T` must be the
+    /// type of its memory: with another type the memory does not come back. `None` if the number is
+    /// of no ticket of this storage, or its ticket was returned before.
     #[must_use]
     pub fn ticket<T: 'static>(&self, bits: u64) -> Option<Ticket<T>> {
         self.0.table.take_kept(Id::from_bits(bits)).map(Ticket::new)
     }
 
-    /// Whether the request has completed whose ticket has this number, also while another thread
-    /// waits for it; `None`: there is no such ticket, or its outcome was taken.
+    /// Returns whether the request of the ticket with this number has completed, even while another
+    /// thread waits for it; `None` if there is no such ticket, or its outcome was taken.
     #[must_use]
     pub fn is_ticket_complete(&self, bits: u64) -> Option<bool> {
         self.0.table.is_numbered_ended(Id::from_bits(bits))
     }
 
-    /// [`Ticket::cancel`] by number, also while another thread waits. Of a number that is of no
-    /// ticket it does nothing.
+    /// As [`Ticket::cancel`], by number, even while another thread waits. Does nothing if there is
+    /// no such ticket.
     pub fn cancel_ticket(&self, bits: u64) {
         let id = Id::from_bits(bits);
         if self.0.table.cancel_numbered(id) {
@@ -259,7 +259,7 @@ impl Storage {
         }
     }
 
-    /// [`Ticket::reprioritize`] by number, as [`Storage::cancel_ticket`].
+    /// As [`Ticket::reprioritize`], by number; see [`Storage::cancel_ticket`].
     pub fn reprioritize_ticket(&self, bits: u64, priority: Priority, deadline: Option<Instant>) {
         if self.is_ticket_complete(bits) == Some(false) {
             self.mailbox()
@@ -267,7 +267,7 @@ impl Storage {
         }
     }
 
-    /// A buffer of the storage's pool, page-aligned, with unspecified content.
+    /// Takes a buffer from the storage's pool: page-aligned, with unspecified content.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -275,40 +275,40 @@ impl Storage {
         Ok(self.mailbox().buffers.take(len)?)
     }
 
-    /// The pool that library buffers come from: for callbacks that supply memory.
+    /// Returns the pool of the library's buffers, for callbacks that supply memory.
     #[must_use]
     pub fn buffer_pool(&self) -> Arc<BufferPool> {
         Arc::clone(&self.mailbox().buffers)
     }
 
-    /// The memory that staging is in, for devices that read it themselves. Which bytes of it a part
-    /// has, and for how long, [`DevicePart::bytes`](crate::DevicePart::bytes) alone tells; the rest
-    /// changes at any time. It stays mapped while a handle of it lives.
+    /// Returns the staging memory, for devices that read it themselves. Only the bytes that
+    /// [`DevicePart::bytes`](crate::DevicePart::bytes) returns are valid, until that part is
+    /// finished; the rest changes at any time. It stays mapped while a handle to it exists.
     #[must_use]
     pub fn staging(&self) -> Arc<Region> {
         self.mailbox().staging()
     }
 
-    /// Writes a line to the storage's log, if it has one: for crates on top of it.
+    /// Writes a line to the storage's log, if it has one; for crates built on this one.
     pub fn log(&self, level: LogLevel, text: impl Into<String>) {
-        // Another thread of the parent may have locked it.
+        // In a forked child, another thread of the parent may have locked it.
         if !self.mailbox().is_forked() {
             self.mailbox().log.write(level, text.into());
         }
     }
 
-    /// Does what there is to do, on the calling thread; whether anything was done. For storages
-    /// without threads (else it does nothing).
+    /// Runs one round of the engine and the jobs that wait, on the calling thread; returns whether
+    /// anything was done. Does nothing if the storage has threads, or while another thread pumps.
     pub fn pump(&self) -> bool {
         self.mailbox().pump()
     }
 
-    /// Waits for a future of this storage (a fence, a group, a ticket), at most `timeout`; pumps a
-    /// storage without threads. `None` once the time has passed.
+    /// Blocks on a future of this storage (a fence, a group, a ticket), at most `timeout`; pumps a
+    /// storage without threads. `None` if the future was not ready in time.
     ///
     /// # Errors
-    /// `OnStorageThread`; `Closed` if the storage is closed and the future is not ready then: what
-    /// it waits for may never complete.
+    /// `OnStorageThread`; `Closed` if the storage is closed before the future is ready: what it
+    /// waits for may never complete.
     pub fn wait<F: IntoFuture>(
         &self,
         future: F,
@@ -322,13 +322,13 @@ impl Storage {
         })
     }
 
-    /// Counts and times since the storage was made. Costs a few microseconds and does not wait.
+    /// Returns counts and times since the storage was made. Takes a few microseconds, never blocks.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.mailbox().counters.snapshot()
     }
 
-    /// Starts to record a trace; what was recorded before is dropped.
+    /// Starts recording a trace, discarding what was recorded before.
     pub fn start_trace(&self) {
         let mailbox = self.mailbox();
         if mailbox.is_forked() {
@@ -338,7 +338,7 @@ impl Storage {
         mailbox.recorder.start(mailbox.now_ns(), workers);
     }
 
-    /// Stops recording; returns what was recorded.
+    /// Stops recording and returns the trace.
     #[must_use]
     pub fn take_trace(&self) -> Trace {
         match self.mailbox().is_forked() {
@@ -347,9 +347,10 @@ impl Storage {
         }
     }
 
-    /// Closes the storage: what has not begun is canceled, what is in flight is waited for, at most
-    /// `timeout`. What the system holds after that is reported, and its memory is never freed or
-    /// reused. Later calls, and calls on a thread of the storage, report nothing.
+    /// Closes the storage: cancels what has not begun, and waits for what is in flight, at most
+    /// `timeout`. What the system still holds then is reported, and its memory is never freed or
+    /// reused. Later calls, and calls on a storage thread (they do not wait), return an empty
+    /// report.
     pub fn close(&self, timeout: Duration) -> CloseReport {
         self.0.close(timeout)
     }
@@ -381,7 +382,7 @@ impl Owner {
         }
     }
 
-    /// The engine did not answer in time: a call of its own hangs in the system.
+    /// The report if the engine did not answer in time, because a system call of its own hangs.
     fn unanswered(&self) -> CloseReport {
         let counters = &self.mailbox.counters;
         CloseReport {

@@ -1,5 +1,5 @@
-//! What the concurrent parts are built from: the standard library, or a model checker, so that
-//! models run the very code that ships: loom (`RUSTFLAGS="--cfg model --cfg loom"`), or shuttle.
+//! Primitives of the concurrent parts, from the standard library or from a model checker, so that
+//! models run the code that ships: loom (`RUSTFLAGS="--cfg model --cfg loom"`), or shuttle.
 
 #[cfg(loom)]
 pub(crate) use loom::{future::block_on, sync as primitives, thread};

@@ -1,6 +1,6 @@
 //! Tickets: one request's completion, to be polled, waited for or awaited.
 //!
-//! Dropping a ticket detaches its request, which goes on; [`Ticket::cancel_on_drop`] cancels
+//! Dropping a ticket detaches its request, which continues; [`Ticket::cancel_on_drop`] cancels
 //! instead.
 //!
 //! ```no_run
@@ -30,7 +30,7 @@ use crate::slots::{Completion, SlotTicket};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Outcome<T> {
-    /// Raw bytes that landed (or were written), or the error.
+    /// The number of raw bytes that landed (or were written), or the error.
     pub result: Result<u64, Error>,
     /// The request's user data.
     pub user_data: u64,
@@ -57,10 +57,10 @@ impl<T: 'static> Outcome<T> {
         }
     }
 
-    /// The memory, or the error.
+    /// Returns the memory, or the error.
     ///
     /// # Errors
-    /// The request's.
+    /// The request's error.
     pub fn into_result(self) -> Result<T, Error> {
         self.result?;
         let gone = || Error::new(ErrorKind::Io, "the request's memory did not come back");
@@ -68,8 +68,8 @@ impl<T: 'static> Outcome<T> {
     }
 }
 
-/// One request's completion; `T` is the memory that comes back. May be sent to another thread.
-/// Awaiting it drops the memory of a failure; [`Ticket::outcome`] keeps it.
+/// The completion of one request; `T` is the memory that comes back. May be sent to another thread.
+/// If the request fails, awaiting the ticket drops the memory; [`Ticket::outcome`] returns it.
 #[must_use = "dropping a ticket detaches its request; `Batch::detach` if that is meant"]
 pub struct Ticket<T> {
     slot: SlotTicket<Arc<Mailbox>>,
@@ -87,7 +87,7 @@ impl<T: 'static> Ticket<T> {
         }
     }
 
-    /// Whether the request has completed. Costs one load.
+    /// Returns whether the request has completed. Costs one load.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.slot.is_claimed() || self.slot.is_ended()
@@ -96,11 +96,11 @@ impl<T: 'static> Ticket<T> {
     /// Blocks until the request has completed.
     ///
     /// # Errors
-    /// The request's; `NotSubmitted`, `OnStorageThread` and `StillHeld` if it cannot be waited for:
-    /// then the ticket stays valid.
+    /// The request's error. `NotSubmitted`, `OnStorageThread`, `StillHeld`, and `Closed` in a
+    /// forked child, if it cannot be waited for: the ticket stays valid.
     ///
     /// # Panics
-    /// The outcome was taken before.
+    /// If the outcome was taken before.
     #[inline(always)]
     pub fn wait(&mut self) -> Result<T, Error> {
         self.outcome().into_result()
@@ -109,7 +109,7 @@ impl<T: 'static> Ticket<T> {
     /// As [`Ticket::wait`], with user data, and with the memory also on failure.
     ///
     /// # Panics
-    /// The outcome was taken before.
+    /// If the outcome was taken before.
     #[inline(always)]
     pub fn outcome(&mut self) -> Outcome<T> {
         match self.slot.claim() {
@@ -122,13 +122,13 @@ impl<T: 'static> Ticket<T> {
         }
     }
 
-    /// Blocks at most `timeout`; `None` if the request has not completed by then. (It goes on.)
+    /// Blocks at most `timeout`; `None` if the request, which continues, has not completed by then.
     ///
     /// # Errors
-    /// As [`Ticket::wait`], of a ticket that cannot be waited for.
+    /// As [`Ticket::wait`], for a ticket that cannot be waited for.
     ///
     /// # Panics
-    /// The outcome was taken before.
+    /// If the outcome was taken before.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<Option<Outcome<T>>, Error> {
         match self.slot.claim() {
             Some(outcome) => Ok(Some(Outcome::new(outcome))),
@@ -136,10 +136,10 @@ impl<T: 'static> Ticket<T> {
         }
     }
 
-    /// The outcome, if the request has completed.
+    /// Returns the outcome if the request has completed.
     ///
     /// # Panics
-    /// The outcome was taken before.
+    /// If the outcome was taken before.
     pub fn try_take(&mut self) -> Option<Outcome<T>> {
         self.slot.claim().map(Outcome::new)
     }
@@ -172,16 +172,16 @@ impl<T: 'static> Ticket<T> {
         }
     }
 
-    /// As a future's poll, for the whole outcome. The waker is replaced by each call.
+    /// Polls for the whole outcome, as a future does. Each call replaces the waker.
     ///
     /// # Panics
-    /// The outcome was taken before.
+    /// If the outcome was taken before.
     pub fn poll_outcome(&mut self, context: &mut Context<'_>) -> Poll<Outcome<T>> {
         let polled = self.poll_with(context.waker());
         polled.map(|outcome| outcome.unwrap_or_else(Outcome::not_complete))
     }
 
-    /// Changes its priority and deadline, if it was not served yet.
+    /// Changes its priority and deadline; what is in flight keeps its own.
     pub fn reprioritize(&self, priority: Priority, deadline: Option<Instant>) {
         if !self.is_complete() {
             let change = (priority, deadline);
@@ -189,19 +189,19 @@ impl<T: 'static> Ticket<T> {
         }
     }
 
-    /// Whether its storage was closed while the system held the request's memory: it will never
-    /// complete.
+    /// Returns whether the storage was closed while the system held the request's memory: the
+    /// request never completes.
     #[must_use]
     pub fn is_still_held(&self) -> bool {
-        // The engine marks its end before it wakes who waits for what it leaves behind.
+        // The engine sets `is_ended` before it wakes the waiters of requests that it leaves behind.
         !self.slot.is_claimed()
             && self.slot.shared().is_ended()
             && self.slot.is_submitted()
             && !self.slot.is_ended()
     }
 
-    /// Has `waker` woken when the request completes, in place of an earlier waker; whether it has
-    /// completed already.
+    /// Registers `waker`, in place of an earlier one, to be woken when the request completes;
+    /// returns whether it has completed already.
     pub fn wake_when_complete(&self, waker: &Waker) -> bool {
         if self.slot.is_claimed() || self.slot.shared().is_forked() {
             return self.is_complete();
@@ -209,9 +209,9 @@ impl<T: 'static> Ticket<T> {
         self.slot.register(waker)
     }
 
-    /// Keeps the ticket as a number, where only plain integers fit.
-    /// [`Storage::ticket`](crate::Storage::ticket) makes a ticket of it again; until then the
-    /// completed request stays, at most as long as the storage.
+    /// Turns the ticket into a number, for code that can only store integers.
+    /// [`Storage::ticket`](crate::Storage::ticket) turns it back; until then the completed request
+    /// keeps its memory, at most as long as the storage lives.
     #[must_use]
     pub fn into_bits(mut self) -> u64 {
         self.slot.keep().to_bits()
@@ -225,8 +225,8 @@ impl<T: 'static> Ticket<T> {
 }
 
 impl<T> Ticket<T> {
-    /// Asks for cancellation. The request completes as canceled, unless it completes otherwise
-    /// before; a read that the kernel has begun completes when the kernel lets go. Does not block.
+    /// Requests cancellation. The request completes as canceled unless it completes otherwise
+    /// first; a read that the kernel has begun completes when the kernel lets go. Does not block.
     pub fn cancel(&self) {
         if !self.slot.is_claimed() && self.slot.cancel() {
             self.slot.shared().cancel(self.slot.id());
@@ -260,7 +260,7 @@ impl<T: 'static> Future for Ticket<T> {
     type Output = Result<T, Error>;
 
     /// # Panics
-    /// The outcome was taken before.
+    /// If the outcome was taken before.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.poll_outcome(context).map(Outcome::into_result)
     }

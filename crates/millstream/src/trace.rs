@@ -27,13 +27,13 @@ pub(crate) enum Lane {
 #[derive(Debug, Clone)]
 pub(crate) struct Span {
     pub(crate) lane: Lane,
-    /// Of the request, or of its file: see [`title`].
+    /// The name of the request (see [`title`]), or of its file.
     pub(crate) name: Option<Arc<str>>,
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
     pub(crate) bytes: u64,
     pub(crate) offset: u64,
-    /// Number of the request in the order of submission.
+    /// Number of the request in the order of intake.
     pub(crate) request: u64,
     /// Bytes in use at its end: of staging, and in flight.
     pub(crate) memory: (u64, u64),
@@ -88,7 +88,7 @@ impl Trace {
     /// Writes the trace as Chrome trace-event JSON.
     ///
     /// # Errors
-    /// The writer's.
+    /// The writer's error.
     pub fn write_json(&self, out: &mut dyn io::Write) -> io::Result<()> {
         let (lost, workers) = (self.lost, self.workers);
         writeln!(
@@ -106,7 +106,7 @@ impl Trace {
         for span in &self.spans {
             self.write_span(span, out)?;
         }
-        // The memory in use, whenever an operation has completed.
+        // The memory in use at the completion of each operation.
         let device = |span: &&Span| span.lane == Lane::Device;
         for span in self.spans.iter().filter(device) {
             let at = microseconds(span.end_ns.saturating_sub(self.start_ns));
@@ -126,7 +126,7 @@ impl Trace {
         let end_ns = span.end_ns.saturating_sub(self.start_ns);
         let names = span.name.as_deref().unwrap_or("request");
         let name = escaped(&title(names));
-        // A request may end in the round in which it came, whose time is from before.
+        // A request may end in the round that took it in, whose time is from before its submission.
         let spent_ns = end_ns.saturating_sub(start_ns);
         let (start, duration) = (microseconds(start_ns), microseconds(spent_ns));
         let (tid, bytes, offset) = (span.lane as u32, span.bytes, span.offset);
@@ -147,7 +147,7 @@ impl Trace {
     }
 }
 
-/// A request's name in one line: of several, which NULs separate, the first and how many follow.
+/// A request's name in one line: of several names separated by NUL, the first and how many follow.
 pub(crate) fn title(name: &str) -> Cow<'_, str> {
     match name.split_once('\0') {
         None => Cow::Borrowed(name),
@@ -162,7 +162,7 @@ fn microseconds(nanoseconds: u64) -> String {
     format!("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000)
 }
 
-/// The inside of a JSON string.
+/// `text` escaped for the inside of a JSON string.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

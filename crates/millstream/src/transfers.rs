@@ -1,12 +1,12 @@
-//! Operations under way: what they move for which requests, and what their completions mean.
+//! Operations in flight: what they move for which requests, and what their completions mean.
 //!
 //! A short or interrupted operation continues under the same number. A direct operation that the
-//! system calls invalid is repeated through the page cache. A merged operation that did not bring
-//! everything is taken apart: its members are issued again, each alone.
+//! system rejects as invalid is repeated through the page cache. A merged operation that did not
+//! bring everything is taken apart: its members are issued again, each alone.
 //!
 //! Invariants: the memory of an operation belongs to its members (or to the quarantine) until its
-//! completion; the list of segments of a merged one is owned here as long. Memory whose request has
-//! ended is kept in quarantine until the last operation and job are back.
+//! completion; the list of segments of a merged one is owned here for as long. Memory whose request
+//! has ended is kept in quarantine until the last operation and job are back.
 
 use std::collections::HashMap;
 
@@ -18,10 +18,10 @@ use crate::ids::Id;
 use crate::priority::Priority;
 use crate::staging::Staged;
 
-/// Tries of an operation that is interrupted again and again, before that counts as a failure.
+/// Maximum number of tries of an operation that comes back short or interrupted each time.
 const TRIES_MAX: u16 = 1000;
 
-/// Tries of a direct operation that bring no whole block, before its file counts as truncated.
+/// Consecutive direct tries that bring no whole block, before the file counts as truncated.
 const FRUITLESS_MAX: u8 = 3;
 
 /// No window: an operation of a request that is not staged.
@@ -82,7 +82,7 @@ pub(crate) struct Block {
     pub(crate) memory: Segment,
 }
 
-/// An operation under way.
+/// An operation in flight.
 pub(crate) struct Transfer {
     pub(crate) members: Members,
     pub(crate) block: Block,
@@ -121,7 +121,7 @@ pub(crate) struct Transfers {
     free: Vec<u32>,
     outgoing: [Vec<Operation>; LANES],
     out: [usize; LANES],
-    /// Bytes of the copies among them.
+    /// Bytes of copies from the page cache in flight.
     copy_bytes: u64,
     lost: usize,
     quarantine: HashMap<Id, Quarantine>,
@@ -133,13 +133,13 @@ impl Transfers {
         self.out.iter().sum()
     }
 
-    /// Operations of a lane, those not yet pushed among them.
+    /// Operations of a lane, including those not yet pushed.
     #[inline]
     pub(crate) fn out_in(&self, lane: Lane) -> usize {
         self.out[lane as usize]
     }
 
-    /// Bytes of the copies under way.
+    /// Bytes of copies from the page cache in flight.
     #[inline]
     pub(crate) fn copy_bytes(&self) -> u64 {
         self.copy_bytes
@@ -322,8 +322,8 @@ impl Transfers {
         finished
     }
 
-    /// An operation never comes back: its block and requests. Its number is not used again, and its
-    /// memory stays.
+    /// Gives up an operation that never comes back; returns its block and requests. Its number is
+    /// not used again, and its memory stays.
     pub(crate) fn lose(&mut self, id: u64) -> (Block, Vec<Id>) {
         let number = number_of(id);
         let transfer = self.transfer(number);
@@ -341,7 +341,7 @@ impl Transfers {
         self.lost
     }
 
-    /// What is under way: bytes and file of each operation.
+    /// Bytes and file of each operation in flight or lost.
     pub(crate) fn held(&self) -> impl Iterator<Item = (u64, u32)> {
         let live = self.transfers.iter().flatten();
         live.map(|transfer| (transfer.block.want, transfer.block.file))
@@ -355,8 +355,8 @@ impl Transfers {
         assert!(before.is_none(), "a request ends once");
     }
 
-    /// An operation or a job of a request that has ended is back; the windows that nothing has any
-    /// more.
+    /// Takes back operations and jobs of a request that has ended; returns its windows once nothing
+    /// uses them any more.
     pub(crate) fn quarantine_back(
         &mut self,
         id: Id,
@@ -375,7 +375,8 @@ impl Transfers {
         held.staged
     }
 
-    /// Leaks what is in quarantine: someone may write to it for ever. Whether there was anything.
+    /// Leaks what is in quarantine, which may be written to forever. Returns whether there was
+    /// anything.
     pub(crate) fn leak_quarantine(&mut self) -> bool {
         let held = std::mem::take(&mut self.quarantine);
         let any = !held.is_empty();
@@ -403,7 +404,7 @@ fn operation(number: u32, block: &Block, segments: Segments) -> Operation {
         file: block.descriptor,
         offset: block.offset,
         segments,
-        // Likely to block or to copy much.
+        // Likely to block, or to copy many bytes.
         offload: block.verb == Verb::Write
             || (!block.direct && block.want >= crate::limits::OFFLOAD_BYTES_MIN),
         mount: block.mount,
@@ -411,7 +412,7 @@ fn operation(number: u32, block: &Block, segments: Segments) -> Operation {
 }
 
 impl Transfer {
-    /// What a result that came short, or is an error, means; counts the bytes that came.
+    /// What a result that is short, or an error, means; counts the bytes that came.
     fn meaning(&mut self, align: u64, result: Result<u64, Errno>) -> Meaning {
         self.tries = self.tries.saturating_add(1);
         let reads = self.block.verb == Verb::Read;
@@ -420,7 +421,7 @@ impl Transfer {
             Ok(moved) => {
                 // Direct reads continue at an aligned place.
                 let at = (self.done + moved) / align * align;
-                // No whole block more, again and again: the file ends there.
+                // Repeatedly no further whole block: the file ends there.
                 self.fruitless = match at > self.done {
                     true => 0,
                     false => self.fruitless + 1,

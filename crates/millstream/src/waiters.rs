@@ -1,7 +1,7 @@
 //! Wakers that wait for a change of an atomic value.
 //!
 //! The thread that changes the value changes it, then calls [`Waiters::take`]; a thread that waits
-//! calls [`Waiters::register`], then looks at the value again. The fences on both sides make sure
+//! calls [`Waiters::register`], then checks the value again. The fences on both sides make sure
 //! that one of the two sees the other. A registration has a key and is removed when its future is
 //! dropped, so the list is bounded by the futures that wait.
 
@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::park;
 use crate::sync::{AtomicBool, Mutex, Ordering, fence, lock};
 
-/// A set of wakers with a flag, so that a look at an empty one costs one load.
+/// A set of wakers with a flag, so that taking from an empty one costs a fence and a load.
 #[derive(Default)]
 pub(crate) struct Waiters {
     any: AtomicBool,
@@ -35,7 +35,7 @@ struct List {
 pub(crate) struct Key(Option<u64>);
 
 impl Waiters {
-    /// Registers a waker, or replaces the one registered under `key`. The caller must look at the
+    /// Registers a waker, or replaces the one registered under `key`. The caller must check the
     /// value again afterwards.
     pub(crate) fn register(&self, key: &mut Key, waker: &Waker) {
         // Clones and drops of wakers are code of an executor: outside the lock.
@@ -59,7 +59,7 @@ impl Waiters {
         drop(before);
     }
 
-    /// Polls `look`, whose change wakes who is registered: again once the waker is.
+    /// Polls `look`, and again once `waker` is registered; its changes wake the registered wakers.
     pub(crate) fn poll<T>(
         &self,
         key: &mut Key,
@@ -96,7 +96,7 @@ impl Waiters {
         }
     }
 
-    /// Wakes everyone now.
+    /// Wakes all registered wakers.
     pub(crate) fn wake(&self) {
         let mut wakers = Vec::new();
         self.take(&mut wakers);
@@ -109,8 +109,8 @@ impl Waiters {
     }
 }
 
-/// Wakes; a waker is code of an application's executor, and its panic must not reach the caller.
-/// The number of wakers that panicked.
+/// Wakes all and returns how many wakers panicked: a waker is code of the application's executor,
+/// whose panic must not reach the caller.
 pub(crate) fn wake_all(wakers: &mut Vec<Waker>) -> usize {
     let mut panicked = 0;
     for waker in wakers.drain(..) {
@@ -126,7 +126,7 @@ pub(crate) fn ready_if(done: bool) -> Poll<()> {
     }
 }
 
-/// Something that becomes true once, at a value, and wakes its waiters then.
+/// A condition on a value, whose waiters are woken when it becomes true.
 pub(crate) trait Condition: Send + Sync {
     fn is_met(&self, value: u64) -> bool;
     fn waiters(&self) -> &Waiters;
@@ -157,7 +157,7 @@ impl Reached {
         })
     }
 
-    /// Blocks until it is ready, at most `timeout`; whether it is.
+    /// Blocks until it is ready, at most `timeout`; returns whether it is.
     pub(crate) fn wait(mut self, timeout: Option<Duration>) -> Result<bool, Error> {
         park::may_block()?;
         let deadline = park::deadline(timeout);

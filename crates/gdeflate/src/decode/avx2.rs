@@ -1,21 +1,21 @@
 //! The AVX2 kernel: turns of eight lanes at once, over the portable kernel's tables.
 //!
 //! Four groups of eight lanes take their turns one after the other: gather the eight entries, add
-//! the extra bits, shift the bits out, and spread the next words over the lanes that need one.
-//! What a wider instruction set does by itself, spreading and packing by a mask, is a shuffle by
-//! one of 256 patterns here. Gathers are what this stands or falls with.
+//! the extra bits, shift the bits out, and distribute the next words to the lanes that need one.
+//! Expanding and compressing by a mask, which AVX-512 has as instructions, are shuffles by one of
+//! 256 patterns here. The kernel's speed depends on that of gathers.
 //!
-//! Codewords longer than the root table cost the group a second gather. The end of the block, what
-//! is wrong, and the last words of a tile are left to the portable kernel, from the first lane of
-//! the group on.
+//! Codewords longer than the root table cost the group a second gather. The end of the block,
+//! errors, and the last words of a tile are left to the portable kernel, from the first lane of the
+//! group on.
 //!
 //! # Safety
-//! The entry point must run on a CPU with the features that [`is_available`] asks for; the caller
-//! is the dispatch, which asked. Memory is touched in four ways: gathers are masked to the table's
-//! length or follow a pointer that `Tables::build` made, which is masked, too; words are loaded
-//! only while 32 are left, the most that four groups take; the streams are written only after
-//! `check_room`, which leaves room for one round and a whole vector behind it; patterns are indexed
-//! by eight bits.
+//! The entry point must run on a CPU with the features that [`is_available`] checks; the caller is
+//! the dispatch, which has checked. Memory is accessed in four ways: gathers are masked to the
+//! table's length or follow a pointer that `tables::build` made, which is masked, too; words are
+//! loaded only while 32 are left, the most that four groups take; the streams are written only
+//! after `check_room`, which leaves room for one round and a whole vector after it; patterns are
+//! indexed by eight bits.
 #![expect(
     unsafe_code,
     reason = "vector loads and stores with derived bounds; see # Safety"
@@ -41,7 +41,7 @@ const GROUP_COUNT: usize = LANE_COUNT / GROUP;
 
 const _: () = assert!(ENTRY_COUNT.is_power_of_two());
 
-/// Whether this machine has what the kernel needs.
+/// Whether this machine has the CPU features that the kernel needs.
 pub(crate) fn is_available() -> bool {
     cpu_has!("avx2", "bmi1", "bmi2", "popcnt")
 }
@@ -49,13 +49,13 @@ pub(crate) fn is_available() -> bool {
 /// For each mask of eight lanes, eight bytes.
 type Patterns = [[u8; GROUP]; 256];
 
-/// For each lane of the mask its rank in the mask: which of the next words it takes, or how many
-/// lanes of the mask are before it.
+/// For each lane its rank in the mask, the number of the mask's lanes before it: which of the next
+/// words it takes.
 static RANK_PATTERNS: Patterns = patterns(true);
 /// The lanes of the mask, in order.
 static MEMBER_PATTERNS: Patterns = patterns(false);
 
-/// The ranks of lanes, or the lanes by their ranks.
+/// Builds the ranks of the lanes, or the lanes by their ranks.
 const fn patterns(ranks: bool) -> Patterns {
     let mut patterns = [[0; GROUP]; 256];
     let mut mask = 0;
@@ -81,9 +81,9 @@ const fn patterns(ranks: bool) -> Patterns {
 struct Group {
     /// The next 32 bits.
     low: __m256i,
-    /// What a lane has beyond.
+    /// The bits after those.
     high: __m256i,
-    /// How many bits that are, 0 to 31.
+    /// Number of bits in `high`, 0 to 31.
     surplus: __m256i,
     /// All ones where a length is pending.
     pending: __m256i,
@@ -138,12 +138,12 @@ fn load(lanes: &Lanes) -> [Group; GROUP_COUNT] {
     })
 }
 
-/// Writes the lanes back; returns the portable kernel's form of what is pending.
+/// Writes the lanes back; returns their pending state in the portable kernel's form.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
 fn store(groups: &[Group; GROUP_COUNT], lanes: &mut Lanes) -> [usize; LANE_COUNT] {
     let mut rows = [[0_u32; LANE_COUNT]; 4];
-    // Loops, because closures are not always inlined into functions with features.
+    // Loops, because closures are not always inlined into functions with target features.
     for (at, group) in groups.iter().enumerate() {
         let vectors = [group.low, group.high, group.surplus, group.pending];
         for (row, vector) in rows.iter_mut().zip(vectors) {
@@ -168,7 +168,7 @@ fn splat(value: u32) -> __m256i {
     _mm256_set1_epi32(value as i32)
 }
 
-/// All ones where an entry has this one flag.
+/// All ones where an entry has this flag, a single bit.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn flag(entries: __m256i, flag: u32) -> __m256i {
@@ -176,7 +176,7 @@ fn flag(entries: __m256i, flag: u32) -> __m256i {
     _mm256_srai_epi32::<31>(_mm256_sll_epi32(entries, shift))
 }
 
-/// The same as a mask.
+/// [`flag`] as a mask of lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn flag_mask(entries: __m256i, flag: u32) -> usize {
@@ -185,7 +185,7 @@ fn flag_mask(entries: __m256i, flag: u32) -> usize {
     _mm256_movemask_ps(signs) as usize & 0xFF
 }
 
-/// What entries say, given the lanes' bits: their value plus extra bits, or place plus index.
+/// The values of entries, given the lanes' bits: see `tables::value`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn value(entries: __m256i, low: __m256i) -> __m256i {
@@ -216,8 +216,8 @@ fn look_up(group: &Group, tables: &Tables) -> __m256i {
     unsafe { _mm256_mask_i32gather_epi32::<4>(entries, table, index, pointers) }
 }
 
-/// Takes the bits of a group's symbols and refills; the values. At least eight words must follow
-/// the cursor.
+/// Takes the bits of a group's symbols, refills, and returns the symbols' values. At least eight
+/// words must follow the cursor.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn consume(group: &mut Group, entries: __m256i, bytes: &[u8], cursor: &mut usize) -> __m256i {
@@ -230,7 +230,7 @@ fn consume(group: &mut Group, entries: __m256i, bytes: &[u8], cursor: &mut usize
     let left = _mm256_sub_epi32(group.surplus, bits);
     let short = _mm256_movemask_ps(_mm256_castsi256_ps(left)) as usize & 0xFF;
     assert!((*cursor + GROUP) * WORD_BYTES <= bytes.len());
-    // SAFETY: eight words lie behind the cursor, just asserted; a pattern has eight bytes.
+    // SAFETY: eight words follow the cursor, just asserted; a pattern has eight bytes.
     let (next, ranks) = unsafe {
         let next = _mm256_loadu_si256(bytes.as_ptr().add(*cursor * WORD_BYTES).cast());
         (next, _mm_loadl_epi64(RANK_PATTERNS[short].as_ptr().cast()))
@@ -238,7 +238,7 @@ fn consume(group: &mut Group, entries: __m256i, bytes: &[u8], cursor: &mut usize
     *cursor += short.count_ones() as usize;
     let spread = _mm256_permutevar8x32_epi32(next, _mm256_cvtepu8_epi32(ranks));
     let words = _mm256_and_si256(spread, _mm256_srai_epi32::<31>(left));
-    // Where a word came, `left` is negative, and `left` modulo 32 bits are there.
+    // Where a word is added, `left` is negative and the lane holds `left` modulo 32 bits.
     let surplus = _mm256_and_si256(left, splat(31));
     let negated = _mm256_sub_epi32(_mm256_setzero_si256(), left);
     group.low = _mm256_or_si256(low, _mm256_sllv_epi32(words, surplus));
@@ -261,9 +261,9 @@ fn emit(tokens: &mut Tokens, entries: __m256i, values: __m256i) {
     debug_assert!(tokens.literal_count <= TILE_RAW_BYTES + LANE_COUNT);
     debug_assert!(tokens.length_count <= TILE_MATCH_COUNT_MAX + LANE_COUNT);
     debug_assert!(tokens.distance_count <= tokens.length_count);
-    // SAFETY: patterns have eight bytes. `check_room` was asked before the round, and distances are
-    // never more than the lengths before them, so the counts are at most what is asserted here,
-    // and the vectors fit behind them, which is asserted beside the streams' sizes.
+    // SAFETY: patterns have eight bytes. `check_room` was called before the round, and there are
+    // never more distances than lengths before them, so the counts are at most what is asserted
+    // here, and the vectors fit after them, which is asserted beside the streams' sizes.
     unsafe {
         let pattern = |patterns: &Patterns, mask: usize| {
             _mm_loadl_epi64(patterns[mask & 0xFF].as_ptr().cast())
@@ -290,7 +290,7 @@ fn emit(tokens: &mut Tokens, entries: __m256i, values: __m256i) {
     tokens.distance_count += distances.count_ones() as usize;
 }
 
-/// Indices of bytes to indices of pairs of bytes.
+/// Converts element indices to shuffle indices for elements of two bytes.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn pairs(indices: __m128i) -> __m128i {

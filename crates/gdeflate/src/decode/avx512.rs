@@ -2,36 +2,35 @@
 //! gathers.
 //!
 //! **State.** Lane i is element i of vectors of 16-bit elements: four of them hold a lane's up to
-//! 63 unread bits, lowest first, and `surplus` says how many more than 32 these are. Consuming bits
-//! is a funnel shift from element to element. Where the surplus becomes negative a word is due: the
-//! next words are expanded into just those lanes, in lane order, which is the order of the format,
-//! and the cursor moves by the mask's popcount. Nothing but that popcount leaves the vector
-//! registers between one turn and the next, and everything has the width of one vector: rounds
-//! depend on each other, so the time of a round is the length of its chain of operations, about 45
-//! cycles.
+//! 63 unread bits, lowest first, and `surplus` is their number minus 32. Consuming bits is a funnel
+//! shift from element to element. Where the surplus becomes negative a word is due: the next words
+//! are expanded into just those lanes, in lane order, which is the order of the format, and the
+//! cursor moves by the mask's popcount. Only that popcount leaves the vector registers between one
+//! turn and the next, and everything is one vector wide: rounds depend on each other, so the time
+//! of a round is the latency of its dependency chain, about 45 cycles.
 //!
-//! **Codewords.** A canonical code is decided by comparing the next 15 bits, first bit highest,
+//! **Codewords.** A canonical code is decoded by comparing the next 15 bits, first bit highest,
 //! with one limit per length: the codeword has as many bits as there are limits at or below it,
-//! plus one. The limits of both codes lie in the registers' lanes side by side, so that a lane with
-//! a pending length is only another index. Two steps of three comparisons find the length of all 32
-//! codewords; 16-bit shuffles then give its rank. Literals and the other symbols are ranked apart:
-//! 32 others and 32 distances fill exactly the 64 elements of two vectors, with base and extra
-//! bits, and the literals' ranks are stored as they are and turned into bytes after the block, 64
-//! at a time, from four vectors. So a block's tables are a few hundred bytes, built by one counting
-//! sort: no table of 2^10 entries is ever filled.
+//! plus one. The limits of both codes are in the same registers, so that a pending length only
+//! changes the index. Two steps of three comparisons find the length of all 32 codewords; 16-bit
+//! shuffles then give its rank. Literals and the other symbols are ranked separately: 32 others and
+//! 32 distances fill exactly the 64 elements of two vectors, with base and extra bits, and the
+//! literals' ranks are stored unchanged and translated to bytes after the block, 64 at a time, from
+//! four vectors. So a block's tables are less than a kilobyte, built by one counting sort: no table
+//! of 2^10 entries is ever filled.
 //!
 //! **End of block.** An end, an unassigned codeword, or a length with 16 extra bits, more than one
-//! funnel shift can do, sets a flag that is tested once a round. Such a round is done again apart
-//! from the loop; at an end it is committed for the lanes that still had a turn, and a last one is
-//! run for the distances that are pending.
+//! funnel shift can do, sets a flag that is tested once per round. Such a round is repeated outside
+//! the loop; at an end it is committed for the lanes that still have a turn, and a last one is run
+//! for the pending distances.
 //!
 //! # Safety
-//! The entry point must run on a CPU with the features that [`is_available`] asks for; the caller
-//! is the dispatch, which asked. Memory is touched in three ways, each bounded where it happens:
-//! words are loaded only while 32 are left in the slice (or from a padded copy of the last ones),
-//! which is the most that a round takes; the streams are written only after `check_room`, which
-//! leaves room for one round and a whole vector behind it; constant tables have the size of the
-//! loads.
+//! The entry point must run on a CPU with the features that [`is_available`] checks; the caller is
+//! the dispatch, which has checked. Memory is accessed in three ways, each bounded where it
+//! happens: words are loaded only while 32 are left in the slice (or from a padded copy of the last
+//! ones), which is the most that a round takes; the streams are written only after `check_room`,
+//! which leaves room for one round and a whole vector after it; constant tables have the size of
+//! the loads.
 #![expect(
     unsafe_code,
     reason = "vector loads and stores with derived bounds; see # Safety"
@@ -51,27 +50,27 @@ use crate::cpu::cpu_has;
 use crate::error::ErrorKind;
 use crate::limits::{LANE_COUNT, TILE_MATCH_COUNT_MAX, TILE_RAW_BYTES, WORD_BYTES};
 
-/// Set in the extra bits of symbols that end the block or do not exist.
+/// Flag in the extra bits: the symbol ends the block or does not exist.
 const SPECIAL: u16 = 0x80;
-/// Set too if it is the end of the block.
+/// Flag set together with `SPECIAL` for the end of the block.
 const END: u16 = 0x40;
-/// Set in a count of 16 extra bits alone; the longest others are 14.
+/// The bit set in the count of 16 extra bits only; all other counts are at most 14.
 const LONG: u16 = 0x10;
-/// The extra bits proper.
+/// Mask of the number of extra bits.
 const EXTRA_BITS: u16 = 0x1F;
 
-/// Where the distances begin among the 64 symbols that are not literals.
+/// Rank of the first distance among the 64 symbols that are not literals.
 const DISTANCE_RANK: u16 = 32;
 
-/// Bytes of the padded copy of a tile's last words: fewer than 32 words are left then, a round may
-/// begin behind the last of them and loads 32.
+/// Bytes of the padded copy of a tile's last words, which are fewer than 32: a round may begin
+/// after the last of them and loads 32.
 const PAD_BYTES: usize = 2 * LANE_COUNT * WORD_BYTES;
 
-// A round stores at most 32 literals and 32 matches, as whole vectors of 32 and 64 bytes.
+// A round stores at most 32 literals and 32 matches, in whole vectors of 32 and 64 bytes.
 const _: () = assert!(TILE_RAW_BYTES + LANE_COUNT + 64 <= LITERAL_ROOM && STREAM_SLACK >= 64);
 const _: () = assert!(TILE_MATCH_COUNT_MAX + 3 * LANE_COUNT <= MATCH_ROOM);
 
-/// Whether this machine has what the kernel needs.
+/// Whether this machine has the CPU features that the kernel needs.
 pub(crate) fn is_available() -> bool {
     cpu_has!(
         "avx512f",
@@ -89,7 +88,7 @@ pub(crate) fn is_available() -> bool {
 /// Decodes the symbols of one Huffman block, as the portable kernel does.
 ///
 /// # Safety
-/// [`is_available`] said yes.
+/// [`is_available`] must have returned `true`.
 #[target_feature(enable = "avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2")]
 pub(crate) fn symbols(
     lanes: &mut Lanes,
@@ -108,7 +107,7 @@ pub(crate) fn symbols(
     place = place.run(&codes, tokens, room, rest)?;
     words.advance(place.cursor);
     if !place.ended {
-        // Fewer than 32 words are left: zeros behind them make room for the loads.
+        // Fewer than 32 words are left: zeros after them make room for the loads.
         let padded: [u8; PAD_BYTES] = words.padded();
         place.cursor = 0;
         while !place.ended {
@@ -124,7 +123,7 @@ pub(crate) fn symbols(
     Ok(())
 }
 
-/// Turns the stored ranks of literals into the literals.
+/// Replaces the stored ranks of literals with the literals.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn literals_of_ranks(tables: &VectorTables, tokens: &mut Tokens) {
     let count = tokens.literal_count;
@@ -188,7 +187,7 @@ fn row(row: &Row) -> __m512i {
     unsafe { _mm512_load_si512(row.0.as_ptr().cast()) }
 }
 
-/// Every so many-th number from the first on.
+/// The 32 numbers from `first` on in steps of `step`.
 const fn numbers(first: u16, step: u16) -> Row {
     let mut row = [0; 32];
     let mut at = 0;
@@ -201,22 +200,22 @@ const fn numbers(first: u16, step: u16) -> Row {
 
 /// 0, 1, 2, …
 const IOTA: Row = numbers(0, 1);
-/// Picks the lower and the upper halves of 32 doublewords in two vectors.
+/// Indices of the lower (`EVEN`) and upper (`ODD`) halves of 32 doublewords in two vectors.
 const EVEN: Row = numbers(0, 2);
 const ODD: Row = numbers(1, 2);
 
 /// The 32 lanes between rounds.
 #[derive(Clone, Copy)]
 struct State {
-    /// Unread bits, 16 in each, the next ones in the first.
+    /// Unread bits, 16 in each vector, the next ones in the first.
     bits: [__m512i; 4],
-    /// How many more than 32 there are.
+    /// Number of unread bits minus 32.
     surplus: __m512i,
     /// All ones where a length is pending.
     pending: __m512i,
 }
 
-/// Where decoding stands.
+/// The progress of decoding.
 #[derive(Clone, Copy)]
 struct Place {
     state: State,
@@ -226,19 +225,19 @@ struct Place {
     ended: bool,
 }
 
-/// What a round found, before anything is taken.
+/// The symbols of a round, before their bits are taken.
 #[derive(Clone, Copy)]
 struct Round {
-    /// Codeword bits minus 1, with 16 added for distances.
+    /// Codeword bits minus 1, plus 16 for distances.
     class: __m512i,
     codeword: __m512i,
     /// Bits of the codeword.
     bits: __m512i,
-    /// The 16 bits behind the codeword.
+    /// The 16 bits after the codeword.
     behind: __m512i,
     /// Extra bits with flags.
     extra: __m512i,
-    /// Base and extra bits' value.
+    /// Base plus the value of the extra bits.
     value: __m512i,
     /// All ones where the symbol is a literal.
     literal: __m512i,
@@ -289,11 +288,11 @@ impl State {
         let reverse = _mm512_set1_epi64(0x8040_2010_0804_0201_u64 as i64);
         let bytes = _mm512_gf2p8affine_epi64_epi8::<0>(self.bits[0], reverse);
         let next = _mm512_srli_epi16::<1>(_mm512_shrdi_epi16::<8>(bytes, bytes));
-        // -1 where it is below a limit. Both are at most 2^15, so the difference's sign is right.
+        // -1 where `next` is below a limit. Both are at most 2^15, so the sign is right.
         let below = |limit| _mm512_srai_epi16::<15>(_mm512_sub_epi16(next, limit));
         let by_code = |litlen, distance| select(pending, distance, litlen);
         let coarse = |at: usize| below(by_code(codes.coarse[0][at], codes.coarse[1][at]));
-        // Limits above, as 0 to -3: among the coarse ones, then among the fine ones of the group.
+        // Number of limits above, as 0 to -3: of the coarse ones, then of the group's fine ones.
         let coarse_above = _mm512_add_epi16(_mm512_add_epi16(coarse(0), coarse(1)), coarse(2));
         let group = _mm512_add_epi16(by_code(splat(3), splat(7)), coarse_above);
         let fine = |at: usize| below(_mm512_permutexvar_epi16(group, codes.fine[at]));
@@ -301,7 +300,7 @@ impl State {
         let above = _mm512_slli_epi16::<2>(coarse_above);
         let class = _mm512_add_epi16(by_code(splat(15), splat(31)), above);
         let class = _mm512_add_epi16(class, fine_above);
-        // 15 less the codeword's bits; "no codeword" shifts everything out.
+        // 15 minus the codeword's bits; "no codeword" shifts everything out.
         let shift = _mm512_sub_epi16(_mm512_sub_epi16(splat(0xFFFF), above), fine_above);
         let bits = _mm512_add_epi16(_mm512_add_epi16(splat(16), above), fine_above);
         let codeword = _mm512_srlv_epi16(next, shift);
@@ -327,8 +326,8 @@ impl State {
         }
     }
 
-    /// Consumes the bits of a round and refills. At least 32 words must follow `cursor`. Returns
-    /// the cursor. `bits` and `extra` must be free of flags; only `APART` knows 16 extra bits.
+    /// Consumes the bits of a round, refills, and returns the new cursor. At least 32 words must
+    /// follow `cursor`. `bits` and `extra` must have no flags; 16 extra bits require `APART`.
     #[inline]
     #[target_feature(enable = "avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2")]
     fn consume<const APART: bool>(
@@ -364,7 +363,7 @@ impl State {
         let left = _mm512_sub_epi16(_mm512_sub_epi16(self.surplus, bits), extra);
         let short = _mm512_movepi16_mask(left);
         assert!((cursor + LANE_COUNT) * WORD_BYTES <= bytes.len());
-        // SAFETY: 32 words lie behind the cursor, just asserted.
+        // SAFETY: 32 words follow the cursor, just asserted.
         let words = unsafe {
             let at = bytes.as_ptr().add(cursor * WORD_BYTES);
             [
@@ -376,8 +375,8 @@ impl State {
         let high = _mm512_permutex2var_epi16(words[0], row(&ODD), words[1]);
         let low = _mm512_maskz_expand_epi16(short, low);
         let high = _mm512_maskz_expand_epi16(short, high);
-        // Where a word comes, `left` is negative, and 1 to 31 bits are there: `left` modulo 32. The
-        // word goes above them: shifted by as many modulo 16, and by one piece more from 16 on.
+        // Where a word is added, `left` is negative, and the lane holds `left` modulo 32 bits, 1 to
+        // 31. The word goes above them: shifted by that modulo 16, one piece further from 16 on.
         let surplus = _mm512_and_si512(left, splat(31));
         let upper = _mm512_test_epi16_mask(left, splat(16));
         let shifted = [
@@ -454,8 +453,8 @@ impl Place {
         Ok(self)
     }
 
-    /// One round of any kind; if it ends the block, the pending distances, too. At least 32 words
-    /// must follow the cursor.
+    /// Runs one round of any kind and, if it ends the block, reads the pending distances. At least
+    /// 32 words must follow the cursor.
     #[cold]
     #[inline(never)]
     #[target_feature(enable = "avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2")]
@@ -473,7 +472,7 @@ impl Place {
             self.commit_apart(codes, tokens, bytes, &round, u32::MAX, 0);
             return Ok(self);
         }
-        // Lanes behind the end have no turn but for a pending distance.
+        // Lanes after the end have a turn only for a pending distance.
         let lane = special.trailing_zeros();
         let ends = _mm512_test_epi16_mask(round.extra, splat(END));
         let pending = _mm512_movepi16_mask(self.state.pending);
@@ -482,8 +481,8 @@ impl Place {
             return Err(ErrorKind::BadSymbol);
         }
         self.commit_apart(codes, tokens, bytes, &round, active, 1 << lane);
-        // The lanes before the end may have got a length in this round. The words of their last
-        // turns may lie behind those that the slice is known to have.
+        // The lanes before the end may have read a length in this round. The words of their last
+        // turns may lie past those that the slice is known to have.
         let rest = bytes.get(self.cursor * WORD_BYTES..).unwrap_or_default();
         let count = rest.len().min(LANE_COUNT * WORD_BYTES);
         let mut padded = [0; LANE_COUNT * WORD_BYTES];
@@ -504,8 +503,8 @@ impl Place {
         Ok(self)
     }
 
-    /// Takes what a round found for the lanes that are `active`; `end` is the lane, as a bit, whose
-    /// symbol ends the block.
+    /// Takes a round's symbols of the lanes in the mask `active`; `end` is the mask of the lane
+    /// whose symbol ends the block.
     #[target_feature(enable = "avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2")]
     fn commit_apart(
         &mut self,
@@ -531,7 +530,7 @@ impl Place {
     }
 }
 
-/// Appends what `round` found in the lanes of each kind.
+/// Appends the symbols of `round` to the streams, by the masks of lanes of each kind.
 #[inline]
 #[target_feature(enable = "avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2")]
 fn emit(
@@ -545,7 +544,7 @@ fn emit(
     let rank = _mm512_permutexvar_epi16(round.class, codes.literal_rank);
     let rank = _mm512_cvtepi16_epi8(_mm512_add_epi16(round.codeword, rank));
     let ranks = _mm256_maskz_compress_epi8(literals, rank);
-    // Literals before a lane are the lanes before it less those that are none.
+    // Number of literals before a lane: the lanes before it minus those that are not literals.
     let iota = row(&IOTA);
     let others_before = _mm512_maskz_expand_epi16(!literals, iota);
     let count = splat(tokens.literal_count as u16);
@@ -553,9 +552,9 @@ fn emit(
     debug_assert!(tokens.literal_count <= TILE_RAW_BYTES + LANE_COUNT);
     debug_assert!(tokens.length_count <= TILE_MATCH_COUNT_MAX + LANE_COUNT);
     debug_assert!(tokens.distance_count <= tokens.length_count);
-    // SAFETY: `check_room` was asked before this round, or, for the last distances of a block,
-    // before the round in front of it; distances are never more than the lengths before them. So
-    // the counts are at most what is asserted here, and the vectors fit behind them, which is
+    // SAFETY: `check_room` was called before this round, or, for the last distances of a block,
+    // before the round preceding it; there are never more distances than lengths before them. So
+    // the counts are at most what is asserted here, and the vectors fit after them, which is
     // asserted beside the constants.
     unsafe {
         let at = tokens.literals.as_mut_ptr().add(tokens.literal_count);

@@ -1,4 +1,4 @@
-//! Code lengths: reading a dynamic block's, checking them, sorting them into canonical codes.
+//! Code lengths: reading those of a dynamic block, validating them, deriving canonical codes.
 
 use super::lanes::{Lanes, PADDING, Words, refilled};
 use crate::error::ErrorKind;
@@ -7,7 +7,7 @@ use crate::limits::{
     PRECODE_ORDER, PRECODE_SYMBOL_COUNT,
 };
 
-/// The longest a repeat item can run.
+/// Maximum number of lengths that one repeat item can state.
 const REPEAT_MAX: usize = 138;
 
 const PRECODE_TABLE_LEN: usize = 1 << PRECODE_BITS_MAX;
@@ -22,7 +22,7 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
-    /// Those of a static block.
+    /// Returns the code lengths of a static block.
     pub(crate) fn fixed() -> Self {
         let mut litlen = [8; LITLEN_SYMBOL_COUNT];
         litlen[144..256].fill(9);
@@ -33,8 +33,8 @@ impl Lengths {
         }
     }
 
-    /// Reads a dynamic block's header behind its type. The codes themselves are checked by
-    /// [`Canonical::new`].
+    /// Reads a dynamic block's header after its type. Its two codes are not validated here:
+    /// [`Canonical`] does that.
     #[inline(never)]
     pub(crate) fn read(lanes: &mut Lanes, words: &mut Words<'_>) -> Result<Self, ErrorKind> {
         let litlen_count = lanes.take(0, 5) as usize + 257;
@@ -60,27 +60,27 @@ impl Lengths {
     }
 }
 
-/// What an item of the code lengths says, by the next seven bits.
+/// The items of the code lengths, indexed by the next seven bits.
 ///
 /// | bits | field |
 /// |---|---|
-/// | 0–2 | codeword bits; 0: no codeword begins so |
+/// | 0–2 | codeword bits; 0: unassigned |
 /// | 3–5 | extra bits |
-/// | 8–15 | how often, without the extra bits' value |
+/// | 8–15 | repeat count, without the extra bits' value |
 /// | 16–19 | length |
-/// | 24 | the length before instead |
+/// | 24 | repeats the previous length instead |
 type ItemTable = [u32; PRECODE_TABLE_LEN];
 
 const ITEM_REPEATS: u32 = 1 << 24;
 
-/// Lengths that are written at once, wanted or not: more than nearly all items say.
+/// Lengths that are always written at once: nearly all items state fewer.
 const ITEM_SPLAT: usize = 16;
 
-/// Room for all lengths, the last item's excess, and a splat behind it.
+/// Capacity for all lengths, the last item's excess, and a splat after it.
 const LENGTH_ROOM: usize = LITLEN_SYMBOL_COUNT + DISTANCE_SYMBOL_COUNT + REPEAT_MAX + ITEM_SPLAT;
 
-/// Reads items until `total` lengths are known. The last repeat may run past `total`; what it says
-/// there means nothing.
+/// Reads items until `total` lengths are known. The last repeat may run past `total`; its excess is
+/// ignored.
 fn read_items(
     lanes: &mut Lanes,
     words: &mut Words<'_>,
@@ -148,20 +148,21 @@ fn item_table(lengths: &[u8; PRECODE_SYMBOL_COUNT]) -> Result<ItemTable, ErrorKi
     Ok(table)
 }
 
-/// How many codewords of each length a code has and where they begin; all that decides a canonical
-/// code but the symbols' order.
+/// The number of codewords of each length and the first of each: all that defines a canonical code
+/// except the order of its symbols.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Canonical {
-    /// Codewords by length.
+    /// Number of codewords by length.
     pub(crate) counts: [u16; CODEWORD_BITS_MAX + 1],
     /// The first codeword of each length, first bit highest.
     pub(crate) first: [u32; CODEWORD_BITS_MAX + 1],
 }
 
 impl Canonical {
-    /// Counts and checks a code: complete, or empty, or one single codeword of one bit.
+    /// Counts and validates a code: it must be complete, empty, or a single codeword of one bit.
     pub(crate) fn new(lengths: &[u8]) -> Result<Self, ErrorKind> {
-        // Four counters of each length: neighbours are often alike, and would wait for each other.
+        // Four counters of each length: adjacent lengths are often equal, and increments of one
+        // counter would wait for each other.
         let mut counters = [[0_u16; CODEWORD_BITS_MAX + 1]; 4];
         for (at, &len) in lengths.iter().enumerate() {
             counters[at % 4][usize::from(len) % (CODEWORD_BITS_MAX + 1)] += 1;
@@ -170,8 +171,7 @@ impl Canonical {
         Self::of_counts(counts)
     }
 
-    /// Checks a code of which so many codewords of each length are known; those of no bits do not
-    /// count.
+    /// Validates a code with these numbers of codewords by length; `counts[0]` is ignored.
     pub(crate) fn of_counts(mut counts: [u16; CODEWORD_BITS_MAX + 1]) -> Result<Self, ErrorKind> {
         counts[0] = 0;
         let mut first = [0; CODEWORD_BITS_MAX + 1];

@@ -1,23 +1,23 @@
-//! Phase two: literals and matches put together in the output.
+//! Phase two: expands literals and matches into the output.
 //!
 //! Everything that decides where bytes go is checked here, per match and before its first byte: the
-//! match ends inside the output, and its distance reaches no further back than the tile. So a
-//! kernel that gave wrong streams could make wrong bytes, but never touch foreign memory.
+//! match ends inside the output, and its distance reaches back no further than the tile. So a
+//! kernel with wrong streams could produce wrong bytes, but never access other memory.
 //!
-//! Most runs and most matches are shorter than 16 bytes, so the loop does one vector of each and
-//! leaves what is longer to functions of its own, which keeps it in registers. A match that
-//! overlaps itself within the vector is one shuffle where the machine has it: reading back bytes
-//! that were just written in other pieces would wait for them to reach the cache, which costs more
-//! than everything else here.
+//! Most runs and most matches are shorter than 16 bytes, so the loop copies one vector of each and
+//! leaves longer ones to separate functions, which keeps its state in registers. A match that
+//! overlaps itself within the vector is one shuffle where the machine has SSSE3: reading back bytes
+//! just written in other pieces would stall on store forwarding, which costs more than everything
+//! else here.
 //!
 //! # Safety
 //! While a match ends at least [`SLACK`] bytes before the output does, literals and matches are
 //! copied in whole vectors, overshooting by less than that. The bound: a run or a match of n bytes
 //! is copied in pieces of 16 that begin below n or at 0, so it ends below n + 16; [`SLACK`] is 64.
-//! What an overshoot spoils lies behind the end of the match and is written later, because bytes
-//! are made in ascending order. Literal loads stay inside the literal stream, which has
-//! [`STREAM_SLACK`] bytes behind the most literals a tile can have. Near the end of the output safe
-//! code does the rest.
+//! The bytes that an overshoot overwrites lie after the end of the match and are written later,
+//! because output is produced in ascending order. Literal loads stay inside the literal stream,
+//! which has [`STREAM_SLACK`] bytes after the most literals a tile can have. Near the end of the
+//! output safe code does the rest.
 #![expect(
     unsafe_code,
     reason = "overshooting copies within checked bounds; see # Safety"
@@ -29,17 +29,17 @@ use crate::cpu::cpu_has;
 use crate::error::ErrorKind;
 use crate::limits::{MATCH_BYTES_MIN, TILE_RAW_BYTES};
 
-/// Bytes of the pieces that are copied.
+/// Size of the pieces in which bytes are copied.
 const PIECE: usize = 16;
 
-/// Bytes that must be left behind a match for overshooting copies.
+/// Bytes that must be left after a match for overshooting copies.
 const SLACK: usize = 64;
 
 const _: () = assert!(SLACK >= 2 * PIECE && STREAM_SLACK >= PIECE);
 const _: () = assert!(LITERAL_ROOM >= TILE_RAW_BYTES + STREAM_SLACK);
 
-/// The first 16 bytes of a match at `to`: by one shuffle, for which the machine must have SSSE3, or
-/// by arithmetic.
+/// Returns the first 16 bytes of a match at `to`, by one SSSE3 shuffle if `SHUFFLE`, otherwise by
+/// arithmetic.
 ///
 /// # Safety
 /// `distance` bytes are readable before `to` and 16 from it on; `distance > 0`; for `SHUFFLE` the
@@ -77,7 +77,7 @@ unsafe fn begin<const SHUFFLE: bool>(to: *const u8, distance: usize) -> [u8; PIE
     repeated.to_le_bytes()
 }
 
-/// For each distance up to 16, which bytes repeat the first ones.
+/// For each distance up to 16, the shuffle that repeats the first `distance` bytes.
 #[cfg(target_arch = "x86_64")]
 static REPEATS: [[u8; PIECE]; PIECE + 1] = {
     let mut repeats = [[0; PIECE]; PIECE + 1];
@@ -93,14 +93,14 @@ static REPEATS: [[u8; PIECE]; PIECE + 1] = {
     repeats
 };
 
-/// Appends a block's bytes to `raw`, of which `start` bytes are done. Returns how many are then.
+/// Appends a block's bytes to `raw`, of which `start` bytes are done. Returns the new count.
 pub(crate) fn run(tokens: &Tokens, raw: &mut [u8], start: usize) -> Result<usize, ErrorKind> {
     #[cfg(target_arch = "x86_64")]
     if cpu_has!("ssse3") {
-        // SAFETY: the machine was just asked.
+        // SAFETY: SSSE3 was just detected.
         return unsafe { run_ssse3(tokens, raw, start) };
     }
-    // SAFETY: arithmetic needs nothing.
+    // SAFETY: arithmetic needs no CPU feature.
     unsafe { run_by::<false>(tokens, raw, start) }
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn run(tokens: &Tokens, raw: &mut [u8], start: usize) -> Result<usize
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "ssse3")]
 fn run_ssse3(tokens: &Tokens, raw: &mut [u8], start: usize) -> Result<usize, ErrorKind> {
-    // SAFETY: this function's features are what shuffles need.
+    // SAFETY: this function enables SSSE3.
     unsafe { run_by::<true>(tokens, raw, start) }
 }
 
@@ -131,12 +131,12 @@ unsafe fn run_by<const SHUFFLE: bool>(
         literal: 0,
         position: start,
     };
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { quickly::<SHUFFLE>(tokens, raw, &mut place) };
     carefully(tokens, raw, place)
 }
 
-/// Where the copying stands.
+/// The progress of the copying.
 struct Place {
     /// Matches done.
     index: usize,
@@ -148,7 +148,7 @@ struct Place {
     position: usize,
 }
 
-/// Copies until a match is wrong or near the end of the output, or none is left.
+/// The fast path: copies until a match is invalid or near the end of the output, or none is left.
 ///
 /// # Safety
 /// For `SHUFFLE` the machine has SSSE3.
@@ -207,7 +207,7 @@ unsafe fn quickly<const SHUFFLE: bool>(tokens: &Tokens, raw: &mut [u8], place: &
     };
 }
 
-/// Copies what is left without touching a byte behind it, and finds out what is wrong.
+/// The slow path: copies the rest without overshooting, and reports invalid matches.
 fn carefully(tokens: &Tokens, raw: &mut [u8], place: Place) -> Result<usize, ErrorKind> {
     let Place {
         index,
@@ -241,7 +241,7 @@ fn carefully(tokens: &Tokens, raw: &mut [u8], place: Place) -> Result<usize, Err
     Ok(position + run)
 }
 
-/// A match in safe code.
+/// Copies a match in safe code.
 fn copy_match(raw: &mut [u8], at: usize, distance: usize, len: usize) -> Result<(), ErrorKind> {
     let target = raw.get_mut(..at + len).ok_or(ErrorKind::RawTooLong)?;
     let from = at - distance;
@@ -255,13 +255,13 @@ fn copy_match(raw: &mut [u8], at: usize, distance: usize, len: usize) -> Result<
     Ok(())
 }
 
-/// A long run of literals.
+/// Copies a long run of literals.
 ///
 /// # Safety
 /// Both are valid for `len` bytes and do not overlap.
 #[inline(never)]
 unsafe fn copy_many(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { to.copy_from_nonoverlapping(from, len) }
 }
 
@@ -269,22 +269,22 @@ unsafe fn copy_many(from: *const u8, to: *mut u8, len: usize) {
 /// Both are valid for 16 bytes.
 #[inline(always)]
 unsafe fn copy_piece(from: *const u8, to: *mut u8) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         to.cast::<[u8; PIECE]>()
             .write_unaligned(from.cast::<[u8; PIECE]>().read_unaligned())
     }
 }
 
-/// What is left of a match of `len` bytes after its first 16, and up to 15 bytes more.
+/// Copies the rest of a match of `len` bytes after its first 16, and up to 15 bytes more.
 ///
 /// # Safety
 /// `distance` bytes are readable before `to`, `len + SLACK` bytes readable and writable from it on,
-/// all in one allocation; `distance > 0`; the first 16 bytes are there.
+/// all in one allocation; `distance > 0`; the first 16 bytes are written.
 #[inline(never)]
 unsafe fn copy_rest(to: *mut u8, distance: usize, len: usize) {
-    // SAFETY: every piece begins below `len` and is 16 bytes long, the library's copy ends at `len`
-    // and does not overlap; the caller upholds the rest.
+    // SAFETY: every piece begins below `len` and is 16 bytes long, the `memcpy` ends at `len` and
+    // does not overlap; the caller upholds the rest.
     unsafe {
         let from = to.sub(distance).cast_const();
         if distance < PIECE {
@@ -308,10 +308,10 @@ unsafe fn copy_rest(to: *mut u8, distance: usize, len: usize) {
     }
 }
 
-/// From this length on a call of the library's copy is worth it.
+/// Length above which a call of `memcpy` pays.
 const LIBRARY_BYTES: usize = 256;
 
-/// Largest multiple of a distance below 16 that is not above 16.
+/// For each distance below 16 its largest multiple up to 16 (index 0 is not used).
 const PATTERN_STEP: [u8; PIECE] = [
     16, 16, 16, 15, 16, 15, 12, 14, 16, 9, 10, 11, 12, 13, 14, 15,
 ];

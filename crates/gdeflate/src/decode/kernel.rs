@@ -1,11 +1,11 @@
-//! The choice of a kernel, in one place.
+//! Selection of a decode kernel.
 //!
-//! The widest kernel that the processor can run is taken, as CPUID tells. It is the fastest on the
+//! The default is the widest kernel that the processor can run, by CPUID. It is the fastest on the
 //! one kind of processor that all were measured on (AMD's with AVX-512); where gathers are slow
 //! (Zen 1 and 2, Intel's with the mitigation of Downfall), [`Kernel::Portable`] may be faster. All
-//! kernels give the same bytes, so a wrong choice costs time and nothing else.
+//! kernels give the same bytes, so a wrong choice only costs time.
 
-/// A way to decode a block's symbols. All give the same bytes and refuse the same tiles.
+/// A decode kernel. All kernels give the same bytes and reject the same tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kernel {
@@ -18,10 +18,10 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// All kernels, on any machine, the slowest first.
+    /// All kernels, available on this machine or not, from the narrowest to the widest.
     pub const ALL: &'static [Self] = &[Self::Portable, Self::Avx2, Self::Avx512];
 
-    /// Whether this machine can run it.
+    /// Returns whether this machine can run the kernel.
     #[must_use]
     pub fn is_available(self) -> bool {
         match self {
@@ -35,7 +35,7 @@ impl Kernel {
         }
     }
 
-    /// The widest kernel that this machine can run: the last of [`Kernel::ALL`] that is available.
+    /// Returns the widest kernel that this machine can run: the last available of [`Kernel::ALL`].
     #[must_use]
     pub fn fastest() -> Self {
         let mut kernels = Self::ALL.iter().rev().copied();

@@ -2,19 +2,18 @@
 //!
 //! Invariant between turns: every lane holds 32 to 63 bits, the unread ones in the low end of its
 //! buffer and zeros above them. A turn takes at most 32 bits and then refills: if fewer than 32 are
-//! left, the next word of the tile goes above them. That order of refills *is* the order of the
-//! words in the tile, so a caller that runs turns must run them, or at least their refills, in turn
-//! order.
+//! left, the next word of the tile goes above them. The order of refills defines the order of the
+//! words in the tile, so callers must run turns, or at least their refills, in turn order.
 
 use crate::error::ErrorKind;
 use crate::limits::{LANE_COUNT, WORD_BYTES};
 
-/// A word for each lane.
+/// One word for each lane.
 pub(crate) type Chunk = [u8; LANE_COUNT * WORD_BYTES];
-/// Memory of [`Words::chunk`].
+/// Initial value of the buffer for [`Words::chunk`].
 pub(crate) const PADDING: Chunk = [0; LANE_COUNT * WORD_BYTES];
 
-/// A tile's words and how many of them are taken.
+/// A cursor over a tile's words.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Words<'a> {
     bytes: &'a [u8],
@@ -22,29 +21,30 @@ pub(crate) struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// `bytes` beyond the last whole word are never read; the caller has refused such a tile.
+    /// Creates a cursor at the first word. `bytes` after the last whole word are never read; the
+    /// caller has rejected such a tile.
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, cursor: 0 }
     }
 
-    /// Words that are left.
+    /// Returns the number of words left.
     pub(crate) fn left(&self) -> usize {
         self.bytes.len() / WORD_BYTES - self.cursor
     }
 
-    /// Bytes taken so far.
+    /// Returns the number of bytes taken so far.
     pub(crate) fn offset(&self) -> usize {
         self.cursor * WORD_BYTES
     }
 
-    /// All bytes that are left.
+    /// Returns all bytes left.
     #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         &self.bytes[self.cursor * WORD_BYTES..]
     }
 
-    /// The next words as bytes, zeros behind the last one, in `padding` where fewer are left than
-    /// a chunk has; none is taken. Who takes one of the zeros runs off the tile.
+    /// Returns the next words as bytes without taking any. If fewer than a chunk are left, they are
+    /// copied to `padding` and followed by zeros; [`Words::take`] rejects the padding.
     #[inline]
     pub(crate) fn chunk<'b>(&self, padding: &'b mut Chunk) -> &'b Chunk
     where
@@ -56,7 +56,7 @@ impl<'a> Words<'a> {
         })
     }
 
-    /// The words that are left, fewer than `LEN` bytes, and zeros behind them.
+    /// Returns the words left, fewer than `LEN` bytes, followed by zeros.
     #[cold]
     pub(crate) fn padded<const LEN: usize>(&self) -> [u8; LEN] {
         let rest = self.rest();
@@ -65,14 +65,14 @@ impl<'a> Words<'a> {
         padded
     }
 
-    /// Takes `count` words, which must be left.
+    /// Takes `count` words; at least as many must be left.
     #[inline]
     pub(crate) fn advance(&mut self, count: usize) {
         debug_assert!(count <= self.left());
         self.cursor += count;
     }
 
-    /// Takes `count` words of a padded chunk.
+    /// Takes `count` words of a chunk, or fails if that many are not left.
     pub(crate) fn take(&mut self, count: usize) -> Result<(), ErrorKind> {
         if count > self.left() {
             return Err(ErrorKind::TruncatedTile);
@@ -103,14 +103,14 @@ impl<'a> Words<'a> {
 pub(crate) struct Lanes {
     /// Unread bits, the next one lowest; zeros above `counts` bits.
     pub(crate) bits: [u64; LANE_COUNT],
-    /// How many bits are unread.
+    /// Number of unread bits.
     pub(crate) counts: [u32; LANE_COUNT],
 }
 
 impl Lanes {
-    /// Each lane's lower and upper half, how many bits of the upper one are there, and how many are
-    /// not; no lane has fewer than 32 bits. A loop, because closures are not always inlined into
-    /// functions with features.
+    /// Returns each lane's lower and upper half, and how many bits of the upper half are present
+    /// and missing. Every lane must hold at least 32 bits. A loop, because closures are not always
+    /// inlined into functions with target features.
     #[inline(always)]
     pub(crate) fn halves(&self) -> [[u32; LANE_COUNT]; 4] {
         let [mut low, mut high, mut surplus, mut missing] = [[0; LANE_COUNT]; 4];
@@ -122,7 +122,7 @@ impl Lanes {
         [low, high, surplus, missing]
     }
 
-    /// Puts the lower and the upper halves of all lanes' bits back.
+    /// Sets the bits of all lanes from their lower and upper halves.
     #[inline(always)]
     pub(crate) fn set_halves(&mut self, low: [u32; LANE_COUNT], high: [u32; LANE_COUNT]) {
         for lane in 0..LANE_COUNT {
@@ -130,7 +130,7 @@ impl Lanes {
         }
     }
 
-    /// Every lane takes its first word.
+    /// Creates the lanes, each of which takes its first word.
     pub(crate) fn new(words: &mut Words<'_>) -> Result<Self, ErrorKind> {
         let mut bits = [0; LANE_COUNT];
         for lane in &mut bits {
@@ -152,7 +152,7 @@ impl Lanes {
         value
     }
 
-    /// Ends a turn.
+    /// Ends a turn of `lane`: takes the next word if fewer than 32 bits are left.
     #[inline]
     pub(crate) fn refill(&mut self, lane: usize, words: &mut Words<'_>) -> Result<(), ErrorKind> {
         if self.counts[lane] < 32 {
@@ -163,8 +163,8 @@ impl Lanes {
     }
 }
 
-/// Ends a turn with the words of a chunk, of which `used` (fewer than 32) are taken: the lane's
-/// bits and their count then, and the words taken, 0 or 1. Arithmetic, because a branch on it would
+/// Ends a turn with the words of a chunk, of which `used` (fewer than 32) are taken. Returns the
+/// lane's new bits and their count, and the words taken, 0 or 1. Branchless, because a branch would
 /// be mispredicted every third turn.
 #[inline(always)]
 pub(crate) fn refilled(bits: u64, count: u32, chunk: &Chunk, used: usize) -> (u64, u32, usize) {

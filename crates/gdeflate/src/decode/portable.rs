@@ -1,10 +1,10 @@
-//! The portable kernel: safe code, one lane after the other, no branch on what a symbol is.
+//! The portable kernel: safe code, one lane after the other, no branch on the kind of symbol.
 //!
 //! A lane's turn is a literal, a length or a distance, in an unpredictable order, so a branch
-//! on it is mispredicted every few bytes. Instead every turn does the same: look up the code that
-//! the lane's state selects, add the extra bits to the base, write the value behind all three
-//! streams, and advance only the one it belongs to. The lanes do not depend on each other but for
-//! the word cursor, so a wide core runs several turns at once.
+//! on it is mispredicted every few bytes. Instead every turn does the same: look up the symbol in
+//! the code that the lane's state selects, add the extra bits to the base, write the value at the
+//! end of all three streams, and advance only the one it belongs to. The lanes depend on each other
+//! only through the word cursor, so an out-of-order core overlaps several turns.
 
 use super::lanes::{Chunk, Lanes, PADDING, Words, refilled};
 use super::tables::{
@@ -19,7 +19,7 @@ use crate::limits::LANE_COUNT;
 const ROOT: u64 = (1 << ROOT_BITS) - 1;
 
 /// Decodes the symbols of one Huffman block, from its first turn to the end of its tail, appending
-/// to `tokens`. Stops with an error as soon as they are longer than `room` bytes.
+/// to `tokens`. Fails as soon as they are certain to expand to more than `room` bytes.
 #[inline(always)]
 pub(crate) fn symbols(
     lanes: &mut Lanes,
@@ -28,7 +28,7 @@ pub(crate) fn symbols(
     tokens: &mut Tokens,
     room: usize,
 ) -> Result<(), ErrorKind> {
-    // Where each lane's table begins: 0 for a litlen symbol, DISTANCE_START with a length pending.
+    // Start of each lane's table: 0 for a litlen symbol, DISTANCE_START with a length pending.
     let mut pending = [0_usize; LANE_COUNT];
     while let Some(chunk) = words.rest().first_chunk() {
         tokens.check_room(room)?;
@@ -41,8 +41,7 @@ pub(crate) fn symbols(
     finish(lanes, words, tables, tokens, room, &mut pending, 0)
 }
 
-/// [`symbols`] compiled for machines with BMI2, where a shift by a variable is one step and not
-/// three.
+/// [`symbols`] compiled for BMI2, where a shift by a variable is one instruction instead of three.
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
 #[target_feature(enable = "bmi1,bmi2")]
@@ -56,8 +55,8 @@ pub(crate) fn symbols_bmi2(
     symbols(lanes, words, tables, tokens, room)
 }
 
-/// Goes on from a turn of `first` to the end of the block's tail, also where fewer words are left
-/// than a round may take.
+/// Decodes from the turn of lane `first` to the end of the block's tail, even if fewer words are
+/// left than a round may take.
 #[inline(never)]
 pub(super) fn finish(
     lanes: &mut Lanes,
@@ -81,8 +80,8 @@ pub(super) fn finish(
     }
 }
 
-/// One turn of every lane from `first` on, or up to the lane that ends the block, which is not
-/// refilled yet. Returns the words taken and that lane.
+/// Runs one turn of every lane from `first` on, up to the lane that ends the block, if any, which
+/// is not refilled yet. Returns the number of words taken and that lane.
 #[inline(always)]
 fn round(
     lanes: &mut Lanes,
@@ -135,7 +134,7 @@ fn round(
     Ok((used, None))
 }
 
-/// Where a pointer leads; any other entry itself.
+/// Follows a pointer to a second-level table; returns any other entry unchanged.
 #[inline]
 fn follow(tables: &Tables, entry: u32, bits: u64) -> u32 {
     if entry & POINTER == POINTER {

@@ -1,12 +1,12 @@
-//! Stored blocks: bytes dealt to the lanes in turn.
+//! Stored blocks, whose bytes are distributed over the lanes in turn.
 //!
-//! In four rounds of 32 bytes every lane reads 32 bits, which its buffer holds already, and takes
+//! In four rounds of 32 bytes every lane reads 32 bits, which its buffer already holds, and takes
 //! exactly one word, in the round after which fewer than 32 bits are left. So 128 bytes are done at
-//! a time, with the order of the words known beforehand: which lane takes which, and where in the
-//! lane's buffer it goes, stays the same for the whole block. A word goes there by a product with a
-//! power of two, whose halves are what completes the low 32 bits and what begins the high ones; a
-//! product, because baseline vector instructions have no shift by lane but do have this. So all
-//! loops turn into vector code without help, wider where a caller is compiled for more.
+//! a time with the order of the words known beforehand: which lane takes which word, and its
+//! position in the lane's buffer, stay the same for the whole block. A word is shifted there by a
+//! multiplication with a power of two, whose halves complete the low 32 bits and begin the high
+//! ones: baseline vector instructions have no shift per lane, but do have this product. So the
+//! compiler vectorizes all loops, wider where a caller is compiled for more.
 
 use super::lanes::{Lanes, Words};
 use crate::error::ErrorKind;
@@ -15,7 +15,7 @@ use crate::limits::{LANE_COUNT, WORD_BYTES};
 /// Bytes of four rounds.
 pub(crate) const GROUP_BYTES: usize = 4 * LANE_COUNT;
 
-/// For each lane, which of a group's 32 words it takes: by round, then by lane.
+/// Returns for each lane the index of the word it takes among a group's 32: by round, then by lane.
 pub(crate) fn word_order(counts: &[u32; LANE_COUNT]) -> [u32; LANE_COUNT] {
     let mut order = [0; LANE_COUNT];
     let mut next = 0;
@@ -30,8 +30,8 @@ pub(crate) fn word_order(counts: &[u32; LANE_COUNT]) -> [u32; LANE_COUNT] {
     order
 }
 
-/// Decodes as many whole groups of a stored block as `raw` holds, with the lanes refilled; returns
-/// the bytes done.
+/// Decodes as many whole groups of a stored block as `raw` has room for, with the lanes refilled;
+/// returns the number of bytes written.
 #[inline(always)]
 pub(crate) fn groups(
     lanes: &mut Lanes,
@@ -66,7 +66,7 @@ pub(crate) fn groups(
     Ok(done)
 }
 
-/// Decodes the last bytes of a stored block, one by one.
+/// Decodes the remaining bytes of a stored block one at a time.
 pub(crate) fn rest(
     lanes: &mut Lanes,
     words: &mut Words<'_>,
@@ -80,7 +80,7 @@ pub(crate) fn rest(
     Ok(())
 }
 
-/// Four rounds of bytes: the lowest of every lane, then the next of every lane, and so on.
+/// Writes four rounds of bytes: the lowest of every lane, then the next of every lane, and so on.
 #[inline(always)]
 fn deal(taken: &[u32; LANE_COUNT], raw: &mut [u8; GROUP_BYTES]) {
     for (round, bytes) in raw.chunks_exact_mut(LANE_COUNT).enumerate() {

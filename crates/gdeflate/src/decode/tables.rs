@@ -1,22 +1,22 @@
-//! Lookup tables of the portable kernel: next bits of a lane → entry.
+//! Lookup tables of the portable and AVX2 kernels: next bits of a lane → entry.
 //!
 //! Both codes share one array, so that a lane's pending length selects the code by an offset
-//! instead of a branch. A codeword longer than the root index leads to a second table. Entries are
-//! made so that literals, lengths and distances run through the same arithmetic: value = base +
-//! extra bits, where a literal has no extra bits.
+//! instead of a branch. A codeword longer than the root index leads to a second-level table.
+//! Entries are laid out so that literals, lengths and distances take the same arithmetic: value =
+//! base + extra bits, where a literal has no extra bits.
 //!
 //! | bits | field |
 //! |---|---|
 //! | 0–4 | bits to take: codeword and extra bits (for a pointer: root and index bits) |
 //! | 6 | neither literal nor length nor distance: end of block, pointer, or unassigned |
-//! | 7 | distance; with bit 6: pointer to a second table |
+//! | 7 | distance; with bit 6: pointer to a second-level table |
 //! | 8–11 | codeword bits (for a pointer: root bits) |
 //! | 14 | literal |
 //! | 15 | length |
-//! | 16–31 | value: literal, base, the second table's place, or [`END_VALUE`] |
+//! | 16–31 | value: literal, base, index of the second-level table, or [`END_VALUE`] |
 //!
 //! Bits 5, 12 and 13 are zero, so that an entry, and an entry shifted right by 8, can be used as
-//! shift counts modulo 64 as they are.
+//! shift counts modulo 64 without masking.
 
 use super::codes::{Canonical, Lengths};
 use crate::error::ErrorKind;
@@ -25,14 +25,14 @@ use crate::limits::{
     LENGTH_BASE, LENGTH_EXTRA, LITLEN_SYMBOL_COUNT,
 };
 
-/// Index bits of both root tables. The same for both, so that a turn masks its bits without looking
-/// at what is pending; measured, that is worth more than a smaller table of distances.
+/// Index bits of both root tables. The same for both, so that a turn masks its bits whatever is
+/// pending; measured, that gains more than a smaller distance table.
 pub(crate) const ROOT_BITS: u32 = 10;
-/// Where the distance tables begin. The literal/length tables need at most 1,334 entries
-/// (288 symbols, root of 10 bits, codewords of at most 15).
+/// Index of the distance tables. The literal/length tables need at most 1,334 entries (288 symbols,
+/// a root of 10 bits, codewords of at most 15 bits).
 pub(crate) const DISTANCE_START: usize = 2048;
-/// All entries. The distance tables need 1,024 and less than 16 second tables of 32: each holds two
-/// codewords or more.
+/// Number of entries. The distance tables need 1,024 and at most 16 second-level tables of 32,
+/// since each holds at least two codewords.
 pub(crate) const ENTRY_COUNT: usize = 4096;
 
 const _: () = assert!(DISTANCE_START + (1 << ROOT_BITS) + 16 * 32 <= ENTRY_COUNT);
@@ -44,10 +44,10 @@ pub(crate) const LITERAL: u32 = 1 << 14;
 pub(crate) const LENGTH: u32 = 1 << 15;
 /// Mask of the bits to take.
 pub(crate) const TAKE: u32 = 31;
-/// The value of an end of block; others that are special and no pointer have 0.
+/// The value of an end of block; other special entries that are not pointers have 0.
 pub(crate) const END_VALUE: u32 = 1;
 
-/// What a litlen symbol means, without its codeword length.
+/// The entry of each litlen symbol, without its codeword length.
 const LITLEN_MEANING: [u32; LITLEN_SYMBOL_COUNT] = {
     let mut meaning = [SPECIAL; LITLEN_SYMBOL_COUNT];
     let mut symbol = 0;
@@ -65,7 +65,7 @@ const LITLEN_MEANING: [u32; LITLEN_SYMBOL_COUNT] = {
     meaning
 };
 
-/// What a distance symbol means.
+/// The entry of each distance symbol, without its codeword length.
 const DISTANCE_MEANING: [u32; DISTANCE_SYMBOL_COUNT] = {
     let mut meaning = [0; DISTANCE_SYMBOL_COUNT];
     let mut symbol = 0;
@@ -77,8 +77,8 @@ const DISTANCE_MEANING: [u32; DISTANCE_SYMBOL_COUNT] = {
     meaning
 };
 
-/// The tables of one block. They begin with a cache line, because building them is copying above
-/// all: with the start elsewhere tiles of few words decoded 1 to 2 % slower.
+/// The tables of one block. They are aligned to a cache line because building them is mostly
+/// copying: unaligned, tiles of few words decode 1 to 2 % slower.
 #[repr(align(64))]
 pub(crate) struct Tables(pub(crate) [u32; ENTRY_COUNT]);
 
@@ -86,14 +86,14 @@ impl Tables {
     pub(crate) const EMPTY: Self = Self([SPECIAL; ENTRY_COUNT]);
 }
 
-/// Builds both tables; the codes are checked on the way.
+/// Builds the tables of both codes and validates the codes.
 pub(crate) fn build(tables: &mut Tables, lengths: &Lengths) -> Result<(), ErrorKind> {
     let (litlen, far) = tables.0.split_at_mut(DISTANCE_START);
     build_one(litlen, 0, &lengths.litlen, &LITLEN_MEANING)?;
     build_one(far, DISTANCE_START, &lengths.distance, &DISTANCE_MEANING)
 }
 
-/// Fills one code's tables. `place` is where `entries` begin in the common array.
+/// Fills one code's tables. `place` is the index of `entries` in the common array.
 fn build_one(
     entries: &mut [u32],
     place: usize,
@@ -114,8 +114,8 @@ fn build_one(
     }
     let root_len = 1 << ROOT_BITS;
     let mut rank = 0;
-    // The root table grows with the length: what is filled for one length serves the next one
-    // twice, and what no codeword of up to that length begins is filled later. So a codeword is
+    // The root table doubles with each length: the entries of the shorter lengths are copied, and
+    // indices that no codeword of up to that length begins are filled later. So each codeword is
     // written once.
     let mut filled = 1;
     for len in 1..=ROOT_BITS {
@@ -129,7 +129,7 @@ fn build_one(
         }
     }
     if symbol_count < 2 {
-        // Empty, or one codeword 0 of one bit: what is not assigned must be found out.
+        // Empty, or one codeword 0 of one bit: unassigned codewords must be detected.
         for (index, entry) in entries[..root_len].iter_mut().enumerate() {
             if symbol_count == 0 || index % 2 == 1 {
                 *entry = SPECIAL;
@@ -162,8 +162,8 @@ fn build_one(
     Ok(())
 }
 
-/// Index bits that the second table needs whose first codeword is `codeword` of `len` bits: as
-/// many as make its codewords fill it.
+/// Returns the index bits of the second-level table whose first codeword is `codeword` of `len`
+/// bits: as many as make its codewords fill it.
 fn second_bits(code: &Canonical, len: u32, codeword: u32) -> u32 {
     let mut bits = len - ROOT_BITS;
     // Codewords of this length from here on, in units of the current length.
@@ -176,8 +176,8 @@ fn second_bits(code: &Canonical, len: u32, codeword: u32) -> u32 {
     bits
 }
 
-/// The value of an entry, given the lane's bits: what it says plus extra bits, or a pointer's place
-/// plus index.
+/// Returns the value of an entry, given the lane's bits: its base plus extra bits, or for a pointer
+/// the table's index plus the index in it.
 #[inline(always)]
 pub(crate) fn value(entry: u32, bits: u64) -> u32 {
     let taken = bits & !u64::MAX.wrapping_shl(entry);

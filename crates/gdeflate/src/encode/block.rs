@@ -1,4 +1,4 @@
-//! Blocks: what each type would cost, the header of a dynamic one, and writing them.
+//! Blocks: the cost of each type, the header of a dynamic block, and writing them.
 
 use super::codes::Codes;
 use super::dealer::Dealer;
@@ -17,7 +17,7 @@ const DYNAMIC: u32 = 2;
 
 const ITEM_COUNT_MAX: usize = LITLEN_SYMBOL_COUNT + DISTANCE_SYMBOL_COUNT;
 
-/// Turns of a block besides its tokens: type, counts, precode, items, end.
+/// Maximum turns of a block besides its tokens: type, counts, precode, items, end.
 const HEADER_TURNS_MAX: usize = 3 + PRECODE_SYMBOL_COUNT + ITEM_COUNT_MAX;
 
 /// The header of a dynamic block: the lengths of its codes as run-length items in a third code.
@@ -26,7 +26,7 @@ struct Header {
     distance_count: usize,
     precode_count: usize,
     precode: Code<PRECODE_SYMBOL_COUNT>,
-    /// Symbol, extra bits' value, how many.
+    /// Symbol, value of the extra bits, number of extra bits.
     items: [(u8, u8, u8); ITEM_COUNT_MAX],
     item_count: usize,
 }
@@ -88,7 +88,7 @@ impl Header {
                 self.push(run[0], 0, 0);
                 left -= 1;
                 while left >= 3 {
-                    // Seven are 4 + 3, not 6 + a literal one.
+                    // Seven are repeated as 4 + 3, not as 6 plus a single length.
                     let count = if left == 7 { 4 } else { left.min(6) };
                     self.push(16, count - 3, 2);
                     left -= count;
@@ -131,16 +131,16 @@ impl Header {
     }
 }
 
-/// What a block holds.
+/// The contents of a block.
 pub(crate) struct Block<'a> {
     pub(crate) raw: &'a [u8],
-    /// What says these bytes.
+    /// Tokens that encode these bytes.
     pub(crate) tokens: &'a [Token],
-    /// Of the tokens, with the block's end.
+    /// Frequencies of the tokens' symbols and the end of block.
     pub(crate) frequencies: &'a Frequencies,
 }
 
-/// Writes one block in its cheapest form. `fixed` are the static codes.
+/// Writes one block in its cheapest form. `fixed` holds the static codes.
 #[inline(always)]
 pub(crate) fn write(
     dealer: &mut Dealer,
@@ -172,7 +172,7 @@ pub(crate) fn write(
     }
 }
 
-/// Writes stored blocks; one empty one for no bytes.
+/// Writes `raw` as stored blocks; an empty `raw` as one empty block.
 pub(crate) fn write_stored(dealer: &mut Dealer, raw: &[u8], last: bool) {
     let mut rest = raw;
     loop {

@@ -1,12 +1,12 @@
-//! Match finding by buckets: for each hash the newest positions in one number.
+//! Match finding by buckets: for each hash the newest positions, packed in one integer.
 //!
-//! A chain is followed link by link, each a load that waits for the one before and a branch that
-//! cannot be predicted. Here the candidates of a position are known at once: one with its next
-//! three bytes, four with its next four, four with its next eight. The first five are compared over
-//! eight bytes without a branch, which finds the short matches; the last four are only looked at
-//! closely if one of them has all eight bytes in common, and find the long ones. To make a position
-//! known is a shift and a store for each. What chains and trees find beyond these nine is little:
-//! measured, one percent of ratio at most, at three times the cost.
+//! A chain is followed link by link, each a dependent load and an unpredictable branch. Here all
+//! candidates of a position are known at once: one that shares the hash of its next three bytes,
+//! four of its next four, four of its next eight. The first five are compared over eight bytes
+//! without a branch, which finds the short matches; the last four are examined only if one of them
+//! has all eight bytes in common, and find the long ones. Inserting a position is a shift and a
+//! store per bucket. Chains and trees find little beyond these nine candidates: by measurement at
+//! most one percent of ratio, at three times the cost.
 
 use alloc::boxed::Box;
 
@@ -21,17 +21,17 @@ const HASH3_BITS: u32 = 13;
 const HASH4_BITS: u32 = 14;
 const HASH8_BITS: u32 = 14;
 
-/// Bytes behind a position that are compared at once; with fewer it begins no match.
+/// Bytes at a position that are compared at once; a position with fewer left begins no match.
 const NEXT_BYTES: usize = 8;
 
-/// Positions of a bucket, the newest one lowest. What is not filled yet says position 0, which is
-/// a candidate like any other for all behind it.
+/// The positions of a bucket, the newest in the low bits. Unfilled elements are position 0, which
+/// is a valid candidate for all later positions.
 type Bucket = u64;
 const WAYS: usize = 4;
 
 const _: () = assert!(2 * WAYS < MATCHES_AT_ONCE);
 
-/// The buckets. `LONG`: those by eight bytes are used, too.
+/// The buckets of all hashes; those by eight bytes are used only if `LONG`.
 #[derive(Debug)]
 pub(crate) struct Buckets<const LONG: bool> {
     window: Window,
@@ -40,7 +40,7 @@ pub(crate) struct Buckets<const LONG: bool> {
     by8: Box<[Bucket; 1 << HASH8_BITS]>,
 }
 
-/// What the buckets said of a position.
+/// The candidates found for a position.
 #[derive(Clone, Copy)]
 struct Found {
     three: u16,
@@ -72,7 +72,7 @@ impl<const LONG: bool> Buckets<LONG> {
         }
     }
 
-    /// Makes a position known, which has `next` behind it; what was known before.
+    /// Inserts a position, at which the bytes `next` begin; returns the candidates before it.
     #[inline(always)]
     fn exchange(&mut self, position: u16, next: u64) -> Found {
         let three = &mut self.by3[hash(next << 40, HASH3_BITS)];
@@ -95,7 +95,7 @@ impl<const LONG: bool> Buckets<LONG> {
 
 impl<const LONG: bool> MatchFinder for Buckets<LONG> {
     const NEXT_BYTES: usize = NEXT_BYTES;
-    // It has none before it, and is what empty buckets say.
+    // Position 0 has no candidates, and empty buckets contain it already.
     const FIRST: usize = 1;
 
     fn start(&mut self, raw: &[u8]) {
@@ -143,8 +143,8 @@ impl<const LONG: bool> MatchFinder for Buckets<LONG> {
 }
 
 impl Buckets<true> {
-    /// Finds the matches of a whole tile that are worth considering: for each position ever longer
-    /// ones.
+    /// Finds the matches of a whole tile that are worth considering, for each position by ascending
+    /// length.
     #[inline(always)]
     pub(crate) fn find_all(&mut self, raw: &[u8], nice: usize, matches: &mut Matches) {
         self.start(raw);
@@ -170,7 +170,7 @@ impl Buckets<true> {
             if longest < nice {
                 continue;
             }
-            // It will be taken, so its end matters, and inside it nothing but its rest.
+            // It will be taken, so its full length matters, and inside it only its remainder.
             let distance = matches.last().low();
             let from = usize::from(at) - distance;
             let len = self.window.common_to_end(from as u16, at);
@@ -188,7 +188,7 @@ impl Buckets<true> {
         matches.begin_position();
     }
 
-    /// Tells matches of up to eight bytes; the length of the longest.
+    /// Adds matches of up to eight bytes; returns the length of the longest.
     #[inline(always)]
     fn tell_short(&self, at: u16, next: u64, found: Found, matches: &mut Matches) -> usize {
         let room = matches.room();
@@ -205,8 +205,8 @@ impl Buckets<true> {
         best
     }
 
-    /// Tells the matches among the candidates for long ones that are longer than `best`, the
-    /// longest so far; the length of the longest then, up to [`COMMON_MAX`].
+    /// Adds the matches among the long candidates that are longer than `best`, the longest so far;
+    /// returns the new longest length, up to [`COMMON_MAX`].
     #[inline(never)]
     fn tell_long(
         &self,

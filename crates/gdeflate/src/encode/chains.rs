@@ -1,7 +1,7 @@
 //! Match finding for the lazy levels: hash chains over one tile.
 //!
-//! A tile is its own window, so positions are plain 16-bit numbers that never slide and never go
-//! stale. Position 65,535 cannot begin a match, which leaves its number free to mean "none".
+//! The window is the tile, so positions are 16-bit numbers that never slide and never become
+//! stale. Position 65,535 cannot begin a match, so its number means "none".
 
 use alloc::boxed::Box;
 
@@ -15,8 +15,8 @@ pub(super) const HASH4_BITS: u32 = 15;
 pub(super) const HASH3_BITS: u32 = 13;
 pub(super) const NONE: u16 = u16::MAX;
 
-/// The newest position of each hash, and for each position the one before it with its hash,
-/// anything for those not known yet.
+/// The newest position of each hash, and for each inserted position the previous one with the same
+/// hash (unspecified for others).
 #[derive(Debug)]
 pub(crate) struct Chains {
     window: Window,
@@ -84,7 +84,7 @@ impl MatchFinder for Chains {
                 distance: far(newest3),
             };
         }
-        // Matches are measured up to here; longer ones are made out afterwards.
+        // Matches are measured up to here; the parser extends longer ones.
         let len_max = window.left(position).min(COMMON_MAX);
         if best.len >= len_max {
             return if best.distance == 0 {
@@ -99,7 +99,7 @@ impl MatchFinder for Chains {
             if candidate == NONE {
                 break;
             }
-            // The bytes that would make it longer than the best are the likeliest to differ.
+            // The bytes that would make it longer than the best are the most likely to differ.
             if window.word_behind(candidate, tail) == tail_word && window.word(candidate) == next {
                 let len = window.common(candidate, position, 4, len_max);
                 if len > best.len {
@@ -123,7 +123,7 @@ impl MatchFinder for Chains {
     }
 }
 
-/// Hashes of the next four and the next three bytes.
+/// Returns the hashes of the next four and the next three bytes.
 #[inline]
 pub(super) fn hashes(word: u32) -> (usize, usize) {
     let hash4 = word.wrapping_mul(0x9E37_79B1) >> (32 - HASH4_BITS);

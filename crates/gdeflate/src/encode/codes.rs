@@ -5,8 +5,8 @@ use super::tokens::Frequencies;
 use crate::decode::Lengths;
 use crate::limits::{CODEWORD_BITS_MAX, DISTANCE_SYMBOL_COUNT, LITLEN_SYMBOL_COUNT};
 
-/// Longest litlen codeword we make. Codewords longer than the decoder's root table cost it a
-/// second look-up, and almost never pay.
+/// Longest litlen codeword that the encoder uses. Codewords longer than the decoder's root table
+/// cost it a second lookup, and almost never pay.
 const LITLEN_BITS_MAX: usize = 14;
 
 /// The codes of a block.
@@ -17,7 +17,7 @@ pub(crate) struct Codes {
 }
 
 impl Codes {
-    /// The best codes for a block.
+    /// Returns the best codes for a block.
     pub(crate) fn of_frequencies(frequencies: &Frequencies) -> Self {
         Self {
             litlen: Code::of_frequencies(&frequencies.litlen, LITLEN_BITS_MAX),
@@ -25,7 +25,7 @@ impl Codes {
         }
     }
 
-    /// Those of a static block.
+    /// Returns the codes of a static block.
     pub(crate) fn fixed() -> Self {
         let lengths = Lengths::fixed();
         Self {

@@ -5,7 +5,7 @@ use crate::limits::{
     DISTANCE_EXTRA, DISTANCE_SYMBOL_COUNT, END_OF_BLOCK, LENGTH_EXTRA, MATCH_BYTES_MIN,
 };
 
-/// One bit, in units of cost.
+/// Cost units per bit.
 pub(crate) const BIT: u32 = 64;
 
 /// Logarithm base 2 of 1 + n/256 in units of cost.
@@ -40,15 +40,15 @@ pub(crate) const fn log2(number: u32) -> u32 {
     (31 - shift) * BIT + LOG2_FRACTION[fraction as usize] as u32
 }
 
-/// Bits of a dynamic block's header per symbol that it gives a codeword, roughly; and the rest.
+/// Approximate bits of a dynamic block's header per symbol with a codeword, and besides.
 const HEADER_BITS_PER_SYMBOL: u32 = 4;
 const HEADER_BITS: u32 = 75;
 
-/// Counts of which the entropy's part is kept; larger ones are rare.
+/// Counts below this have their share of the entropy tabulated; larger ones are rare.
 const SMALL_COUNT: usize = 2048;
 
-/// For small counts, what a symbol that occurs so often takes off the entropy: itself times its
-/// logarithm.
+/// For small counts, the amount that a symbol with this count subtracts from the entropy: the count
+/// times its logarithm.
 static COUNT_LOG2_COUNT: [u32; SMALL_COUNT] = {
     let mut table = [0; SMALL_COUNT];
     let mut count = 1;
@@ -59,7 +59,7 @@ static COUNT_LOG2_COUNT: [u32; SMALL_COUNT] = {
     table
 };
 
-/// Roughly the bits of a dynamic block: the entropy of its symbols, extra bits, header.
+/// Estimates the bits of a dynamic block: the entropy of its symbols, extra bits, header.
 #[inline(always)]
 pub(crate) fn estimated_bits(frequencies: &Frequencies) -> u32 {
     let mut cost = 0_u64;
@@ -85,14 +85,14 @@ pub(crate) fn estimated_bits(frequencies: &Frequencies) -> u32 {
         + HEADER_BITS_PER_SYMBOL * symbols
 }
 
-/// Lengths of which costs are kept: the short ones, and room behind them to read several at once.
+/// Number of tabulated length costs: the short lengths, and room to read several at once.
 pub(crate) const LENGTH_COST_COUNT: usize = SHORT_MATCH_BYTES_MAX + 1 + 16;
 
-/// What each choice costs in a block, extra bits included.
+/// The cost of each symbol in a block, extra bits included.
 #[derive(Debug, Clone)]
 pub(crate) struct Costs {
     pub(crate) literals: [i32; 256],
-    /// By length; those above the longest short one are all the same.
+    /// By length; equal for all lengths above the longest short one.
     pub(crate) lengths: [i32; LENGTH_COST_COUNT],
     pub(crate) distances: [i32; DISTANCE_SYMBOL_COUNT],
 }
@@ -104,14 +104,14 @@ impl Costs {
         distances: [0; DISTANCE_SYMBOL_COUNT],
     };
 
-    /// Of a match of any length.
+    /// Returns the cost of a match length, short or long.
     #[inline]
     pub(crate) fn of_length(&self, len: usize) -> i32 {
         self.lengths[len.min(LENGTH_COST_COUNT - 1)]
     }
 
-    /// What the entropy of these frequencies says. A symbol that did not occur costs as if it had
-    /// occurred half a time, so that it can come into use.
+    /// Sets the costs from the entropy of these frequencies. A symbol that does not occur counts as
+    /// half an occurrence, so that it can come into use.
     pub(crate) fn set_from(&mut self, frequencies: &Frequencies) {
         let litlen = symbol_costs(&frequencies.litlen);
         self.literals.copy_from_slice(&litlen[..END_OF_BLOCK]);

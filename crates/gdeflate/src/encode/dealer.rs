@@ -1,34 +1,34 @@
-//! Dealing bits to lanes: the decoder's refills, played in advance.
+//! The bit writer: interleaves the lanes' bits by simulating the decoder's refills.
 //!
-//! The order of a tile's words is the order in which a decoder asks for them, so the writer plays
-//! the decoder: a lane owns the places of the words that the decoder has fetched for it, and after
-//! each turn it reserves the next free place if the decoder would refill then. A lane's bits go to
-//! its places in order. Unread are always 32 to 63 bits, so between turns a lane owns two places
-//! while its current word is begun, and one when it ends on a word's border.
+//! The order of a tile's words is the order in which a decoder takes them, so the writer simulates
+//! the decoder: a lane owns the slots of the words that the decoder has fetched for it, and after
+//! each turn it reserves the next free slot if the decoder would refill then. A lane's bits go to
+//! its slots in order. The decoder always holds 32 to 63 unread bits, so between turns a lane owns
+//! two slots while its current word is partly written, and one when it ends on a word boundary.
 //!
-//! Whether a word is full after a turn is as good as random, so a turn has no branch: the current
-//! word is stored each time, full or not, and places move by selection.
+//! Whether a word is full after a turn is unpredictable, so a turn has no branch: the current word
+//! is stored each time, full or not, and slots advance by selection.
 
 use alloc::vec::Vec;
 
 use super::tokens::chosen;
 use crate::limits::{LANE_COUNT, WORD_BYTES};
 
-/// Writes one tile.
+/// A writer of one tile's words.
 #[derive(Debug, Default)]
 pub(crate) struct Dealer {
-    /// Room for words, of which `len` are reserved.
+    /// Word slots, of which `len` are reserved.
     words: Vec<u32>,
     len: usize,
     lanes: [Lane; LANE_COUNT],
 }
 
-/// Bits that a lane writes at once, at most 31, and how many.
+/// The bits that a lane writes in one turn, at most 31, and their number.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turn(u64);
 
 impl Turn {
-    /// Nothing.
+    /// A turn of no bits.
     pub(crate) const NONE: Self = Self(0);
 
     #[inline(always)]
@@ -36,7 +36,7 @@ impl Turn {
         Self(bits as u64 | (count as u64) << 32)
     }
 
-    /// With more bits behind.
+    /// Appends more bits.
     #[inline(always)]
     pub(crate) const fn then(self, bits: u32, count: u32) -> Self {
         Self((self.0 | (bits as u64) << (self.0 >> 32 & 31)) + ((count as u64) << 32))
@@ -45,17 +45,17 @@ impl Turn {
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Lane {
-    /// Bits that are written and not in a finished word yet, fewer than 32 between turns.
+    /// Bits written that are not in a complete word yet, fewer than 32 between turns.
     bits: u64,
     count: u32,
-    /// The place of the current word, and of the next while the current one is begun.
+    /// The slots of the current word, and of the next while the current one is partly written.
     place: u32,
     next: u32,
 }
 
 impl Lane {
-    /// Takes a turn, `len` words being reserved; how many are then. Arithmetic instead of branches,
-    /// which compilers make of selections here.
+    /// Writes a turn, with `len` words reserved, and returns the new number. Arithmetic, because
+    /// compilers turn selections into branches here.
     #[inline(always)]
     fn turn(&mut self, words: &mut [u32], len: usize, turn: Turn) -> usize {
         let (bits, count) = (turn.0 & 0xFFFF_FFFF, (turn.0 >> 32) as u32);
@@ -64,7 +64,7 @@ impl Lane {
         let all_count = self.count + count;
         words[self.place as usize] = all as u32;
         let full = all_count / 32;
-        // As many words as are begun, and one more, are owned between turns; one that is full was.
+        // Between turns a lane owns one slot more than it has partly written words.
         let reserve = all_count.div_ceil(32) - self.count.div_ceil(32);
         self.place = chosen(full, self.next, self.place);
         self.next = chosen(reserve, len as u32, self.next);
@@ -75,7 +75,7 @@ impl Lane {
 }
 
 impl Dealer {
-    /// Begins a tile: each lane owns one place.
+    /// Begins a tile: each lane owns one slot.
     pub(crate) fn start(&mut self) {
         self.len = 0;
         self.make_room(LANE_COUNT);
@@ -90,7 +90,7 @@ impl Dealer {
         }
     }
 
-    /// Makes room for so many turns; each reserves one word at most.
+    /// Makes room for `turns` turns, each of which reserves at most one word.
     pub(crate) fn make_room(&mut self, turns: usize) {
         let needed = self.len + turns;
         if self.words.len() < needed {
@@ -98,14 +98,14 @@ impl Dealer {
         }
     }
 
-    /// A lane's turn of at most 31 bits, for which there is room.
+    /// Writes one lane's turn of at most 31 bits, for which there must be room.
     #[inline(always)]
     pub(crate) fn turn(&mut self, lane: usize, bits: u32, count: u32) {
         let lane = &mut self.lanes[lane % LANE_COUNT];
         self.len = lane.turn(&mut self.words, self.len, Turn::new(bits, count));
     }
 
-    /// Turns of all lanes one after the other, from the first lane on, for which there is room.
+    /// Writes turns of consecutive lanes, from the first lane on, for which there must be room.
     #[inline(always)]
     pub(crate) fn turns(&mut self, turns: &[Turn]) {
         let words = &mut self.words[..];
@@ -132,7 +132,7 @@ impl Dealer {
         }
     }
 
-    /// Bytes that the tile has now.
+    /// Returns the current size of the tile in bytes.
     pub(crate) fn stored_len(&self) -> usize {
         self.len * WORD_BYTES
     }

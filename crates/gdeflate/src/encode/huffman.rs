@@ -1,15 +1,14 @@
-//! Prefix codes: optimal lengths, limited, and their codewords.
+//! Prefix codes: near-optimal lengths with a limit, and their codewords.
 //!
-//! Lengths come from the two-queue form of Huffman's method on sorted frequencies. Where the
-//! deepest leaves lie below the limit, they are moved up to it, and the room that this takes too
-//! much is won back by lengthening the longest codewords that are shorter than the limit: what is
-//! lost against an optimal limited code is far below a tenth of a percent, since it happens only to
-//! symbols that are hardly used.
+//! Lengths come from the two-queue form of Huffman's algorithm on sorted frequencies. Leaves deeper
+//! than the limit are moved up to it, and the excess code space is regained by lengthening the
+//! longest codewords shorter than the limit. The loss against an optimal limited code is far below
+//! a tenth of a percent, since it concerns only rare symbols.
 
 use crate::decode::Canonical;
 use crate::limits::{CODEWORD_BITS_MAX, LITLEN_SYMBOL_COUNT};
 
-/// Most symbols of any code.
+/// Maximum number of symbols of any code.
 const SYMBOL_COUNT_MAX: usize = LITLEN_SYMBOL_COUNT;
 
 /// Lengths and codewords of a code of up to `N` symbols.
@@ -22,16 +21,16 @@ pub(crate) struct Code<const N: usize> {
 }
 
 impl<const N: usize> Code<N> {
-    /// The best code for these frequencies with codewords of at most `bits_max` bits. Always
-    /// complete or empty: a single used symbol gets a companion, because not every decoder
-    /// accepts a code of one codeword.
+    /// Returns a near-optimal code for these frequencies with codewords of at most `bits_max` bits.
+    /// It is always complete or empty: a single used symbol gets a companion, because not every
+    /// decoder accepts a code of one codeword.
     pub(crate) fn of_frequencies(frequencies: &[u32; N], bits_max: usize) -> Self {
         let mut lengths = [0; N];
         limited_lengths(frequencies, bits_max, &mut lengths);
         Self::of_lengths(lengths)
     }
 
-    /// The canonical code of these lengths, which must be those of a complete code or all zero.
+    /// Returns the canonical code of these lengths, which must form a complete code or be all zero.
     pub(crate) fn of_lengths(lengths: [u8; N]) -> Self {
         let mut next = Canonical::new(&lengths).expect("a complete code").first;
         let mut words = [0; N];
@@ -43,7 +42,7 @@ impl<const N: usize> Code<N> {
         Self { lengths, words }
     }
 
-    /// Bits that these symbols take, without extra bits.
+    /// Returns the bits that these symbols take, without extra bits.
     pub(crate) fn cost(&self, frequencies: &[u32; N]) -> u32 {
         frequencies
             .iter()
@@ -55,7 +54,7 @@ impl<const N: usize> Code<N> {
 
 /// Sets the lengths of all symbols that are used.
 fn limited_lengths<const N: usize>(frequencies: &[u32; N], bits_max: usize, lengths: &mut [u8; N]) {
-    // Frequency above, symbol below: one sort orders both, and ties by symbol.
+    // Frequency in the high bits, symbol in the low: one sort orders by frequency, ties by symbol.
     let mut used = [0_u64; SYMBOL_COUNT_MAX];
     let mut count = 0;
     for (symbol, &frequency) in frequencies.iter().enumerate().filter(|&(_, &f)| f > 0) {
@@ -85,14 +84,15 @@ fn limited_lengths<const N: usize>(frequencies: &[u32; N], bits_max: usize, leng
     debug_assert_eq!(at, count);
 }
 
-/// How many leaves of Huffman's tree lie at each depth; those deeper than the array at its end.
+/// Returns the number of leaves of the Huffman tree at each depth; the last element counts all
+/// deeper ones.
 fn depth_counts(sorted: &[u64]) -> [u32; CODEWORD_BITS_MAX + 2] {
     let count = sorted.len();
     let mut weights = [0_u64; SYMBOL_COUNT_MAX];
     let mut parents = [0_u16; SYMBOL_COUNT_MAX];
     let mut leaf = 0;
     let mut inner = 0;
-    // Inner nodes are made in order of weight, so they are a second sorted queue.
+    // Inner nodes are created in order of weight, so they are a second sorted queue.
     let mut leaf_parents = [0_u16; SYMBOL_COUNT_MAX];
     for node in 0..count - 1 {
         let mut weight = 0;
@@ -135,8 +135,8 @@ fn limit_depths(counts: &mut [u32; CODEWORD_BITS_MAX + 2], bits_max: usize) {
         .map(|len| counts[len] << (bits_max - len))
         .sum();
     while room > full {
-        // A leaf of the limit's depth becomes the sibling of the deepest one above the limit, which
-        // moves one down: the room shrinks by one leaf of the limit.
+        // A leaf at the limit becomes the sibling of the deepest leaf above it, which moves down by
+        // one: the code space used shrinks by one leaf at the limit.
         let len = (1..bits_max)
             .rev()
             .find(|&len| counts[len] > 0)

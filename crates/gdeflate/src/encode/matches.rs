@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::tokens::Token;
 use crate::limits::{MATCH_BYTES_MIN, TILE_RAW_BYTES};
 
-/// A match: how long, how far back. Length 0 is none.
+/// The length and distance of a match; length 0 means none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Match {
     pub(crate) len: usize,
@@ -18,21 +18,21 @@ pub(crate) const MATCHES_AT_ONCE: usize = 16;
 /// All matches worth considering.
 #[derive(Debug, Default)]
 pub(crate) struct Matches {
-    /// For each position in turn, ever longer, ever further back; those from `len` on are room.
+    /// Matches of each position in turn, by ascending length and distance; from `len` on, room.
     all: Vec<Token>,
     len: usize,
-    /// Where each position's begin in `all`, and the end.
+    /// Start of each position's matches in `all`, and the end of the last.
     starts: Vec<u32>,
 }
 
 impl Matches {
-    /// The matches of one position.
+    /// Returns the matches of one position.
     #[inline]
     pub(crate) fn at(&self, position: usize) -> &[Token] {
         &self.all[self.starts[position] as usize..self.starts[position + 1] as usize]
     }
 
-    /// The positions from `start` to `end`, last one first, with their matches.
+    /// Returns the matches of the positions from `start` to `end`, last position first.
     #[inline(always)]
     pub(crate) fn backwards(&self, start: usize, end: usize) -> impl Iterator<Item = &[Token]> {
         let mut behind = self.starts[end] as usize;
@@ -50,14 +50,14 @@ impl Matches {
         self.starts.clear();
     }
 
-    /// Goes on to the next position, the first one at first, and behind the last one to the end.
+    /// Begins the next position; called once more after the last one.
     #[inline]
     pub(crate) fn begin_position(&mut self) {
         self.starts.push(self.len as u32);
     }
 
-    /// Room for the next matches, longer than those before, to be written without checks; those
-    /// that count are committed then.
+    /// Returns room to write the next matches, each longer than the one before, without checks;
+    /// [`Matches::commit`] adds them.
     #[inline(always)]
     pub(crate) fn room(&mut self) -> &mut [Token; MATCHES_AT_ONCE] {
         if self.all.len() < self.len + MATCHES_AT_ONCE {
@@ -73,13 +73,13 @@ impl Matches {
         self.all.resize(len, Token::literal(0));
     }
 
-    /// Adds what was written to the room.
+    /// Adds the first `count` matches written to the room.
     #[inline(always)]
     pub(crate) fn commit(&mut self, count: usize) {
         self.len += count;
     }
 
-    /// Adds a match, longer than those before; ignores it if it is too short to be one.
+    /// Adds a match, longer than those before at this position; ignores one below the minimum.
     #[inline]
     pub(crate) fn push(&mut self, len: usize, distance: usize) {
         if len >= MATCH_BYTES_MIN {
@@ -88,13 +88,13 @@ impl Matches {
         }
     }
 
-    /// Makes the last match longer.
+    /// Sets the length of the last match.
     pub(crate) fn lengthen_last(&mut self, len: usize) {
         let last = &mut self.all[self.len - 1];
         *last = Token::of_match(len, last.low());
     }
 
-    /// The last match.
+    /// Returns the last match added.
     pub(crate) fn last(&self) -> Token {
         self.all[self.len - 1]
     }

@@ -1,15 +1,14 @@
 //! Near-optimal parsing: the cheapest way through a block, given what symbols cost.
 //!
 //! From the block's end backwards, the cheapest way from each position on is the cheapest of its
-//! literal and its matches, each followed by what is known to be cheapest behind it. Costs depend
-//! on the codes, which depend on the parse, so it is done a few times, starting from the symbols
-//! of a quick parse; each time the costs fit the block better.
+//! literal and its matches, each followed by the cheapest way from its end. Costs depend on the
+//! codes, which depend on the parse, so it is repeated a few times, starting from the symbols of a
+//! fast parse; each time the costs fit the block better.
 //!
-//! A match may be cut short, so all its lengths are tried that no nearer match has: four at once,
-//! without a branch, the best being the smallest of numbers that hold a cost and its length. More
-//! at once, in vectors, was slower: a vector of costs that were just stored one by one waits for
-//! all of them to reach the cache. Only matches as long as the finder calls nice are taken whole or
-//! not at all.
+//! A match may be shortened, so every length that no nearer match has is tried: four at once,
+//! without a branch, the best being the smallest of numbers that hold a cost and its length. Wider
+//! vectors are slower: loading a vector of costs just stored one by one stalls on store forwarding.
+//! Only matches of at least the nice length are taken whole or not at all.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -19,20 +18,20 @@ use super::matches::Matches;
 use super::tokens::{Token, distance_symbol};
 use crate::limits::{CODEWORD_BITS_MAX, DISTANCE_SYMBOL_COUNT, MATCH_BYTES_MIN, TILE_RAW_BYTES};
 
-/// Lengths that are tried at once.
+/// Number of lengths tried at once.
 const STEP: usize = 4;
 const STEP_BITS: u32 = STEP.ilog2();
 
-// No way through a tile costs more than its bytes as literals of the longest codewords, and one
-// more step leaves room for the index below it and the sign above.
+// No way through a tile costs more than its bytes as literals of the longest codewords. With one
+// more step added, the cost leaves room for the index below it and the sign above.
 const _: () = assert!(
     (((TILE_RAW_BYTES + 4) * CODEWORD_BITS_MAX * BIT as usize) << STEP_BITS) < i32::MAX as usize
 );
 
-/// Costs of a tile's positions, of its end, and of what a step reads behind it.
+/// Costs of a tile's positions, of its end, and of what a step reads past it.
 const COST_COUNT: usize = TILE_RAW_BYTES + 1 + STEP;
 
-/// The cheapest way from a position on: what it costs, and its first token.
+/// The cheapest way from a position on: its cost and its first token.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Way {
     cost: i32,
@@ -47,7 +46,7 @@ impl Way {
 }
 
 /// Sets `tokens` to the cheapest parse of a range of `raw`, and `ways` to the way from each of its
-/// positions to its end. Matches of `nice` bytes and more are not cut short.
+/// positions to its end. Matches of `nice` bytes and more are not shortened.
 #[inline(always)]
 pub(crate) fn parse(
     raw: &[u8],
@@ -70,7 +69,7 @@ pub(crate) fn parse(
         let mut len_next = MATCH_BYTES_MIN;
         for &found in matches {
             let base = costs.distances[distance_symbol(found.low()) % DISTANCE_SYMBOL_COUNT];
-            // What lies behind the block's end is another block's.
+            // The bytes after the block's end belong to another block.
             let len_max = found.match_len().min(end - at);
             let way = if found.match_len() >= nice {
                 whole(found, len_max, base, &ways[at..], costs)
@@ -91,8 +90,7 @@ pub(crate) fn parse(
     }
 }
 
-/// A match as long as it can be; `behind` are the costs from its beginning on. Inside it the rest
-/// of it is a match again.
+/// Takes a match at its full length; `behind` holds the ways from its first position on.
 #[inline(always)]
 fn whole(found: Token, len: usize, base: i32, behind: &[Way], costs: &Costs) -> Way {
     Way {
@@ -104,7 +102,7 @@ fn whole(found: Token, len: usize, base: i32, behind: &[Way], costs: &Costs) -> 
     }
 }
 
-/// A match at the best of some lengths; `behind` are the costs from its beginning on.
+/// Takes a match at the best of some lengths; `behind` holds the ways from its first position on.
 #[inline(always)]
 fn cut(
     found: Token,
@@ -130,7 +128,7 @@ fn cut(
         let beyond = &BEYOND[(len_max + 1 - from).min(STEP)];
         let mut keys = [0; STEP];
         for at in 0..STEP {
-            // Of equal ones the longest.
+            // Of equal costs the longest wins.
             keys[at] =
                 (((rest[at].cost + lengths[at]) << STEP_BITS) + LONGEST_FIRST[at]) | beyond[at];
         }
@@ -148,10 +146,10 @@ fn cut(
     }
 }
 
-/// The lower bits of a step's numbers.
+/// The low bits of a step's keys.
 const LONGEST_FIRST: [i32; STEP] = [3, 2, 1, 0];
 
-/// By how many lengths of a step there are: all ones where there is none.
+/// Indexed by the number of lengths in a step: the maximum where there is no length.
 const BEYOND: [[i32; STEP]; STEP + 1] = {
     let mut beyond = [[0; STEP]; STEP + 1];
     let mut count = 0;

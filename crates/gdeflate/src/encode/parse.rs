@@ -1,4 +1,4 @@
-//! Greedy and lazy parsing: which matches to take, decided as they come.
+//! Greedy and lazy parsing: decides which matches to take from left to right.
 
 use alloc::vec::Vec;
 
@@ -7,25 +7,25 @@ use super::tokens::Token;
 use super::window::{COMMON_MAX, Window};
 use crate::limits::TILE_RAW_BYTES;
 
-/// Finds matches while a tile is parsed.
+/// A finder of matches while a tile is parsed.
 pub(crate) trait MatchFinder {
-    /// Bytes that must follow from a position on that is made known.
+    /// Bytes that must be left at a position that is inserted.
     const NEXT_BYTES: usize;
-    /// The first position that is made known.
+    /// The first position that is inserted.
     const FIRST: usize;
 
     /// Begins a tile.
     fn start(&mut self, raw: &[u8]);
 
-    /// The tile.
+    /// Returns the tile.
     fn window(&self) -> &Window;
 
-    /// Makes a position known.
+    /// Inserts a position.
     fn insert(&mut self, position: u16);
 
-    /// Makes a position known and returns its longest match, of up to [`COMMON_MAX`] bytes. It may
-    /// ignore those that are not longer than `longer_than`, look at no more than `depth`
-    /// candidates, and no further once one has `nice` bytes.
+    /// Inserts a position and returns its longest match, of up to [`COMMON_MAX`] bytes. It may
+    /// ignore matches not longer than `longer_than`, and stop after `depth` candidates or at a
+    /// match of `nice` bytes.
     fn insert_and_find(
         &mut self,
         position: u16,
@@ -35,14 +35,14 @@ pub(crate) trait MatchFinder {
     ) -> Match;
 }
 
-/// How much of a tile a quick level looks at.
+/// The amount of searching done at a fast level.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
-    /// Candidates per position, where the finder has a choice; half as many one position ahead.
+    /// Maximum candidates per position, for finders that use it; half as many one position ahead.
     depth: u32,
-    /// Positions inside a match that are made known, from its beginning; the rest is skipped.
+    /// Positions inserted from the beginning of a match; the rest of it is skipped.
     insert_max: usize,
-    /// After this many literals in a row (a power of two) every other position is not looked at,
+    /// After this many literals in a row (a power of two) only every second position is searched,
     /// after twice as many only every third, and so on. For data that does not compress.
     patience: usize,
 }
@@ -63,8 +63,8 @@ impl Effort {
     }
 }
 
-/// Appends to `tokens` the parse of a whole tile that looks one position ahead of matches shorter
-/// than `nice`, whether a better one begins there.
+/// Appends to `tokens` the parse of a whole tile. For a match shorter than `nice` it checks whether
+/// a better one begins at the next position.
 #[inline(always)]
 pub(crate) fn as_found<F: MatchFinder>(
     raw: &[u8],
@@ -123,8 +123,8 @@ fn push_literals(tokens: &mut Vec<Token>, literals: &[u8]) {
     tokens.extend(literals.iter().map(|&byte| Token::literal(byte)));
 }
 
-/// Appends to `tokens` the parse of a whole tile, one position ahead, from matches that are found
-/// already.
+/// Appends to `tokens` the parse of a whole tile, with a lookahead of one position, from matches
+/// already found.
 #[inline(always)]
 pub(crate) fn of_found(raw: &[u8], matches: &Matches, tokens: &mut Vec<Token>) {
     let len_min = shortest_worthwhile(raw);
@@ -151,24 +151,24 @@ pub(crate) fn of_found(raw: &[u8], matches: &Matches, tokens: &mut Vec<Token>) {
     }
 }
 
-/// Whether `next`, one position later, is worth the literal. A byte of length weighs as much as
-/// four bits of distance, roughly what the codes make of them.
+/// Whether `next`, one position later, is worth a literal. A byte of length weighs as much as four
+/// bits of distance, which approximates their cost in the codes.
 fn better(next: Match, taken: Match) -> bool {
     let gain = 4 * (next.len as i32 - taken.len as i32)
         + (taken.distance.ilog2() as i32 - next.distance.ilog2() as i32);
     gain > 4
 }
 
-/// A match of three bytes far away costs more than three literals.
+/// Whether a match pays: one of three bytes far away costs more than three literals.
 fn worthwhile(found: Match) -> bool {
     found.len > 3 || (found.len == 3 && found.distance <= 4096)
 }
 
-/// Shortest match that is likely to be cheaper than its literals: few different bytes in the tile
-/// mean cheap literals.
+/// Returns the shortest match length likely to be cheaper than literals: few different bytes in the
+/// tile mean cheap literals.
 fn shortest_worthwhile(raw: &[u8]) -> usize {
     let mut seen = [false; 256];
-    // A sample of the tile is enough to see what kind of data it is.
+    // A sample of the tile is enough.
     for &byte in raw.iter().step_by(1 + raw.len() / 4096) {
         seen[usize::from(byte)] = true;
     }

@@ -1,8 +1,8 @@
-//! Where blocks begin: by what they would cost.
+//! Splitting a tile into blocks by their estimated cost.
 //!
-//! A tile's tokens are cut into small units, and neighbours are put together as long as one block
-//! costs less than two, the pair first that gains most. Costs are estimated from entropies, which
-//! is close enough to decide and a good deal cheaper than building codes.
+//! A tile's tokens are split into small units, and adjacent ones are merged as long as one block
+//! costs no more than two, beginning with the pair that saves most. Costs are estimated from
+//! entropies, which is close enough to decide and much cheaper than building codes.
 
 use alloc::vec::Vec;
 
@@ -14,10 +14,10 @@ use super::tokens::{Frequencies, Token};
 pub(crate) struct Segment {
     pub(crate) token_end: usize,
     pub(crate) raw_end: usize,
-    /// Of the tokens, with the block's end.
+    /// Frequencies of the tokens' symbols and the end of block.
     pub(crate) frequencies: Frequencies,
     bits: i64,
-    /// Bits saved by joining it with the next one; negative where two blocks are better.
+    /// Bits saved by merging it with the next one; negative if two blocks are cheaper.
     gain: i64,
 }
 

@@ -1,13 +1,13 @@
 //! A block's symbols as turns, in the order in which the lanes take them.
 //!
-//! Every turn of a block belongs to the next lane, so its turns are a plain sequence: turn n is of
-//! lane n modulo 32. A token takes the first turn that is free, and a match's distance the turn 32
-//! behind its length, which is of the same lane. Which of the next turns are taken is a mask, and
-//! finding the next free one counts its trailing ones.
+//! Lanes take turns in order, so a block's turns are a plain sequence: turn n belongs to lane n
+//! modulo 32. A token takes the first free turn, and a match's distance the turn 32 after its
+//! length, which belongs to the same lane. A mask holds which of the next turns are taken; the next
+//! free one is found by counting its trailing ones.
 //!
-//! Literals and matches follow each other in an unpredictable order, so a token costs the same
-//! whatever it is: one look-up by literal or length, and a distance that for a literal is written,
-//! too, where it does no harm: a free turn that is overwritten when it is reached.
+//! Literals and matches follow each other in an unpredictable order, so every token takes the same
+//! steps: one lookup by literal or length, and a distance, which is written for a literal, too,
+//! into a free turn that is overwritten when it is reached.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -20,21 +20,21 @@ use super::tokens::{
 };
 use crate::limits::{DISTANCE_SYMBOL_COUNT, END_OF_BLOCK, LANE_COUNT, MATCH_BYTES_MIN};
 
-/// Where the lengths begin in the table of turns, and how many entries that has, a power of two.
+/// Index of the lengths in the table of turns, and the table's size, a power of two.
 const LENGTHS_FROM: usize = 256;
 const TURN_COUNT: usize = 1024;
 
-/// Symbol of the long matches less 257, and where its codeword is kept, at a length that is none.
+/// Symbol of the long matches minus 257, and the unused length at which its codeword is kept.
 const LONG: usize = 28;
 const LONG_AT: usize = 1;
 
 const _: () = assert!(LONG_AT < MATCH_BYTES_MIN);
 const _: () = assert!(LENGTHS_FROM + SHORT_MATCH_BYTES_MAX < TURN_COUNT);
 
-/// Memory of the writer.
+/// A writer of a block's symbols, with its tables.
 #[derive(Debug)]
 pub(crate) struct Symbols {
-    /// Literals, and lengths with their extra bits, as turns of the block's codes.
+    /// Turns of the block's codes for literals, and for lengths with their extra bits.
     by_token: Box<[Turn; TURN_COUNT]>,
     distances: [Turn; DISTANCE_SYMBOL_COUNT],
     turns: Vec<Turn>,
@@ -71,7 +71,7 @@ impl Symbols {
         }
     }
 
-    /// Writes tokens, the end of the block, and the distances that are pending then.
+    /// Writes tokens, the end of the block, and the distances still pending there.
     #[inline(always)]
     pub(crate) fn write(&mut self, dealer: &mut Dealer, tokens: &[Token], codes: &Codes) {
         self.set_codes(codes);
@@ -80,7 +80,7 @@ impl Symbols {
             self.turns.resize(room, Turn::NONE);
         }
         let turns = &mut self.turns[..room];
-        // Bit n: the turn n behind `at` is taken.
+        // Bit n: turn `at + n` is taken.
         let mut taken = 0_u64;
         let mut at = 0;
         for &token in tokens {

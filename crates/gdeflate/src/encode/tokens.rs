@@ -1,17 +1,17 @@
-//! What the encoder says about a tile: literals and matches, and how often each symbol occurs.
+//! The tokens of a tile, literals and matches, and the frequencies of their symbols.
 
 use crate::limits::{
     CODEWORD_BITS_MAX, DISTANCE_BASE, DISTANCE_EXTRA, DISTANCE_SYMBOL_COUNT, END_OF_BLOCK,
     LENGTH_BASE, LENGTH_EXTRA, LITLEN_SYMBOL_COUNT, MATCH_BYTES_MIN,
 };
 
-/// Longest match that symbols below 285 can say.
+/// Longest match that symbols below 285 can encode.
 pub(crate) const SHORT_MATCH_BYTES_MAX: usize = 258;
 
 const _: () = assert!(CODEWORD_BITS_MAX == 15);
 
 /// A literal or a match: length in the high half (0 for a literal), literal or distance in the
-/// low half. A tile is 65,536 bytes, so that a match has at most 65,535.
+/// low half. A tile has at most 65,536 bytes, so a match has at most 65,535.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Token(u32);
 
@@ -26,25 +26,25 @@ impl Token {
         Self((len as u32) << 16 | distance as u32)
     }
 
-    /// A match, or something that is none and will not be looked at.
+    /// Creates a match from unchecked parts, which need not be valid if the token is not used.
     #[inline(always)]
     pub(crate) const fn of_parts(len: usize, distance: u16) -> Self {
         Self((len as u32) << 16 | distance as u32)
     }
 
-    /// Length of a match; 0 for a literal.
+    /// Returns the length of a match; 0 for a literal.
     #[inline]
     pub(crate) const fn match_len(self) -> usize {
         (self.0 >> 16) as usize
     }
 
-    /// Literal, or distance.
+    /// Returns the literal, or the distance of a match.
     #[inline]
     pub(crate) const fn low(self) -> usize {
         (self.0 & 0xFFFF) as usize
     }
 
-    /// Raw bytes it stands for.
+    /// Returns the number of raw bytes it encodes.
     #[inline]
     pub(crate) const fn raw_len(self) -> usize {
         let len = self.match_len();
@@ -67,7 +67,7 @@ static LENGTH_SYMBOL: [u8; 256] = {
     table
 };
 
-/// Length symbol minus 257.
+/// Returns the length symbol minus 257.
 #[inline(always)]
 pub(crate) fn length_symbol(len: usize) -> usize {
     if len > SHORT_MATCH_BYTES_MAX {
@@ -77,12 +77,12 @@ pub(crate) fn length_symbol(len: usize) -> usize {
     }
 }
 
-/// Distances minus 1 below this have a table of their own; above it a symbol has at least 128 of
-/// them, so their upper bits decide.
+/// Distances minus 1 below this are looked up directly; from it on a symbol covers at least 128
+/// distances, so the upper bits determine it.
 const NEAR: usize = 256;
 const FAR_SHIFT: u32 = 7;
 
-/// Distance symbols of the near distances, then by the upper bits of the far ones.
+/// Distance symbols of the near distances, then those of the far ones by their upper bits.
 static DISTANCE_SYMBOL: [u8; 1024] = {
     let mut table = [0; 1024];
     let mut at = 0;
@@ -102,7 +102,7 @@ static DISTANCE_SYMBOL: [u8; 1024] = {
     table
 };
 
-/// Distance symbol, looked up without a branch.
+/// Returns the distance symbol, looked up without a branch.
 #[inline(always)]
 pub(crate) fn distance_symbol(distance: usize) -> usize {
     let distance = distance.wrapping_sub(1) as u32 & 0xFFFF;
@@ -111,21 +111,21 @@ pub(crate) fn distance_symbol(distance: usize) -> usize {
     usize::from(DISTANCE_SYMBOL[at as usize % 1024])
 }
 
-/// The first for 1, the second for 0. Compilers make branches of selections that they take to be
-/// predictable; what tokens say is not.
+/// Returns `one` if `which` is 1, `zero` if it is 0. Compilers turn selections that they assume to
+/// be predictable into branches; tokens are not predictable.
 #[inline(always)]
 pub(crate) fn chosen(which: u32, one: u32, zero: u32) -> u32 {
     zero ^ ((one ^ zero) & which.wrapping_neg())
 }
 
-/// Extra bits of a length and their value.
+/// Returns the value and the number of the extra bits of a length.
 #[inline(always)]
 pub(crate) fn length_extra(symbol: usize, len: usize) -> (u32, u32) {
     let value = len - MATCH_BYTES_MIN - usize::from(LENGTH_BASE[symbol]);
     (value as u32, u32::from(LENGTH_EXTRA[symbol]))
 }
 
-/// Extra bits of a distance and their value.
+/// Returns the value and the number of the extra bits of a distance.
 #[inline(always)]
 pub(crate) fn distance_extra(symbol: usize, distance: usize) -> (u32, u32) {
     let symbol = symbol % DISTANCE_SYMBOL_COUNT;
@@ -133,7 +133,7 @@ pub(crate) fn distance_extra(symbol: usize, distance: usize) -> (u32, u32) {
     (value as u32, u32::from(DISTANCE_EXTRA[symbol]))
 }
 
-/// How often each symbol occurs.
+/// The number of occurrences of each symbol.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frequencies {
     pub(crate) litlen: [u32; LITLEN_SYMBOL_COUNT],
@@ -141,11 +141,11 @@ pub(crate) struct Frequencies {
 }
 
 impl Frequencies {
-    /// Those of a block of these tokens, its end included.
+    /// Counts the symbols of a block of these tokens, its end included.
     #[inline(always)]
     pub(crate) fn of_block(tokens: impl Iterator<Item = Token>) -> Self {
-        // Powers of two, so that an index needs no check. Literals are counted with a distance,
-        // too, behind the others, so that no branch asks which of both a token is.
+        // Powers of two, so that an index needs no check. For literals, too, a distance is counted,
+        // in elements after the real ones, so that no branch depends on the kind of token.
         let mut litlens = [0; 512];
         let mut distances = [0; 2 * DISTANCE_SYMBOL_COUNT];
         for token in tokens {
@@ -167,7 +167,7 @@ impl Frequencies {
         }
     }
 
-    /// Makes one block of this one and the next.
+    /// Merges the frequencies of the next block into these.
     pub(crate) fn add(&mut self, other: &Self) {
         for (sum, &count) in self.litlen.iter_mut().zip(&other.litlen) {
             *sum += count;
@@ -178,7 +178,7 @@ impl Frequencies {
         self.litlen[END_OF_BLOCK] = 1;
     }
 
-    /// Extra bits of all symbols; the same whatever the codes are.
+    /// Returns the extra bits of all symbols, which do not depend on the codes.
     pub(crate) fn extra_bits(&self) -> u32 {
         let lengths = self.litlen[257..286].iter().zip(&LENGTH_EXTRA);
         let distances = self.distance.iter().zip(&DISTANCE_EXTRA);

@@ -1,9 +1,9 @@
 //! Match finding for the thorough levels: binary trees over one tile.
 //!
-//! For each hash of four bytes a search tree of the positions with that hash, ordered by the bytes
-//! that follow, newest at the root. Looking a position up makes it the new root, and meets its best
-//! matches on the way: ever longer ones, ever further back. All matches of a tile are found once
-//! and kept, because the parse goes over them several times.
+//! For each hash of four bytes there is a search tree of the positions with that hash, ordered by
+//! the bytes that follow, newest at the root. Looking up a position makes it the new root and finds
+//! its best matches on the way, by ascending length and distance. All matches of a tile are found
+//! once and kept, because the parse goes over them several times.
 
 use alloc::boxed::Box;
 
@@ -19,7 +19,7 @@ pub(crate) struct Trees {
     window: Window,
     head4: Box<[u16; 1 << HASH4_BITS]>,
     head3: Box<[u16; 1 << HASH3_BITS]>,
-    /// For each position its smaller and its larger child; anything for those not known yet.
+    /// The smaller and the larger child of each inserted position (unspecified for others).
     children: Box<[[u16; 2]; TILE_RAW_BYTES]>,
 }
 
@@ -57,7 +57,7 @@ impl Trees {
                 matches.push(len, usize::from(distance));
             });
             if longest.0 >= nice {
-                // Look-ups stop at the nice length; this one is taken, so its end matters.
+                // Lookups stop at the nice length; this match is taken, so its full length matters.
                 let from = position - longest.1;
                 let len = self.window.common_to_end(from as u16, position as u16);
                 matches.lengthen_last(len);
@@ -68,7 +68,7 @@ impl Trees {
         matches.begin_position();
     }
 
-    /// Makes `position` the root of its tree and tells its matches.
+    /// Makes `position` the root of its tree; calls `tell` with each match's length and distance.
     #[inline]
     fn look_up(
         &mut self,
@@ -89,9 +89,9 @@ impl Trees {
             tell(3, position - newest3);
         }
         let mut node = core::mem::replace(&mut self.head4[hash4], position);
-        // Where the next smaller and the next larger position are to be hung.
+        // Where the next smaller and the next larger position are attached.
         let mut hooks = [(position, 0), (position, 1)];
-        // What all nodes on either side have in common with this position.
+        // Length of the prefix that all nodes on either side share with this position.
         let mut known = [0, 0];
         for _ in 0..depth {
             if node == NONE {
@@ -103,7 +103,7 @@ impl Trees {
                 tell(len, position - node);
             }
             if len == len_max {
-                // As good as equal: its children become ours, and it leaves the tree.
+                // Equal as far as compared: the position replaces this node and takes its children.
                 let [smaller, larger] = children[usize::from(node)];
                 children[usize::from(hooks[0].0)][hooks[0].1] = smaller;
                 children[usize::from(hooks[1].0)][hooks[1].1] = larger;

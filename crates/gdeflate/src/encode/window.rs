@@ -1,20 +1,20 @@
-//! A tile as the match finders see it: with room behind its end, and positions of 16 bits.
+//! The match finders' copy of a tile, with padding after its end and 16-bit positions.
 //!
-//! Finding matches is little but loads at computed positions. With an array that is longer than any
-//! position and any offset together can be, none of them needs a check, and the code stays safe.
+//! Finding matches is mostly loads at computed positions. With an array longer than the sum of any
+//! position and any offset, none of them needs a bounds check, and the code stays safe.
 
 use alloc::boxed::Box;
 
 use crate::limits::TILE_RAW_BYTES;
 use crate::zeroed;
 
-/// Longest common beginning that [`Window::common`] finds.
+/// Longest common prefix that [`Window::common`] finds.
 pub(crate) const COMMON_MAX: usize = 511;
 
-/// A tile, the longest offset, and a word.
+/// A tile, the longest offset, and eight bytes.
 const WINDOW_BYTES: usize = TILE_RAW_BYTES + COMMON_MAX + 1 + 8;
 
-/// The bytes of one tile, zeros behind them.
+/// The bytes of one tile, followed by zeros.
 #[derive(Debug)]
 pub(crate) struct Window {
     bytes: Box<[u8; WINDOW_BYTES]>,
@@ -29,14 +29,14 @@ impl Window {
         }
     }
 
-    /// Takes over a tile.
+    /// Copies a tile into the window.
     pub(crate) fn set(&mut self, raw: &[u8]) {
         self.bytes[..raw.len()].copy_from_slice(raw);
         self.bytes[raw.len()..].fill(0);
         self.len = raw.len();
     }
 
-    /// Bytes from a position to the end.
+    /// Returns the number of bytes from a position to the end.
     #[inline]
     pub(crate) fn left(&self, position: u16) -> usize {
         self.len.saturating_sub(usize::from(position))
@@ -68,7 +68,7 @@ impl Window {
         u64::from_le_bytes(self.bytes(position, 0))
     }
 
-    /// How many bytes at a position are the lowest of `eight`, up to all eight.
+    /// Returns how many bytes at a position equal the lowest bytes of `eight`, up to 8.
     #[inline(always)]
     pub(crate) fn common_eight(&self, position: u16, eight: u64) -> usize {
         ((self.eight(position) ^ eight).trailing_zeros() / 8) as usize
@@ -80,8 +80,8 @@ impl Window {
         self.bytes[usize::from(position) + (offset & COMMON_MAX)]
     }
 
-    /// How many bytes two positions have in common from `len` on, `len` included, up to `len_max`,
-    /// which is at most [`COMMON_MAX`].
+    /// Returns the length of the common prefix of two positions, up to `len_max`, which is at most
+    /// [`COMMON_MAX`]. The first `len` bytes are known to be equal.
     #[inline(always)]
     pub(crate) fn common(&self, a: u16, b: u16, mut len: usize, len_max: usize) -> usize {
         debug_assert!(len_max <= COMMON_MAX);
@@ -97,7 +97,7 @@ impl Window {
         len.min(len_max)
     }
 
-    /// The same without a limit but the end of the tile; `b` is the later one.
+    /// Like [`Window::common`], but limited only by the end of the tile; `b` is the later position.
     pub(crate) fn common_to_end(&self, a: u16, b: u16) -> usize {
         let (a, b) = (usize::from(a), usize::from(b));
         let (behind, ahead) = (&self.bytes[a..], &self.bytes[b..self.len]);

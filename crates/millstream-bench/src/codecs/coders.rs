@@ -7,12 +7,12 @@ use millstream_codec::{CodecId, Scratch, decode_block, default_level, encode_blo
 
 use crate::error::{Context, Error, Result, ensure};
 
-/// Puts raw bytes, encoded, into a vector that is empty.
+/// Encodes raw bytes into an empty vector.
 type Encode = Box<dyn FnMut(&[u8], &mut Vec<u8>) -> Result<()> + Send>;
-/// Fills memory with the raw bytes of what was encoded.
+/// Decodes into memory of the raw length.
 type Decode = Box<dyn FnMut(&[u8], &mut [u8]) -> Result<()> + Send>;
 
-/// Encodes and decodes one piece at a time; keeps what it needs between pieces.
+/// Encodes and decodes one piece at a time; keeps its state between pieces.
 pub(crate) struct Coder {
     pub(crate) encode: Encode,
     pub(crate) decode: Decode,
@@ -30,8 +30,8 @@ impl Coder {
     }
 }
 
-/// The coder of a contender of `cases.toml`, and the level to be shown; without a level it works at
-/// its default.
+/// Returns the coder of a contender of `cases.toml`, and the level to show; without `level` it
+/// works at its default.
 pub(crate) fn of(name: &str, level: Option<i32>) -> Result<(Coder, Option<i32>)> {
     let zlib = level.unwrap_or(default_level(CodecId::ZLIB));
     let zstd = default_level(CodecId::ZSTD);
@@ -80,7 +80,7 @@ fn tiles(level: i32, kernel: Kernel) -> Result<Coder> {
     ))
 }
 
-/// libdeflate called directly: bare deflate, or with zlib's wrapper and its checksum.
+/// Calls libdeflate directly: bare deflate, or with zlib's wrapper and its checksum.
 fn libdeflate(level: i32, wrapped: bool) -> Result<Coder> {
     let level = CompressionLvl::new(level)
         .map_err(|_| Error::new(format!("libdeflate has no level {level}")))?;
@@ -106,7 +106,7 @@ fn libdeflate(level: i32, wrapped: bool) -> Result<Coder> {
     ))
 }
 
-/// zlib-rs called directly, with zlib's wrapper and its checksum.
+/// Calls zlib-rs directly, with zlib's wrapper and its checksum.
 fn zlib_rs(level: i32) -> Coder {
     let result = |code| match code {
         zlib_rs::ReturnCode::Ok => Ok(()),
@@ -167,7 +167,7 @@ fn lz4() -> Coder {
     )
 }
 
-/// What memory allows.
+/// A bare copy: what memory allows.
 fn copying() -> Coder {
     Coder::new(
         |raw, stored| {

@@ -1,14 +1,14 @@
-//! Bytes from a seed, as compressible as a game's data.
+//! Generates bytes from a seed, as compressible as a game's data.
 //!
 //! The study's file shrinks from 100 to 64 MB under zlib. Game data is a mixture: already packed
-//! audio and images (incompressible), meshes (floats whose high bytes repeat), tables and text.
-//! The generator cuts the file into chunks, each of one kind by its own generator, in proportions
-//! tuned so that zlib arrives at about 0.64. Each chunk depends on the seed and its index alone,
-//! so a file of any length is a prefix of every longer one.
+//! audio and images (incompressible), meshes (floats whose high bytes repeat), tables and text. The
+//! file is cut into chunks, each of one kind with its own generator, in proportions tuned so that
+//! zlib reaches about 0.64. Each chunk depends on the seed and its index alone, so a file of any
+//! length is a prefix of every longer one.
 
 use fastrand::Rng;
 
-/// Bytes of one chunk of one kind.
+/// Size of a chunk in bytes; a chunk is of one kind.
 pub(crate) const CHUNK_BYTES: usize = 32 << 10;
 const WORDS: [&str; 32] = [
     "position", "normal", "texture", "material", "diffuse", "vertex", "index", "shader", "sound",
@@ -17,10 +17,10 @@ const WORDS: [&str; 32] = [
     "path",
 ];
 
-/// Fills `into` with the bytes of the file of `seed` from its first byte on.
+/// Fills `into` with the first bytes of the file of `seed`.
 pub(crate) fn fill(seed: u64, into: &mut [u8]) {
     for (index, chunk) in into.chunks_mut(CHUNK_BYTES).enumerate() {
-        // Spread indices over the seed space; neighbouring seeds of the generator are independent.
+        // Spreads indices over the seed space; neighboring seeds of the generator are independent.
         let mut rng = Rng::with_seed(seed ^ (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let kind = match rng.u32(0..100) {
             0..40 => Kind::Noise,
@@ -43,7 +43,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Of which the mixed corpora are made.
+    /// The kinds in the mixed corpora.
     pub(crate) const ALL: [Kind; 5] = [
         Kind::Noise,
         Kind::Vertices,
@@ -82,21 +82,21 @@ impl Kind {
     }
 }
 
-/// Positions that wander: the sign, exponent and first bits of a float repeat, its last bits do
-/// not.
+/// Generates positions that wander: the sign, exponent and first bits of a float repeat, its last
+/// bits do not.
 fn vertices(rng: &mut Rng, chunk: &mut [u8]) {
     let mut position = [rng.f32() * 64.0, rng.f32() * 64.0, rng.f32() * 64.0];
     for vertex in chunk.chunks_mut(12) {
         for (axis, bytes) in vertex.chunks_mut(4).enumerate() {
             position[axis] += rng.f32() - 0.5;
-            // Meshes are quantised: 1/1024 of a unit.
+            // Meshes are quantized: 1/1024 of a unit.
             let value = (position[axis] * 1024.0).round() / 1024.0;
             bytes.copy_from_slice(&value.to_le_bytes()[..bytes.len()]);
         }
     }
 }
 
-/// Key words with numbers, as a scene description has them.
+/// Generates keywords with numbers, as in a scene description.
 fn text(rng: &mut Rng, chunk: &mut [u8]) {
     let mut at = 0;
     while at < chunk.len() {
@@ -117,7 +117,7 @@ fn text(rng: &mut Rng, chunk: &mut [u8]) {
     }
 }
 
-/// Rising 32-bit indices with small steps, as index buffers and offset tables have them.
+/// Generates rising 32-bit indices with small steps, as in index buffers and offset tables.
 fn table(rng: &mut Rng, chunk: &mut [u8]) {
     let mut value = rng.u32(..65_536);
     for bytes in chunk.chunks_mut(4) {
@@ -126,7 +126,7 @@ fn table(rng: &mut Rng, chunk: &mut [u8]) {
     }
 }
 
-/// Rows of pixels that are the row above but for some: flat art, height fields, user interfaces.
+/// Generates rows of pixels that mostly repeat the row above: flat art, height fields, UIs.
 fn pixels(rng: &mut Rng, chunk: &mut [u8]) {
     const ROW_BYTES: usize = 1024;
     let first = ROW_BYTES.min(chunk.len());
@@ -140,22 +140,22 @@ fn pixels(rng: &mut Rng, chunk: &mut [u8]) {
     }
 }
 
-/// Bytes of the smallest, the largest and the mean of the small files: 86.5 MB over 2096 files.
+/// Minimum, maximum and mean size of the small files in bytes: 86.5 MB over 2096 files.
 const SMALL_MIN: u64 = 1 << 10;
 const SMALL_MAX: u64 = 300 << 10;
 const SMALL_MEAN: f64 = 41_270.0;
-/// Spread of the logarithm: with it the smallest files of 2096 are near 1 KiB and the largest near
-/// 300 KiB.
+/// Standard deviation of the logarithm of the size: with it the smallest of 2096 files are near 1
+/// KiB and the largest near 300 KiB.
 const SMALL_SIGMA: f64 = 1.1;
 
-/// Sizes of `count` small files: log-normal between the bounds, scaled to a mean. Many files are
-/// small and a few hold most bytes, as in every game's folder.
+/// Returns sizes of `count` small files: log-normal between the bounds, scaled to a mean. Many
+/// files are small and a few hold most bytes, as in every game's folder.
 pub(crate) fn small_sizes(seed: u64, count: usize) -> Vec<u64> {
     let mut rng = Rng::with_seed(seed);
     let raw = (0..count).map(|_| (SMALL_SIGMA * normal(&mut rng)).exp());
     let raw: Vec<f64> = raw.collect();
-    // The bounds cut more off the top than off the bottom, so one scaling falls short; a few
-    // settle.
+    // The bounds cut more off the top than off the bottom, so one scaling falls short of the mean;
+    // a few more converge.
     let mut scale = SMALL_MEAN * count as f64 / raw.iter().sum::<f64>();
     let mut sizes = Vec::new();
     for _ in 0..20 {
@@ -167,7 +167,7 @@ pub(crate) fn small_sizes(seed: u64, count: usize) -> Vec<u64> {
     sizes
 }
 
-/// A value of the standard normal distribution (Box and Muller).
+/// Returns a value of the standard normal distribution (Box and Muller).
 fn normal(rng: &mut Rng) -> f64 {
     let radius = (-2.0 * (1.0 - rng.f64()).ln()).sqrt();
     radius * (std::f64::consts::TAU * rng.f64()).cos()

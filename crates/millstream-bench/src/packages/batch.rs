@@ -17,12 +17,12 @@ use crate::metric::Metric;
 use crate::ours::{Setup, queue_for};
 use crate::threads::cores;
 
-/// Bytes of the blocks that packing makes.
+/// Size in bytes of the blocks that packing makes.
 pub(super) const BLOCK_BYTES: usize = 256 << 10;
-/// Rate that `auto` chooses for where nothing throttles.
+/// Rate that `auto` assumes if nothing throttles.
 const UNTHROTTLED_MBPS: f64 = 3500.0;
 
-/// The digest of those who have nothing to check in the destination: packages bring buffers of
+/// The digest of contenders with nothing to check in the destination: packages bring buffers of
 /// their own, and check those themselves.
 pub(super) const CHECKED: u64 = 1;
 
@@ -38,7 +38,7 @@ pub(super) fn options(coding: Coding) -> PackOptions<'static> {
     }
 }
 
-/// Packs, if the package of that name is not there yet.
+/// Packs the items, unless the package exists.
 pub(super) fn packed(
     path: &Path,
     coding: Coding,
@@ -50,7 +50,7 @@ pub(super) fn packed(
     Ok(())
 }
 
-/// The coding that is chosen for a disk of so many MB/s, or for one that is not throttled, on this
+/// Returns the coding chosen for a disk of `rate` MB/s, or for an unthrottled one, on this
 /// machine's cores.
 pub(super) fn auto(rate: Option<f64>) -> Coding {
     Coding::Auto(Target {
@@ -59,7 +59,7 @@ pub(super) fn auto(rate: Option<f64>) -> Coding {
     })
 }
 
-/// The codec of a word in the names of contenders and cases.
+/// Returns the codec of a word in the names of contenders and cases.
 pub(super) fn codec_of(word: &str) -> CodecId {
     match word {
         "lz4" => CodecId::LZ4_BLOCK,
@@ -67,7 +67,7 @@ pub(super) fn codec_of(word: &str) -> CodecId {
     }
 }
 
-/// The coding of a contender: `millstream` is `auto`, others name a codec.
+/// Returns the coding of a contender: `millstream` is `auto`, others name a codec.
 pub(super) fn coding_of(contender: &str, rate: Option<f64>) -> Coding {
     match contender.strip_prefix("millstream-") {
         Some(word) => Coding::Fixed(codec_of(word)),
@@ -75,7 +75,7 @@ pub(super) fn coding_of(contender: &str, rate: Option<f64>) -> Coding {
     }
 }
 
-/// The figure of a package's bytes over the raw bytes.
+/// Returns the size of a package relative to the raw bytes, as a figure.
 pub(super) fn size_of(package_bytes: u64, raw_bytes: u64) -> (Metric, f64) {
     let share = package_bytes as f64 / raw_bytes as f64;
     (Metric::of("size of raw"), share)
@@ -84,7 +84,7 @@ pub(super) fn size_of(package_bytes: u64, raw_bytes: u64) -> (Metric, f64) {
 pub(super) struct Batch {
     package: PathBuf,
     wanted: Arc<Vec<Wanted>>,
-    /// So many such batches, each enqueued before the one ahead of it is waited for.
+    /// Number of such batches, each enqueued before the one ahead of it is waited for.
     passes: usize,
     /// Kept between runs, so that its buffers are recycled, as those of all contenders are.
     storage: Storage,
@@ -127,7 +127,7 @@ impl Method for Batch {
             batch = next.unwrap_or(batch);
         }
         let span = begun.elapsed();
-        // The bytes of the last pass: those before it were given back for it.
+        // The bytes of the last pass: earlier ones were returned for reuse.
         for (bytes, wanted) in loaded.iter().zip(self.wanted.iter()) {
             if xxh3_64(bytes) != wanted.xxh3 {
                 return Err(Error::new(format!("other bytes than {} has", wanted.name)));

@@ -52,7 +52,7 @@ pub(super) fn real(session: &mut Session<'_>, made: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Folders of real data, with their names.
+/// Returns folders of real data, with their names.
 pub(super) fn real_folders(session: &Session<'_>) -> Vec<(String, PathBuf)> {
     let all = list(&session.corpus.folder().join("packages")).unwrap_or_default();
     let named = |path: PathBuf| {
@@ -74,13 +74,13 @@ pub(super) fn item((name, file): &(String, CorpusFile)) -> Result<Item> {
     Ok(Item::from_file(name.as_str(), &file.path)?)
 }
 
-/// The files below a folder by their names, links to files being followed: distributions replace a
-/// file that another package has too by a link, which packing refuses.
+/// Returns the files below a folder by name, following links to files: distributions replace a file
+/// that another package has, too, with a link, which packing refuses.
 pub(super) fn files(folder: &Path) -> Result<Named> {
     let mut files = Named::new();
     for entry in WalkDir::new(folder).min_depth(1) {
         let path = entry?.into_path();
-        // Folders, dangling links and links to what is no file are left out.
+        // Folders, dangling links and links to anything but a file are left out.
         if let Ok(target) = path.canonicalize()
             && target.is_file()
         {
@@ -92,8 +92,8 @@ pub(super) fn files(folder: &Path) -> Result<Named> {
     Ok(files)
 }
 
-/// Packages beside the device, and beside the same files without one: by threads of the standard
-/// library, by every rival, and in a zip.
+/// Measures packages beside the device, and beside the same files without a package: read by
+/// threads of the standard library, by every rival, and from a zip.
 fn one(
     session: &mut Session<'_>,
     instance: &Instance,

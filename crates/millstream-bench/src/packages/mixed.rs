@@ -1,9 +1,9 @@
 //! `auto` beside every fixed codec, on a mixed corpus and on folders of real data.
 //!
-//! A throttled disk lets through at once what it owes for a tenth of a second: at 550 MB/s that is
-//! more than a small corpus has, which then measures memory. So a throttled case reads for seconds:
-//! the corpus over and over, past the page cache, each pass enqueued before the one ahead of it has
-//! come, so that the disk never waits between them.
+//! A throttled disk delivers a tenth of a second's worth of bytes at once: at 550 MB/s that is more
+//! than a small corpus has, which would then measure memory. So a throttled case reads for seconds:
+//! the corpus repeatedly, past the page cache, each pass enqueued before the previous one has
+//! arrived, so that the disk never waits between them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::files::drop_all;
 use crate::session::Session;
 use crate::throttle::Throttle;
 
-/// Files of the made corpus, in a quick and in a full run; of a slow disk as many as it reads in
-/// the time that a case takes, but no fewer than of a quick run, which has two of each kind.
+/// Number of generated files, in a quick and in a full run; for a slow disk as many as it reads in
+/// a case's time, but at least those of a quick run, which has two of each kind.
 const FILES_QUICK: usize = 10;
 const FILES: usize = 160;
-/// Seconds that a throttled case takes for what is stored as it is.
+/// Seconds that a throttled case takes for stored data.
 const SECONDS_QUICK: f64 = 4.0;
 const SECONDS: f64 = 8.0;
 
-/// What is packed, and what must come back.
+/// The items to pack, and what must come back.
 struct Corpus {
     items: Vec<Item>,
     wanted: Arc<Vec<Wanted>>,
@@ -76,7 +76,7 @@ pub(super) fn run(session: &mut Session<'_>, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The case of a corpus, read from a disk of this rate for so many seconds.
+/// Runs the case of a corpus, read from a disk of `rate` MB/s for `seconds`.
 fn one(
     session: &mut Session<'_>,
     folder: &Path,

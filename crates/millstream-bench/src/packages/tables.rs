@@ -1,4 +1,4 @@
-//! Opening and lookups.
+//! Opening packages, and lookups.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -16,7 +16,7 @@ use crate::memory::Destination;
 use crate::ours::{Setup, queue_for};
 use crate::session::Session;
 
-/// Lookups of one sample: fewer would find their entries in the caches.
+/// Lookups of one sample: fewer would find their entries in the processor's caches.
 const LOOKUPS: usize = 1 << 20;
 /// Stands for the digest of lookups whose results lie in `found`.
 const IN_FOUND: u64 = 1;
@@ -50,7 +50,7 @@ pub(super) fn named_items(count: usize) -> Vec<Item> {
     (0..count).map(item).collect()
 }
 
-/// The package of so many names in `folder`, made if it is not there.
+/// Returns the package of `count` names in `folder`, making it if it does not exist.
 fn pack_names(folder: &Path, count: usize) -> Result<PathBuf> {
     let path = folder.join(format!("names-{count}.mpak"));
     let stored = Coding::Fixed(CodecId::STORED);
@@ -58,7 +58,7 @@ fn pack_names(folder: &Path, count: usize) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Open and first lookup, and a bare read of the same tables.
+/// Adds open with a first lookup, and a bare read of the same tables.
 fn add_first_lookups<'a>(case: &mut Case<'a>, path: &'a Path, count: usize) -> Result<()> {
     let hot = Package::open(&Setup::direct().storage()?, path)?.hot_bytes();
     let make = || Setup::direct().storage();
@@ -113,7 +113,7 @@ impl Names {
         })
     }
 
-    /// Lookups one by one by name, and many at once by name and by hash.
+    /// Adds lookups one by one by name, and many at once by name and by hash.
     fn add<'a>(&'a self, case: &mut Case<'a>) {
         let looked_up = || Work::of(0, LOOKUPS);
         case.add("millstream", move |_| {

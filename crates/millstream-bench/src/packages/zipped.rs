@@ -1,8 +1,8 @@
 //! A rival: the same files in a deflated zip, read through the crate `zip` by several threads.
 //!
-//! The archive's directory is parsed once, in the timed part, as whoever opens an archive does;
-//! each thread then takes the next entry and inflates it (with zlib-rs) out of a map of the archive
-//! into its destination.
+//! The archive's directory is parsed once, in the timed part, as any program that opens an archive
+//! does; each thread then takes the next entry and inflates it (with zlib-rs) from a map of the
+//! archive into its destination.
 
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::memory::Destination;
 use crate::read::rivals::map;
 use crate::threads;
 
-/// The archive, as bytes: every file deflated at the usual level, in this order.
+/// Returns the archive as bytes: every file deflated at the default level, in this order.
 fn archive(files: &[(String, CorpusFile)]) -> Result<Vec<u8>> {
     let mut archive = ZipWriter::new(io::Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
@@ -32,7 +32,7 @@ fn archive(files: &[(String, CorpusFile)]) -> Result<Vec<u8>> {
     Ok(archive.finish()?.into_inner())
 }
 
-/// See the module; the archive is made if it is not there.
+/// Returns the method described in the module; makes the archive if it does not exist.
 pub(super) fn zip<'a>(
     path: &Path,
     files: &'a [(String, CorpusFile)],

@@ -1,4 +1,4 @@
-//! Our own ways to an image, and the crate `image`.
+//! Our ways to load an image, and the crate `image`.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::error::{Context, Error, Result};
 use crate::memory::Destination;
 use crate::ours::{queue_for, serve};
 
-/// The codec's number in the engine.
+/// The codec's id in the engine.
 const PNM: CodecId = CodecId(0x90);
 
-/// Adds a contender of `cases.toml`; whether it is one of these.
+/// Adds a contender of `cases.toml`; returns whether it is one of this module.
 pub(super) fn add<'a>(case: &mut Case<'a>, name: &'static str, picture: &'a Picture) -> bool {
     let fastest = Kernel::fastest();
     let (threads, reused) = match name {
@@ -51,8 +51,8 @@ pub(super) fn add<'a>(case: &mut Case<'a>, name: &'static str, picture: &'a Pict
     true
 }
 
-/// Gives memory that is free back to the system, so that the next image is fresh: what a contender
-/// does before each run.
+/// Returns free heap memory to the system, so that the next image is in fresh memory. Called before
+/// each run.
 pub(super) fn give_memory_back() -> Result<()> {
     #![expect(unsafe_code, reason = "the allocator has no safe interface")]
     // SAFETY: it only releases memory that is free.
@@ -63,7 +63,7 @@ pub(super) fn give_memory_back() -> Result<()> {
     Ok(())
 }
 
-/// The file read and parsed into an image, a fresh one or that of the run before.
+/// A method that reads and parses the file into an image: a new one, or that of the previous run.
 struct Loaded<'a> {
     path: &'a Path,
     loader: Loader,
@@ -102,13 +102,13 @@ impl Method for Loaded<'_> {
     }
 }
 
-/// The work of having made these samples.
+/// Returns the work of having made these samples.
 pub(super) fn made(samples: &[u8], span: Span) -> Work {
     let work = Work::of(samples.len() as u64, 1).took(span);
     work.with_digest(word_sum(samples))
 }
 
-/// The image parsed by the engine's workers while it is read, into the recycled destination.
+/// Parses the image with the engine's workers while it is read, into the recycled destination.
 fn engine(picture: &Picture) -> impl Method {
     let (path, len) = (&picture.path, picture.image_len);
     let first = path.with_extension("first");
@@ -116,8 +116,8 @@ fn engine(picture: &Picture) -> impl Method {
         let mut options = StorageOptions::default();
         millstream_pnm::codec::register(&mut options, PNM);
         let storage = Storage::new(options)?;
-        // Another image first, as in a program that has loaded something: the first request that is
-        // decoded has the kernel pin all staging memory, once in the life of a storage.
+        // Another image first, as in a program that has loaded something: the first decoded request
+        // makes the kernel pin all staging memory, once in the life of a storage.
         std::fs::write(&first, "P2 1 1 1 0\n").on("write", &first)?;
         let queue = queue_for(&storage, 1)?;
         queue.submit(parsed(&storage, &first))?.wait()?;
@@ -131,13 +131,13 @@ fn engine(picture: &Picture) -> impl Method {
     fresh(make, run)
 }
 
-/// The request of a file's image.
+/// Returns the request of a file's image.
 fn parsed(storage: &Storage, path: &Path) -> Read {
     let file = storage.open(path, FileOptions::default());
     Read::whole(file).decode(Decode::codec(PNM))
 }
 
-/// A view of samples that lie in the file as in memory.
+/// Views samples whose layout in the file is that in memory.
 fn viewed(picture: &Picture, touch: bool) -> Result<Work> {
     let start = Moment::now();
     #[expect(unsafe_code, reason = "maps a file of the corpus")]

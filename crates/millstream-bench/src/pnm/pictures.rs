@@ -21,7 +21,7 @@ pub(super) enum Kind {
     Flat,
 }
 
-/// A file, and what is in it.
+/// A picture's file, and its content.
 #[derive(Debug, Clone)]
 pub(crate) struct Picture {
     pub(super) path: PathBuf,

@@ -1,8 +1,8 @@
-//! The study's stages 3 to 5 rebuilt, and reading without parsing.
+//! The study's stages 3 to 5, reimplemented, and reading without parsing.
 //!
-//! 3: the whole file in memory, tokens of its own, `atoi`. 4: the same with an integer parser of
-//! its own. 5: as 4, over a map of the file. All read well-formed files and check nothing, as the
-//! study's did.
+//! 3: the whole file in memory, a tokenizer, `atoi`. 4: the same with a hand-written integer
+//! parser. 5: as 4, over a map of the file. All read well-formed files and check nothing, as in the
+//! study.
 //!
 //! # Safety
 //! `atoi` gets bytes that end with a zero.
@@ -23,10 +23,10 @@ use crate::files::{len_of, open_buffered};
 use crate::memory::Destination;
 use crate::read::rivals::map;
 
-/// Bytes of a read by the contender that only reads.
+/// Bytes of one read of the contender that only reads.
 const WINDOW_BYTES: usize = 256 << 10;
 
-/// Makes an image of a file, plain or not.
+/// Makes an image of a file, whose format is plain or not.
 type Load = fn(&Path, bool) -> Result<Vec<u8>>;
 
 /// Adds a contender of `cases.toml`.
@@ -71,7 +71,7 @@ fn whole(path: &Path) -> Result<Mmap> {
     map(&open_buffered(path)?, 0, len_of(path)? as usize)
 }
 
-/// Reads, and looks at nothing.
+/// Reads without looking at the bytes.
 fn read_only(path: &Path) -> Result<u64> {
     let mut file = open_buffered(path)?;
     let mut window = vec![0; WINDOW_BYTES];
@@ -104,7 +104,7 @@ fn parse(bytes: &[u8], plain: bool, integer: fn(&[u8]) -> u32) -> Vec<u8> {
     image
 }
 
-/// Tokens between white space; comments in front of one are skipped.
+/// Iterates over tokens between white space, skipping comments ahead of a token.
 struct Tokens<'a> {
     bytes: &'a [u8],
     at: usize,

@@ -1,4 +1,4 @@
-//! The facts of the machine and of the run that a page shows: names and values.
+//! The facts of the machine and of the run that a page shows, as names and values.
 
 use std::fs;
 use std::path::Path;
@@ -10,17 +10,17 @@ use millstream_io::fs::probe;
 
 pub(crate) type Facts = Vec<(String, String)>;
 
-/// The commit that the program was built from, if whoever built it said so.
+/// The commit that the program was built from, if the build set it.
 const COMMIT: Option<&str> = option_env!("MILLSTREAM_COMMIT");
 
-/// The load averages over 1, 5 and 15 minutes, as the kernel writes them.
+/// Returns the load averages over 1, 5 and 15 minutes, as the kernel formats them.
 pub(crate) fn load_average() -> Option<String> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     let three: Vec<&str> = text.split_whitespace().take(3).collect();
     Some(three.join(" "))
 }
 
-/// All facts, at the end of a run. `place` is the folder of its data.
+/// Returns all facts, at the end of a run; `place` is the folder of the run's data.
 pub(crate) fn facts(place: &Path, load_before: Option<String>) -> Facts {
     let mut facts = Facts::new();
     let mut fact = |name: &str, value: Option<String>| {
@@ -63,7 +63,7 @@ pub(crate) fn facts(place: &Path, load_before: Option<String>) -> Facts {
     facts
 }
 
-/// The call, which another run needs to be comparable.
+/// Returns the command line, which a comparable run must repeat.
 fn call() -> String {
     let words: Vec<_> = std::env::args_os().collect();
     let peers = cfg!(feature = "peers");
@@ -79,7 +79,7 @@ fn backend() -> String {
     }
 }
 
-/// Reports a hypervisor: then cores and disk may be shared with other machines.
+/// Reports whether there is a hypervisor: cores and disk may then be shared with other machines.
 fn virtual_machine() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     let flags = text.lines().find(|line| line.starts_with("flags"))?;
@@ -87,7 +87,7 @@ fn virtual_machine() -> Option<String> {
     guest.then(|| "yes: cores and disk may be shared with others".into())
 }
 
-/// The day, in UTC, from the program `date`.
+/// Returns the current date in UTC, from the program `date`.
 fn today() -> Option<String> {
     let output = Command::new("date")
         .args(["-u", "+%Y-%m-%d (UTC)"])

@@ -1,14 +1,14 @@
-//! The study's rivals, as it had them: stdio, the system's read call with a sequential hint, and
-//! maps, and outstanding direct blocks; and what a thread a core makes of independent blocks.
+//! The study's rivals: stdio, the `read` call with a sequential hint, memory maps, and outstanding
+//! direct blocks; and one thread per core for independent blocks.
 //!
-//! Stored bytes go straight to the destination; streams are decoded piece by piece out of a buffer
-//! of [`PIECE_BYTES`], on the same thread.
+//! Stored bytes go directly to the destination; streams are decoded piece by piece from a buffer of
+//! [`PIECE_BYTES`], on the same thread.
 //!
 //! # Safety
-//! stdio is called as C does: the stream is open between `fopen` and the one `fclose` of its
-//! guard, and `fread` gets a slice's pointer and length. A mapping of a file that shrinks raises
-//! SIGBUS when read. The files here are the corpus', verified just before and written by nobody
-//! but a benchmark that renames new ones into place, which leaves mapped ones alone.
+//! stdio is called as C does: the stream is open between `fopen` and the one `fclose` of its guard,
+//! and `fread` gets a slice's pointer and length. Reading a mapping of a file that has shrunk
+//! raises SIGBUS. The files here are the corpus', verified just before and written by nothing but a
+//! benchmark that renames new ones into place, which leaves mapped ones alone.
 #![expect(unsafe_code, reason = "stdio has no safe wrapper; maps files")]
 
 use std::ffi::CString;
@@ -32,7 +32,7 @@ use crate::files::open_buffered;
 use crate::memory::Destination;
 use crate::threads;
 
-/// Bytes of a piece of a stream, and of a window of a map: the study's block.
+/// Size of a piece of a stream, and of a window of a map, in bytes: the study's block.
 const PIECE_BYTES: usize = 128 << 10;
 /// The study's number of outstanding blocks.
 const OUTSTANDING: usize = 8;
@@ -51,7 +51,7 @@ pub(super) fn read_call(corpus: &CorpusFile, into: &mut [u8]) -> Result<Work> {
     deliver(corpus, into, &mut read)
 }
 
-/// Delivers a file's raw bytes from a function that reads the next bytes of it.
+/// Delivers a file's raw bytes, using `read` to read the next bytes of the file.
 fn deliver(
     file: &CorpusFile,
     into: &mut [u8],
@@ -104,20 +104,20 @@ pub(super) fn outstanding(file: &CorpusFile, into: &mut [u8]) -> Result<Work> {
     Ok(Work::of(sink.finish()?, 1))
 }
 
-/// Maps a part of a file that is read from its beginning to its end.
+/// Maps a part of a file that is read sequentially.
 pub(crate) fn map(file: &File, offset: usize, len: usize) -> Result<Mmap> {
     let mut options = MmapOptions::new();
     // SAFETY: the file does not shrink (see the module's header).
     let map = unsafe { options.offset(offset as u64).len(len).map(file) };
     let map = map.what("map a file")?;
-    // The advice changes no content; without it the reads are slower.
+    // The advice only affects speed, so its failure is ignored.
     let _ = map.advise(Advice::Sequential);
     Ok(map)
 }
 
-/// Independent blocks on all cores: each thread takes the next block of the table, reads it and
-/// decodes it into its place. Spawning the threads is part of the run, as a program that loads once
-/// would have it.
+/// Decodes independent blocks on all cores: each thread takes the next block of the table, reads it
+/// and decodes it into its place. Spawning the threads is part of the run, as in a program that
+/// loads once.
 pub(crate) fn blocks(corpus: &CorpusFile, into: &mut [u8]) -> Result<Work> {
     let file = open_buffered(&corpus.path)?;
     let raw = &mut into[..corpus.raw_len as usize];

@@ -1,5 +1,5 @@
-//! Where a rival's pieces of a file go: copied to the destination, or decoded into it on the same
-//! thread while the device reads on, as the study did.
+//! The destination of a rival's pieces of a file: copied to memory, or decoded into it on the same
+//! thread while the device reads on, as in the study.
 
 use millstream_codec::{CodecId, StreamDecoder, stream_decoder};
 
@@ -14,7 +14,7 @@ pub(crate) struct Sink<'a> {
 }
 
 impl<'a> Sink<'a> {
-    /// A sink into `destination`, which has exactly the raw bytes' length.
+    /// Creates a sink into `destination`, which has exactly the length of the raw bytes.
     pub(crate) fn new(codec: CodecId, destination: &'a mut [u8]) -> Result<Sink<'a>> {
         let decoder = match codec {
             CodecId::STORED => None,
@@ -48,10 +48,10 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    /// Ends the stream; the raw bytes delivered.
+    /// Ends the stream; returns the number of raw bytes delivered.
     pub(crate) fn finish(mut self) -> Result<u64> {
         if let Some(decoder) = &mut self.decoder {
-            // What the decoder still holds back comes out without input.
+            // Bytes buffered in the decoder come out without further input.
             while !self.at_end {
                 let progress = decoder.decode(&[], &mut self.destination[self.produced..])?;
                 self.produced += progress.produced;

@@ -1,5 +1,5 @@
-//! What the caller of the library feels: the time of one request alone, and how long its calls
-//! hold it.
+//! What the caller of the library experiences: the time of one request alone, and how long its
+//! calls hold it.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -19,8 +19,8 @@ use crate::requests::cells::{Mode, PAGE_BYTES, PageHashes, percentiles, random_r
 use crate::session::Session;
 use crate::threads::{self, Disturber};
 
-/// Bytes between two single requests, farther apart than any read-ahead of a random read, so that
-/// none finds pages that another has read: the default read-ahead of Linux is 128 KiB.
+/// Bytes between single requests, no less than any read-ahead of a random read, so that none finds
+/// pages that another has read: the default read-ahead of Linux is 128 KiB.
 const STEP_BYTES: usize = 128 << 10;
 /// Single requests ahead of the counted ones.
 const WARM_UP_COUNT: usize = 16;
@@ -28,8 +28,8 @@ const WARM_UP_COUNT: usize = 16;
 /// Reads one request into memory.
 type Reader = Box<dyn FnMut(&Read, &mut [u8]) -> Result<()>>;
 
-/// One request alone, from handing it over to having its bytes; cold ones find their page not in
-/// the cache.
+/// Measures one request alone, from its submission to having its bytes; cold requests do not find
+/// their page in the cache.
 pub(super) fn single(
     session: &mut Session<'_>,
     file: &CorpusFile,
@@ -50,7 +50,7 @@ pub(super) fn single(
                     let setup = Setup::named(name);
                     let ready = Ready::new(setup.storage()?, &file.path, setup, 1)?;
                     Box::new(move |read, into| {
-                        // All of it moves in: its storage lives as long as its queue.
+                        // Moves all of `ready`: its storage lives as long as its queue.
                         let ready = &ready;
                         one(&ready.queue, ready.request(read), into)
                     })
@@ -67,7 +67,7 @@ pub(super) fn single(
     Ok(())
 }
 
-/// Reads the first page of each of these, one at a time, and checks it.
+/// Reads the first page of each read, one at a time, and checks it.
 fn one_by_one(mut reader: Reader, places: &[Read], pages: &PageHashes) -> impl Method {
     move |into: &mut Destination| {
         let memory = &mut into[..PAGE_BYTES];
@@ -89,14 +89,14 @@ fn one_by_one(mut reader: Reader, places: &[Read], pages: &PageHashes) -> impl M
     }
 }
 
-/// Reads whose hand-over is timed, in a quick run as well: the 99th percentile of fewer would be
-/// the longest.
+/// Number of reads whose submission is timed, also in a quick run: the 99th percentile of fewer
+/// would be the maximum.
 const READS: usize = 100;
 const READ_BYTES: usize = 1 << 20;
 
-/// How long the caller is held by a hundred reads of 1 MiB, added one by one; also on a busy
-/// machine, where a wake may preempt it. Only the calls that the caller's own thread makes count,
-/// not the time until the bytes are there; but they are awaited and checked.
+/// Measures how long the caller is held by a hundred reads of 1 MiB, added one by one; also on a
+/// busy machine, where a wake-up may preempt it. Only the calls made by the caller's own thread
+/// count, not the time until the bytes arrive; but they are awaited and checked.
 pub(super) fn held(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHashes) -> Result<()> {
     let plan = random_reads(file, READ_BYTES, READS, 3)?;
     for instance in session.cases("requests", "held") {

@@ -1,5 +1,5 @@
-//! What all cases of workload `requests` share: cells of the grid, the requests of a cell, and the
-//! hashes by which results are checked.
+//! What the cases of workload `requests` share: cells of the grid, the requests of a cell, and the
+//! hashes that results are checked with.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -19,20 +19,20 @@ use crate::stats;
 /// Bytes of a page: the unit of hashes, and the smallest request.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// How the file is read, and in what state of the cache.
+/// How the file is read, and its state in the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// Past the cache.
+    /// Bypassing the page cache.
     Direct,
-    /// Through the cache, which has none of it.
+    /// Through the page cache, with no page of the file in it.
     Cold,
-    /// Through the cache, which has all of it.
+    /// Through the page cache, with the whole file in it.
     Warm,
 }
 
 impl Mode {
-    /// Drops the file from the cache where it must not be there.
+    /// Drops the file from the page cache if it must not be there.
     pub(crate) fn make_ready(self, file: &CorpusFile) -> Result<()> {
         match self {
             Mode::Warm => Ok(()),
@@ -40,7 +40,7 @@ impl Mode {
         }
     }
 
-    /// Brings the file into the state of the cache that the mode names.
+    /// Brings the file into the state in the page cache that the mode names.
     pub(crate) fn make_state(self, file: &CorpusFile) -> Result<()> {
         match self {
             Mode::Warm => warm_path(&file.path),
@@ -48,7 +48,7 @@ impl Mode {
         }
     }
 
-    /// How rivals open the file.
+    /// Returns how rivals open the file.
     pub(crate) fn access(self) -> Access {
         match self {
             Mode::Direct => Access::Direct,
@@ -64,8 +64,8 @@ pub(crate) struct Cell {
     pub(crate) depth: usize,
 }
 
-/// Up to `count` requests of `size` bytes at distinct places of a file, in random order, results
-/// one after the other.
+/// Returns up to `count` requests of `size` bytes at distinct offsets of a file, in random order,
+/// with consecutive ranges in the destination.
 pub(crate) fn random_reads(
     file: &CorpusFile,
     size: usize,
@@ -75,7 +75,7 @@ pub(crate) fn random_reads(
     random_reads_below(file, file.stored_len, size, count, seed)
 }
 
-/// The same in the first `end` bytes of the file.
+/// As [`random_reads`], in the first `end` bytes of the file.
 pub(crate) fn random_reads_below(
     file: &CorpusFile,
     end: u64,
@@ -116,7 +116,7 @@ impl PageHashes {
             .map(PageHashes)
     }
 
-    /// Checks results of page-aligned requests.
+    /// Checks the results of page-aligned requests.
     pub(crate) fn check(&self, reads: &[Read], bytes: &[u8]) -> Result<()> {
         for read in reads {
             let first = read.offset as usize / PAGE_BYTES;
@@ -132,8 +132,8 @@ impl PageHashes {
     }
 }
 
-/// Figures of calls that held their caller for so long: all together, the 99th percentile and the
-/// longest.
+/// Figures of calls that held their caller for the given times: their sum, 99th percentile and
+/// maximum.
 pub(crate) fn held(mut held_ns: Vec<u64>) -> Figures {
     let total = held_ns.iter().sum::<u64>() as f64 / 1e6;
     let p99 = stats::percentile(&mut held_ns, 0.99) as f64 / 1e3;

@@ -1,8 +1,8 @@
 //! The grid of size × depth × (direct, cold, warm): each cell is a case, and the cells of a mode
 //! are a map on the page.
 //!
-//! The depth is a bound: a cell of 4 MiB × 128 has fewer requests than that, all handed over at
-//! once. `ring` shows what the kernel and the device can, with registered memory.
+//! The depth is an upper limit: a cell of 4 MiB × 128 has fewer requests than that, all submitted
+//! at once. `ring` shows what the kernel and the device can do, with registered memory.
 
 use millstream::Access;
 
@@ -17,11 +17,11 @@ use crate::requests::cells::{Cell, Mode, PageHashes, random_reads};
 use crate::session::Session;
 
 const SEED: u64 = 0x5EED;
-/// Staging of our storages, whose reads do not stage: a storage touches all of it when it is made,
-/// and hundreds are made here.
+/// Staging memory of our storages, whose reads do not stage: a storage touches all of it when it is
+/// created, and hundreds are created here.
 const STAGING_BYTES: usize = 4 << 20;
 
-/// Runs the grid; warm cells come last, and then everything is in the cache.
+/// Runs the grid; warm cells come last, because they leave the whole file in the page cache.
 pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHashes) -> Result<()> {
     let mut sweeps = Sweeps::default();
     for instance in session.cases("requests", "grid") {
@@ -52,7 +52,7 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
                         Mode::Direct => Access::Direct,
                         Mode::Cold | Mode::Warm => Access::Buffered,
                     };
-                    // Many small reads of one file at depth: what the engine calls a package.
+                    // Many small reads of one file at depth: what the `package` option is for.
                     let ours = Ours::new(Setup {
                         access,
                         depth: Some(depth as u32),
@@ -76,8 +76,8 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
     Ok(())
 }
 
-/// To push reads off to a helper thread of the kernel pays for large copies out of the cache only,
-/// and threads only where there are requests for all of them.
+/// Offloading reads to kernel worker threads pays only for large copies out of the page cache, and
+/// threads only if there are requests for all of them.
 fn takes_part(name: &str, cell: Cell) -> bool {
     match name {
         "ring-async" => cell.mode == Mode::Warm && cell.size >= 64 << 10,

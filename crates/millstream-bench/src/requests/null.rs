@@ -1,8 +1,8 @@
-//! What a request costs by itself: on a device that does nothing, in batches of
-//! [`BATCH_REQUESTS`], by how its completion is delivered.
+//! The cost of a request itself: on a device that does nothing, in batches of [`BATCH_REQUESTS`],
+//! by how its completion is delivered.
 //!
-//! Requests land in borrowed memory, are aligned, and lie apart, so that none is staged or merged.
-//! Every request of a batch has completed before the next batch is submitted.
+//! Requests land in borrowed memory, are aligned, and are not adjacent, so that none is staged or
+//! merged. Every request of a batch has completed before the next batch is submitted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ const REQUEST_BYTES: usize = 4096;
 const FILE_BYTES: u64 = 1 << 30;
 const PATH: &str = "simulated.bin";
 
-/// Runs the cases. The figure is processor time of all threads of the process.
+/// Runs the cases. The figure is the processor time of all threads of the process.
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     for instance in session.cases("requests", "null") {
         let batches: usize = instance.get("batches");
-        // Each ticket is waited for; else requests are detached, and the queue is drained.
+        // Each ticket is waited for; otherwise requests are detached, and the queue is drained.
         let claimed = instance.get::<String>("delivery") == "tickets claimed";
         let requests = batches * BATCH_REQUESTS;
         let mut case = session.begin(&instance);
@@ -75,7 +75,7 @@ impl Bench {
         })
     }
 
-    /// Submits so many batches and waits for each; the time that all of them take.
+    /// Submits `batches` batches and waits for each; returns the time for all of them.
     fn run(&self, claimed: bool, batches: usize, into: &mut Destination) -> Result<Span> {
         let loan = Loan::new(into, vec![self.queue.clone()]);
         let mut batch = loan.batch(0);
@@ -84,7 +84,7 @@ impl Bench {
         for _ in 0..batches {
             for index in 0..BATCH_REQUESTS {
                 let place = index * REQUEST_BYTES..(index + 1) * REQUEST_BYTES;
-                // Two blocks apart, so that no two of them become one read.
+                // Two request lengths apart, so that no two requests are merged into one read.
                 let offset = (index * 2 * REQUEST_BYTES) as u64;
                 let request = Read::range(self.file, offset, REQUEST_BYTES as u64);
                 match claimed {

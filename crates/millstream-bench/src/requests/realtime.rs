@@ -1,11 +1,11 @@
-//! Realtime beside bulk: four readers of 64 KiB with pauses of 500 µs, alone and beside someone
-//! who reads as much as he can.
+//! Realtime beside bulk: four readers of 64 KiB with pauses of 500 µs, alone and beside a bulk
+//! reader that reads as fast as it can.
 //!
-//! Measured in three phases of a run: the bulk alone, the readers alone, both. The figures are the
-//! readers' p99 in both, and how much of its own rate the bulk keeps. No rival has priorities, so
-//! each is set up as well as a program could without: every reader has an instance of its own on
-//! its own thread, which waits behind no bulk but the device's, and the bulk has the smallest depth
-//! that still gives nearly the rate of its best.
+//! A run has three phases: the bulk alone, the readers alone, both. The figures are the readers'
+//! p99 alone and with bulk, and the share of its own rate that the bulk keeps. No rival has
+//! priorities, so each is set up as well as a program could without: every reader has an instance
+//! of its own on its own thread, which waits for bulk only at the device, and the bulk has the
+//! smallest depth that still gives nearly its best rate.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -31,18 +31,18 @@ use crate::threads::joined;
 const READERS: usize = 4;
 const REQUEST_BYTES: usize = 64 << 10;
 const PAUSE: Duration = Duration::from_micros(500);
-/// Bulk reads are handed over so many bytes at a time.
+/// Bytes of bulk reads submitted at a time.
 const BULK_BATCH_BYTES: usize = 32 << 20;
 const BULK_REQUEST_BYTES: usize = 1 << 20;
 /// Depths that are tried for the bulk of a rival.
 const BULK_DEPTHS: [usize; 5] = [1, 2, 4, 8, 16];
-/// A depth is good enough with so much of the best one's rate.
+/// Share of the best depth's rate with which a smaller depth is good enough.
 const ENOUGH: f64 = 0.95;
 
-/// Makes what reads: for a reader, or for the bulk.
+/// Creates a peer; the flag is set for the bulk, and not for a reader.
 type Start<'a> = Box<dyn Fn(bool) -> Result<Box<dyn Peer>> + Sync + 'a>;
 
-/// Someone with readers that are in a hurry and a bulk reader that is not.
+/// A system with readers that are in a hurry and a bulk reader that is not.
 struct System<'a> {
     mode: Mode,
     params: Params,
@@ -66,7 +66,7 @@ fn no_priorities<'a>() -> Result<System<'a>> {
     })
 }
 
-/// Readers of priority realtime, each with a queue of its own, beside bulk of priority low.
+/// Readers of realtime priority, each with a queue of its own, beside bulk of low priority.
 fn ours<'a>() -> Result<System<'a>> {
     let storage = Setup::direct().storage()?;
     let start = move |is_bulk| {
@@ -146,8 +146,8 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
     Ok(())
 }
 
-/// The bulk's requests, of the first half of the file; readers keep to the second: neither warms
-/// the other's pages.
+/// Returns the bulk's requests, from the first half of the file; readers use the second: neither
+/// warms the other's pages.
 fn bulk_reads(file: &CorpusFile, seed: u64) -> Result<Plan> {
     let count = BULK_BATCH_BYTES / BULK_REQUEST_BYTES;
     random_reads_below(file, half_of(file), BULK_REQUEST_BYTES, count, seed)
@@ -167,7 +167,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn all_phases(&self) -> Result<Figures> {
-        // First, since who keeps bulk short for readers does so for a while after the last of them.
+        // First: a system that keeps bulk short for readers does so for a while after the last one.
         let (_, bulk_alone) = self.one_phase(0, true)?;
         let (mut alone, _) = self.one_phase(READERS, false)?;
         let (mut beside, bulk_beside) = self.one_phase(READERS, true)?;
@@ -185,7 +185,7 @@ impl Run<'_> {
             .into())
     }
 
-    /// One phase: the readers' times in nanoseconds, and the bulk's rate in MB/s.
+    /// Runs one phase; returns the readers' times in nanoseconds, and the bulk's rate in MB/s.
     fn one_phase(&self, readers: usize, with_bulk: bool) -> Result<(Vec<u64>, f64)> {
         let (stop, plan) = (&AtomicBool::new(false), &bulk_reads(self.file, self.seed)?);
         let into = &mut Destination::new(plan.destination_len())?;
@@ -201,8 +201,8 @@ impl Run<'_> {
         })
     }
 
-    /// Reads the bulk's requests over and over, as fast as it can; its rate, to the end of the
-    /// round in which it was stopped.
+    /// Reads the bulk's requests repeatedly, as fast as possible; returns the rate up to the end of
+    /// the round in which it was stopped.
     fn bulk_until(&self, plan: &Plan, into: &mut [u8], stop: &AtomicBool) -> Result<f64> {
         let (mut peer, access) = ((self.system.start)(true)?, self.system.mode.access());
         peer.open(plan, access)?;
@@ -214,8 +214,8 @@ impl Run<'_> {
                 return Ok(megabytes / start.elapsed().as_secs_f64());
             }
             if self.system.mode == Mode::Cold {
-                // As cold as the others' reads. The readers may have some of the other half of the
-                // file mapped, so it is not checked that all of it is gone.
+                // Makes the pages cold again. The readers may have mapped some of the other half of
+                // the file, so it is not checked that all pages are gone.
                 peer.open(&Plan::new(Vec::new(), Vec::new())?, access)?;
                 forget(&self.file.path)?;
                 peer.open(plan, access)?;
@@ -223,7 +223,7 @@ impl Run<'_> {
         }
     }
 
-    /// One reader: request, pause, request.
+    /// Runs one reader: request, pause, request.
     fn read_until(&self, nth: usize, stop: &AtomicBool) -> Result<Vec<u64>> {
         let size = REQUEST_BYTES as u64;
         let places = half_of(self.file) / size..self.file.stored_len / size;

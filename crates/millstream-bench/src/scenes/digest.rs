@@ -1,4 +1,4 @@
-//! The digest by which loaded scenes are compared.
+//! The digest with which loaded scenes are compared.
 
 use millstream_gltf::model::Model;
 use xxhash_rust::xxh3::Xxh3;
@@ -17,7 +17,7 @@ impl Digest {
         self.0.update(bytes);
     }
 
-    /// The bytes of all views, out of buffers that are there as a whole.
+    /// Adds the bytes of all views, out of whole buffers.
     pub(crate) fn views<'a>(&mut self, model: &Model, buffer: impl Fn(usize) -> &'a [u8]) {
         for view in model.views.iter().flatten() {
             let start = usize::try_from(view.offset).unwrap_or(usize::MAX);

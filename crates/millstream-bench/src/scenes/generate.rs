@@ -10,21 +10,21 @@ use crate::error::{Error, Result};
 use crate::files::make_folder;
 use crate::threads;
 
-/// Names the generator; another one makes other files.
+/// Version of the generator; each version makes new files.
 const VERSION: u32 = 3;
 const VERTEX_BYTES: usize = 200_000;
-/// Shapes of a texture: sines along a direction.
+/// Number of sine waves that shape a texture.
 const WAVES: usize = 6;
 
 fn failed(error: impl std::fmt::Display) -> Error {
     Error::new(format!("the scene cannot be made: {error}"))
 }
 
-/// A texture as artists make them: large shapes, fine grain, some of it flat.
+/// Generates a texture as artists make them: large shapes, fine grain, some of it flat.
 fn pixels(random: &mut Rng, side: u32, channels: usize) -> Vec<u8> {
     let waves: [[f32; 4]; WAVES] = std::array::from_fn(|_| std::array::from_fn(|_| random.f32()));
     let grain = random.u32(4..24);
-    // sin(a + b) = sin(a) cos(b) + cos(a) sin(b): columns and rows are looked up.
+    // sin(a + b) = sin(a) cos(b) + cos(a) sin(b): columns and rows are tabulated.
     let along = |of: &dyn Fn(f32, &[f32; 4]) -> f32| -> Vec<[(f32, f32); WAVES]> {
         let at = |place: u32| waves.map(|wave| of(place as f32 / side as f32, &wave).sin_cos());
         (0..side).map(at).collect()
@@ -75,7 +75,7 @@ pub(crate) struct Scene {
 
 pub(super) const NAME: &str = "scene.gltf";
 
-/// Makes a scene, unless it is there.
+/// Makes a scene, unless it exists.
 pub(crate) fn scene(corpus: &Path, images: usize, side: u32) -> Result<Scene> {
     let folder = corpus.join(format!("scene-{VERSION}-{images}x{side}"));
     let gltf = folder.join(NAME);
@@ -109,7 +109,7 @@ pub(crate) fn scene(corpus: &Path, images: usize, side: u32) -> Result<Scene> {
         "images": uris.collect::<Vec<_>>(),
         "textures": textures.collect::<Vec<_>>(),
     });
-    // Last, so that a scene that is there is whole.
+    // Last, so that a scene whose file exists is complete.
     fs::write(&gltf, scene.to_string()).map_err(failed)?;
     Ok(Scene { folder, gltf })
 }

@@ -1,14 +1,14 @@
-//! The memory of scenes: recycled and touched before, for everyone.
+//! The memory of scenes: recycled and already touched, for every contender.
 //!
-//! A page's first touch costs more than decoding into it: where a hypervisor hands memory out
-//! lazily, filling the 250 MB of a large scene for the first time took longer than inflating its
-//! PNGs, and who paid for it depended on who ran before. So memory that one run gives back is the
-//! next one's. Millstream's storages share an allocator ([`Recycled`]); rivals take theirs from the
-//! process's heap, which keeps what they free while scenes are measured ([`KeptHeap`]).
+//! A page's first touch costs more than decoding into it: if a hypervisor allocates memory lazily,
+//! filling the 250 MB of a large scene for the first time takes longer than inflating its PNGs, and
+//! which contender pays for it depends on their order. So memory that one run frees is reused by
+//! the next one. Millstream's storages share an allocator ([`Recycled`]); rivals use the process's
+//! heap, which keeps what they free while scenes are measured ([`KeptHeap`]).
 //!
 //! # Safety
-//! [`Recycled`] gives each [`Destination`] to one region at a time: it lies in `out` from
-//! `allocate` to `free`, and is zeroed before it can be given again.
+//! [`Recycled`] gives each [`Destination`] to one region at a time: it is in `out` from `allocate`
+//! to `free`, and is zeroed before it can be given again.
 #![expect(
     unsafe_code,
     reason = "implements an allocator of regions, and sets limits of the C library's"
@@ -39,8 +39,8 @@ impl Recycled {
     }
 }
 
-// SAFETY: a `Destination` is zeroed, at a multiple of 2 MiB and at least `len` bytes long; a larger
-// alignment is answered with null. It stays in `out`, not borrowed, until `free`.
+// SAFETY: a `Destination` is zeroed, at a multiple of 2 MiB and at least `len` bytes long; with
+// another alignment null is returned. It stays in `out`, not borrowed, until `free`.
 unsafe impl RegionAllocator for Recycled {
     fn allocate(&self, len: usize, align: usize) -> *mut u8 {
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,13 +64,13 @@ unsafe impl RegionAllocator for Recycled {
     }
 }
 
-/// While it lives, the C library's heap keeps what is freed instead of giving it to the system.
+/// While it lives, the C library's heap keeps freed memory instead of returning it to the system.
 pub(super) struct KeptHeap;
 
-/// Most bytes that the C library takes as its bound for mappings of their own.
+/// Maximum that glibc accepts as its threshold for separate mappings, in bytes.
 #[cfg(target_env = "gnu")]
 const MAPPED_FROM_MAX: libc::c_int = 32 << 20;
-/// The bounds that it begins with.
+/// glibc's initial thresholds, in bytes.
 #[cfg(target_env = "gnu")]
 const BOUND_DEFAULT: libc::c_int = 128 << 10;
 

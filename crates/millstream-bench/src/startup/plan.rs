@@ -1,4 +1,4 @@
-//! What workload `startup` loads.
+//! The plan of requests of workload `startup`.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -9,12 +9,12 @@ use crate::corpus::CorpusFile;
 use crate::error::Result;
 use crate::limits::{CANCEL_ONE_IN, SUBMIT_THREADS};
 
-/// Results lie at multiples of this in the destination, so that direct reads could land in place.
+/// Results are at multiples of this in the destination, so that direct reads can land in place.
 const PLACE_ALIGNMENT: usize = 4096;
 
 /// The study's priorities: min, low, below normal, normal, high, max.
 pub(crate) type Priority = usize;
-/// Each as one of the engine's four.
+/// The engine's priority for each of the study's.
 pub(crate) const PRIORITIES: [millstream::Priority; 6] = [
     millstream::Priority::Low,
     millstream::Priority::Low,
@@ -25,15 +25,15 @@ pub(crate) const PRIORITIES: [millstream::Priority; 6] = [
 ];
 const NORMAL: Priority = 3;
 
-/// One request of the plan: the whole of a file.
+/// A request of the plan, for a whole file.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) index: usize,
     pub(crate) file: CorpusFile,
-    /// Where it lands in the destination.
+    /// Its range in the destination.
     pub(crate) place: Range<usize>,
     pub(crate) priority: Priority,
-    /// Whether it is canceled right after it was queued.
+    /// Whether it is canceled right after it is queued.
     pub(crate) canceled: bool,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Every file once, at the same priority, none canceled.
+    /// Creates a plan with every file once, at the same priority, none canceled.
     pub(crate) fn of_all(files: Vec<CorpusFile>) -> Plan {
         let mut plan = Plan::new(files, 0);
         for entry in &mut plan.entries {
@@ -74,13 +74,13 @@ impl Plan {
         }
     }
 
-    /// The requests of a queuing thread: every so many-th, as systems of an engine would
-    /// interleave.
+    /// Returns the requests of a queuing thread: every [`SUBMIT_THREADS`]th, as the systems of a
+    /// game would interleave.
     pub(crate) fn share(&self, thread: usize) -> impl Iterator<Item = &Entry> {
         self.entries.iter().skip(thread).step_by(SUBMIT_THREADS)
     }
 
-    /// Requests that must be served.
+    /// Returns the requests that must be served.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(|entry| !entry.canceled)
     }
@@ -90,7 +90,7 @@ impl Plan {
         paths.collect()
     }
 
-    /// That everything wanted has come.
+    /// Checks that every wanted file has arrived.
     pub(crate) fn check(&self, bytes: &[u8]) -> Result<()> {
         let mut wanted = self.wanted();
         wanted.try_for_each(|entry| entry.file.check(&bytes[entry.place.clone()]))

@@ -1,17 +1,17 @@
-//! The study's I/O thread, tick by tick as it was, and with its cure.
+//! The study's I/O thread, in its original form and with a fix.
 //!
 //! Any thread queues and cancels. Each tick of the I/O thread
 //! 1. opens handles ahead for **all** outstanding requests, looking each up by its file's name,
 //! 2. copies out the next request by priority, then by index,
 //! 3. serves it: finds the handle by name once more, reads, counts down.
 //!
-//! As it was, names are compared and hashed case-insensitively at every look-up; n requests make n
-//! ticks over up to n requests each, so the cost grows with the square of the queue. The cure
-//! leaves all as it is but for the key: a 32-bit hash, made once, when the request is queued.
+//! In the original, names are compared and hashed case-insensitively at every lookup; n requests
+//! make n ticks over up to n requests each, so the cost is quadratic in the length of the queue.
+//! The fix changes only the key: a 32-bit hash, computed once, when the request is queued.
 //!
-//! Two decisions where the study is silent. The thread takes what was queued over into a list of
-//! its own at the begin of a tick, so that the scan does not hold up those who queue. And handles
-//! stay open to the end (the study destroyed them by requests), which spares it re-opens.
+//! Two decisions where the study is silent: the thread moves queued requests into a list of its own
+//! at the start of a tick, so that the scan does not hold up queuing threads; and handles stay open
+//! to the end (the study closed them with their requests), which saves reopening.
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -36,11 +36,11 @@ use crate::startup::plan::{Entry, Plan};
 use crate::threads::joined;
 
 pub(super) trait Key: Eq + Hash + Clone + Send + 'static {
-    /// From a file's name, when a request is queued.
+    /// Makes the key of a file's name, when a request is queued.
     fn of(name: &str) -> Self;
 }
 
-/// A name whose every hash and comparison folds the case of every letter.
+/// A name for which every hash and comparison folds the case of every letter.
 #[derive(Clone)]
 pub(super) struct FoldedName(String);
 
@@ -68,7 +68,7 @@ impl PartialEq for FoldedName {
 
 impl Eq for FoldedName {}
 
-/// The cure: a 32-bit hash of the folded name, made once.
+/// The fix: a 32-bit hash of the folded name, computed once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct NameHash(u32);
 
@@ -76,23 +76,23 @@ impl Key for NameHash {
     fn of(name: &str) -> NameHash {
         let mut hash = FnvHasher::default();
         hash.write(name.to_ascii_lowercase().as_bytes());
-        // Fold, so that the upper half counts.
+        // Folds the hash, so that the upper half counts.
         let hash = hash.finish();
         NameHash((hash ^ (hash >> 32)) as u32)
     }
 }
 
-/// The handles, by their key; FNV-1a is a plain string hash of the study's time.
+/// The handles by key; FNV-1a is a common string hash of the study's time.
 type Handles<K, V> = FnvHashMap<K, V>;
 
-/// What the queuing threads send to the I/O thread.
+/// A message from a queuing thread to the I/O thread.
 enum Message<'a, K> {
     Queue(&'a Entry, K),
     /// The index of a request.
     Cancel(usize),
 }
 
-/// The study's thread as a contender: with [`FoldedName`] as it was, with [`NameHash`] cured.
+/// The study's thread as a contender: with [`FoldedName`] the original, with [`NameHash`] fixed.
 pub(super) fn contender<K: Key>(plan: &Plan) -> Result<impl Method> {
     raise_descriptors()?;
     Ok(move |into: &mut Destination| {
@@ -110,7 +110,7 @@ pub(super) fn contender<K: Key>(plan: &Plan) -> Result<impl Method> {
                 scope.spawn(move || queue(plan, thread, &sender))
             });
             let queuing: Vec<_> = queuing.collect();
-            // The I/O thread ends when nobody can send any more.
+            // The I/O thread ends when all senders are dropped.
             drop(sender);
             let held_ns: Result<Vec<_>> = queuing.into_iter().map(joined).collect();
             Ok::<_, Error>((joined(io)?, held_ns?.concat()))
@@ -119,7 +119,7 @@ pub(super) fn contender<K: Key>(plan: &Plan) -> Result<impl Method> {
     })
 }
 
-/// Raises this process' soft limit of descriptors to the hard one: the study keeps a handle a file.
+/// Raises the soft limit of descriptors to the hard limit: the study keeps a handle per file.
 fn raise_descriptors() -> Result<()> {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let raised = Rlimit {
@@ -129,7 +129,7 @@ fn raise_descriptors() -> Result<()> {
     setrlimit(Resource::Nofile, raised).what("raise RLIMIT_NOFILE")
 }
 
-/// One queuing thread; nanoseconds of each of its calls.
+/// Runs one queuing thread; returns the nanoseconds of each of its calls.
 fn queue<'a, K: Key>(
     plan: &'a Plan,
     thread: usize,
@@ -139,7 +139,7 @@ fn queue<'a, K: Key>(
     for entry in plan.share(thread) {
         let start = Instant::now();
         let key = K::of(&entry.file.path.to_string_lossy());
-        // An error means that the I/O thread has failed, which says why.
+        // An error means that the I/O thread has failed, which reports why.
         let _ = sender.send(Message::Queue(entry, key));
         if entry.canceled {
             let _ = sender.send(Message::Cancel(entry.index));
@@ -156,10 +156,10 @@ struct Ticker<'a, K> {
 }
 
 impl<'a, K: Key> Ticker<'a, K> {
-    /// Ticks until all that was queued has ended; how many requests that were.
+    /// Ticks until all queued requests have ended; returns how many there were.
     fn run(mut self, receiver: &Receiver<Message<'a, K>>, into: &mut [u8]) -> Result<usize> {
         loop {
-            // Sleeps only if there is nothing to do.
+            // Blocks only if there is nothing to do.
             if self.outstanding.is_empty() {
                 match receiver.recv() {
                     Ok(message) => self.take(message),
@@ -181,7 +181,7 @@ impl<'a, K: Key> Ticker<'a, K> {
     fn take(&mut self, message: Message<'a, K>) {
         match message {
             Message::Queue(entry, key) => self.outstanding.push((entry, key)),
-            // One that comes after its request was served finds nothing.
+            // A cancellation that comes after its request was served finds nothing.
             Message::Cancel(index) => {
                 let before = self.outstanding.len();
                 self.outstanding.retain(|(entry, _)| entry.index != index);
@@ -201,7 +201,7 @@ impl<'a, K: Key> Ticker<'a, K> {
         Ok(())
     }
 
-    /// Step 2: the most urgent; of these, the one that was asked for first.
+    /// Step 2: returns the request of the highest priority; of several, the one queued first.
     fn next(&self) -> Option<usize> {
         let order = |place: &usize| {
             let (entry, _) = &self.outstanding[*place];
@@ -210,7 +210,7 @@ impl<'a, K: Key> Ticker<'a, K> {
         (0..self.outstanding.len()).min_by_key(order)
     }
 
-    /// Step 3.
+    /// Step 3: serves a request.
     fn serve(&self, entry: &Entry, key: &K, into: &mut [u8]) -> Result<()> {
         let file = self.handles.get(key);
         let file = file.ok_or_else(|| Error::new("a handle opened ahead is gone"))?;
@@ -219,11 +219,11 @@ impl<'a, K: Key> Ticker<'a, K> {
     }
 }
 
-/// Look-ups of one run, as rounds over all names.
+/// Lookups of one run, in rounds over all names.
 const ROUNDS: usize = 20;
 
-/// What finding a handle by its name costs, without any read: names compared with folded case,
-/// hashes made once, and an index into an array, which is what the engine's file ids are.
+/// Adds contenders that find a handle by name without a read: by names compared with folded case,
+/// by hashes computed once, and by index into an array, as the engine's file ids are.
 pub(super) fn add_lookups(case: &mut Case<'_>, plan: &Plan) {
     let names = plan
         .entries
@@ -251,7 +251,7 @@ fn by_key<K: Key>(case: &mut Case<'_>, name: &str, names: &[String]) {
     });
 }
 
-/// Nanoseconds of one look-up.
+/// Returns the nanoseconds of one lookup.
 fn look_up_all(count: usize, lookup: impl Fn(usize) -> Option<usize>) -> Work {
     let start = Instant::now();
     for _ in 0..ROUNDS {

@@ -1,6 +1,6 @@
-//! Who moves the load: our streams and views, and the standard library.
+//! The contenders of workload `streams`: our streams and views, and the standard library.
 //!
-//! In memory everyone recycles its memory. With files everything from the open to the close counts.
+//! In memory all contenders recycle their memory. With files everything from open to close counts.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Cursor, Write};
@@ -79,7 +79,7 @@ pub(super) fn file_read<'a>(
             view.into_inner().close()?;
             Ok(work)
         }
-        // One call, whatever the size of the calls of the others.
+        // One call, whatever the call size of the other contenders.
         "read" => {
             let into = &mut into[..load.bytes.len()];
             let read = std::io::Read::read_exact(&mut open_buffered(path)?, into);
@@ -114,7 +114,7 @@ pub(super) fn file_write<'a>(
             Ok(view.into_inner().close()?)
         }
         "write" => create()?.write_all(&load.bytes).on("write", path),
-        // What the study decided for: an archive in memory, streamed to the file afterwards.
+        // The study's choice: an archive in memory, written to the file afterwards.
         "memory+write" => {
             let mut bytes = Vec::with_capacity(load.bytes.len());
             load.std_write(&mut bytes)?;

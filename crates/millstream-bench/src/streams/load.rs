@@ -1,5 +1,5 @@
-//! What a case of workload `streams` moves, and the calls that move it, over our traits and over
-//! the standard library's.
+//! The bytes that a case of workload `streams` moves, and the calls that move them, for our traits
+//! and for the standard library's.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use crate::error::{Context, Result, ensure};
 use crate::files::open_buffered;
 use crate::limits::STREAM_LARGE_BYTES;
 
-/// Bytes that a case moves, as the study's: 100,000 vectors of three floats.
+/// Bytes that a case moves, as in the study: 100,000 vectors of three floats.
 const STREAM_BYTES: usize = 1_200_000;
 
-/// What a case moves: how many bytes, in calls of what size.
+/// The bytes that a case moves, and the size of its calls.
 #[derive(Debug)]
 pub(crate) struct Load {
     pub(crate) chunk: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// In calls of so many bytes, or in one.
+    /// Creates a load moved in calls of `chunk` bytes, or in one call.
     pub(crate) fn new(chunk: Option<usize>) -> Load {
         let chunk = chunk.unwrap_or(STREAM_BYTES);
         let len = if chunk > STREAM_BYTES / 4 && chunk != STREAM_BYTES {
@@ -43,7 +43,7 @@ impl Load {
         self.bytes.len().div_ceil(self.chunk)
     }
 
-    /// The sum of the words, which readers of four bytes deliver.
+    /// Returns the sum of the words, which readers of four bytes deliver.
     pub(crate) fn digest(&self) -> u64 {
         let words = self
             .words()
@@ -52,8 +52,8 @@ impl Load {
         words.fold(0, u64::wrapping_add)
     }
 
-    /// Of what was written, the length and the last word: a sum of all would cost as much as the
-    /// write.
+    /// Returns a signature of what was written, from its length and its last word: a sum of all
+    /// words would cost as much as the write.
     pub(crate) fn sign_of(&self, bytes: &[u8]) -> u64 {
         let same_len = bytes.len() == self.bytes.len();
         let last = bytes.last_chunk::<4>().copied().unwrap_or_default();
@@ -74,7 +74,7 @@ impl Load {
         Ok(path)
     }
 
-    /// Whether what was read is the load.
+    /// Checks that what was read is the load.
     pub(crate) fn check(&self, bytes: &[u8], work: &Work) -> Result<()> {
         let right = match work.digest {
             Some(sum) => sum == self.digest(),
@@ -83,7 +83,7 @@ impl Load {
         ensure(right, "other bytes than the file's")
     }
 
-    /// Makes the calls of a write: of words, where the calls are of four bytes, or of slices.
+    /// Makes the calls of a write: of words, if calls are of four bytes, or of slices.
     #[inline(always)]
     fn write_by<W>(
         &self,
@@ -97,7 +97,7 @@ impl Load {
         }
     }
 
-    /// Makes the calls of a read; the sum of the words, where the calls are of four bytes.
+    /// Makes the calls of a read; returns the sum of the words, if calls are of four bytes.
     #[inline(always)]
     fn read_by<R>(
         &self,

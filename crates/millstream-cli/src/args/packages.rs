@@ -14,11 +14,11 @@ use crate::size;
 /// Pack a folder into a package.
 ///
 /// Every regular file below DIR becomes an entry, named relative to it. Symbolic links that stay
-/// inside DIR are followed. Links that lead out of it or form a loop, devices and names that no
-/// package may have are failures, and no package is made. FILE.mpak itself, where it lies below
-/// DIR, and temporary files of this program (.millstream-*-*.tmp) are left out. The same files and
-/// options give the same bytes, on any machine and number of threads (with --target here, if it
-/// measures the same).
+/// inside DIR are followed. Links that leave it or form a loop, devices, and names that a package
+/// cannot hold are failures, and no package is made. FILE.mpak itself, if it is inside DIR, and
+/// temporary files of this program (.millstream-*-*.tmp) are left out. The same files and options
+/// give the same bytes on any machine and number of threads (with --target here, if it measures the
+/// same).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -34,59 +34,59 @@ pub(crate) struct PackArgs {
     /// The folder to pack
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) folder: PathBuf,
-    /// The package, replaced as a whole when all went well
+    /// The package to write, replaced as a whole on success
     #[arg(short, long, value_name = "FILE.mpak", value_hint = ValueHint::FilePath,
         value_parser = path_words())]
     pub(crate) output: OsString,
-    /// How blocks are encoded; auto takes for each block what loads fastest on the target
+    /// The codec of blocks; auto chooses for each block what loads fastest on the target
     #[arg(long, value_name = "CODEC", default_value = "auto",
         value_parser = PossibleValuesParser::new(PACK_CODECS))]
     pub(crate) codec: String,
-    /// How hard to try; the range and the default are the codec's (auto: zstd's)
+    /// Compression level; range and default depend on the codec (auto: zstd's)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) level: Option<i32>,
-    /// Raw bytes of a block, a power of two from 4K to 1M [default: 256K, and 64K for what is read
-    /// in ranges]
+    /// Raw bytes of a block, a power of two from 4K to 1M [default: 256K; 64K for entries that are
+    /// read in ranges]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) block: Option<u64>,
-    /// Threads that encode [default: one for each core]
+    /// Threads that encode [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
-    /// Sign with an Ed25519 secret key (PEM, 64 hexadecimal digits, or 32 bytes)
+    /// Sign with an Ed25519 secret key, a PEM file as `openssl genpkey` writes it
     #[arg(long, value_name = "KEY", value_hint = ValueHint::FilePath)]
     pub(crate) sign: Option<PathBuf>,
-    /// A number to raise with each release of a signed package: `verify` and `load` refuse those
-    /// below their --min-version
+    /// A number to increase with each release of a signed package: `verify` and `load` refuse
+    /// packages below their --min-version
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) content_version: u64,
-    /// What auto chooses codecs for: here measures this machine's cores and the disk of FILE.mpak,
-    /// beside which 64 MiB are written for it; a package gives the target that it records, and so,
-    /// with the same options, the same bytes again
+    /// The machine that auto chooses codecs for: `here` measures this machine's cores and the disk
+    /// of FILE.mpak, for which it writes 64 MiB beside it; a package supplies the target that it
+    /// records, so that the same options give the same bytes again
     #[arg(long, value_name = "here|PAK", value_hint = ValueHint::FilePath,
         conflicts_with_all = ["target_mbps", "target_cores"])]
     pub(crate) target: Option<OsString>,
-    /// What the target's disk reads, in 10^6 bytes a second; auto chooses codecs for it
+    /// Rate of the target's disk in 10^6 bytes per second, for auto
     #[arg(long, value_name = "N", default_value_t = 3500.0, value_parser = super::rate)]
     pub(crate) target_mbps: f64,
-    /// Cores of the target that decode
+    /// Cores of the target that decode, for auto
     #[arg(long, value_name = "N", default_value_t = 4,
         value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) target_cores: u32,
-    /// The target has a GPU that decodes GDeflate, N × 10^6 raw bytes a second [10000]: cooked
-    /// images and the buffers of scenes, which are loaded into its memory, hold GDeflate and stored
-    /// blocks alone
+    /// The target has a GPU that decodes GDeflate at N × 10^6 raw bytes per second [10000]: cooked
+    /// images and the buffers of scenes, which are loaded into its memory, have only GDeflate and
+    /// stored blocks
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
         default_missing_value = "10000", value_parser = super::rate)]
     pub(crate) target_gpu: Option<f64>,
-    /// Lay entries out in the order of a trace that `load --trace` wrote
+    /// Order entries as they were loaded in a trace that `load --trace` wrote
     #[arg(long, value_name = "TRACE", value_hint = ValueHint::FilePath)]
     pub(crate) order: Option<PathBuf>,
-    /// What becomes of symbolic links: follow takes what they lead to inside DIR, skip leaves them
-    /// out, refuse makes each a failure
+    /// Symbolic links: follow packs their targets, which must be inside DIR; skip leaves links out;
+    /// refuse makes each a failure
     #[arg(long, value_name = "WORD", default_value = "follow", value_parser = words(&LINKS))]
     pub(crate) links: Links,
-    /// Convert what is below DIR: scene stores the images of glTF scenes decoded, pixel for pixel;
-    /// the others with all levels, those with bc in the name block-compressed, which is lossy
+    /// Convert glTF scenes: scene stores their images decoded, pixel for pixel; the others add mip
+    /// levels, and those with bc in their name compress blocks of pixels, which is lossy
     /// (scene-bc7-fine takes some 30 times as long as scene-bc7, and looks better)
     #[arg(long, value_name = "KIND", value_parser = words(&COOKS))]
     pub(crate) cook: Option<Target>,
@@ -122,8 +122,8 @@ pub(crate) struct ListArgs {
 
 /// Extract entries of a package into a folder.
 ///
-/// Nothing is ever written outside of DIR, and no link in it is followed. Files that are there are
-/// replaced as a whole. Entries that fail are failures; the others are still extracted.
+/// Nothing is written outside DIR, and no link in it is followed. Existing files are replaced as a
+/// whole. If some entries fail, the others are still extracted.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -133,17 +133,18 @@ pub(crate) struct ExtractArgs {
     /// The package
     #[arg(value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) package: PathBuf,
-    /// The folder, made if it is not there
+    /// The folder, created if it does not exist
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) folder: PathBuf,
-    /// Raw bytes that the chosen entries may have together: a small package may say that it has
-    /// many [default: 64 times the package, at least 1G]
+    /// Maximum total of raw bytes of the chosen entries, which a hostile package may exaggerate
+    /// [default: 64 times the package, at least 1G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) max_bytes: Option<u64>,
-    /// Which entries: * and ? but for /, ** for anything; a folder for all below it [default: all]
+    /// Entries to extract: * and ? match anything except /, ** anything; a folder matches all that
+    /// is in it [default: all]
     #[arg(value_name = "GLOB")]
     pub(crate) patterns: Vec<OsString>,
-    /// The package that PAK, a patch, was made over: its entries are there, too
+    /// If PAK is a patch: the package that it was made over, whose entries are included
     #[arg(long, value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) base: Option<PathBuf>,
 }
@@ -160,14 +161,14 @@ pub(crate) struct CatArgs {
     /// The entry
     #[arg(value_name = "NAME", value_parser = path_words())]
     pub(crate) name: OsString,
-    /// The package that PAK, a patch, was made over: its entries are there, too
+    /// If PAK is a patch: the package that it was made over, whose entries are included
     #[arg(long, value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) base: Option<PathBuf>,
 }
 
 /// Verify a package: every table, checksum and content.
 ///
-/// With a key, the package must be signed with the secret key that belongs to it.
+/// With --key, the package must also be signed with the secret key that belongs to it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -179,17 +180,16 @@ pub(crate) struct VerifyArgs {
     /// The package
     #[arg(value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) package: PathBuf,
-    /// Ed25519 public key (PEM, 64 hexadecimal digits, or 32 bytes)
+    /// Ed25519 public key, a PEM file as `openssl pkey -pubout` writes it
     #[arg(long, value_name = "PUB", value_hint = ValueHint::FilePath)]
     pub(crate) key: Option<PathBuf>,
-    /// Fail unless PAK was packed with this --content-version or a higher one; only a package that
-    /// is verified with --key cannot claim another
+    /// Fail unless PAK was packed with at least this --content-version, which only --key proves
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) min_version: u64,
-    /// The package that PAK, a patch, was made over: what did not change is read there
+    /// If PAK is a patch: the package that it was made over, from which unchanged blocks are read
     #[arg(long, value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) base: Option<PathBuf>,
-    /// Raw bytes that the entries may have together: a small package may say that it has many
+    /// Maximum total of raw bytes of the entries, which a hostile package may exaggerate
     /// [default: 64 times the package, at least 1G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) max_bytes: Option<u64>,
@@ -205,13 +205,13 @@ Examples:
   millstream diff game-1.0.mpak game-1.1.mpak
   millstream diff game-1.0.mpak game-1.1.mpak -o game-1.1.patch.mpak")]
 pub(crate) struct DiffArgs {
-    /// The package before
+    /// The old package
     #[arg(value_name = "A", value_hint = ValueHint::FilePath)]
     pub(crate) before: PathBuf,
-    /// The package after
+    /// The new package
     #[arg(value_name = "B", value_hint = ValueHint::FilePath)]
     pub(crate) after: PathBuf,
-    /// The patch, replaced as a whole when all went well
+    /// The patch to write, replaced as a whole on success
     #[arg(short, long, value_name = "PATCH.mpak", value_hint = ValueHint::FilePath,
         value_parser = path_words())]
     pub(crate) output: Option<OsString>,

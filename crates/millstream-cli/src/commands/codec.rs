@@ -1,4 +1,4 @@
-//! `compress` and `decompress`: bytes through a codec, in bounded memory.
+//! `compress` and `decompress`: stream bytes through a codec in bounded memory.
 
 use std::time::Instant;
 
@@ -26,8 +26,8 @@ pub(crate) fn compress(args: &CompressArgs, json: bool) -> Result<(), Ending> {
     })
 }
 
-/// Refuses a file that is too long for its container before gigabytes of it are read. (A pipe's
-/// length shows only at its end.)
+/// Refuses a file that is too long for its container before gigabytes of it are read. (The length
+/// of a pipe is known only at its end.)
 fn check_container(codec: CodecId, input: &Input) -> Result<(), StreamError> {
     let too_long = input.len().is_some_and(|len| len > GDEFLATE_RAW_BYTES_MAX);
     if codec == CodecId::GDEFLATE && too_long {
@@ -47,7 +47,7 @@ pub(crate) fn decompress(args: &DecompressArgs, json: bool) -> Result<(), Ending
     })
 }
 
-/// Opens both ends, moves the bytes with `work`, and reports the result.
+/// Opens input and output, moves the bytes with `work`, and reports the result.
 fn transfer(
     codec: CodecId,
     args: &StreamArgs,
@@ -56,7 +56,7 @@ fn transfer(
 ) -> Result<(), Ending> {
     output::refuse_beside_json(json, &args.output, "OUT")?;
     let begun = Instant::now();
-    // Bytes read and written, so far if it failed.
+    // Bytes read and written; after a failure, those so far.
     let mut moved = (0, 0);
     let ended = move_bytes(args, work, &mut moved);
     if !json {

@@ -1,4 +1,4 @@
-//! `decode`: the first image of a PNM file as raw samples.
+//! `decode`: writes the first image of a PNM file as raw samples.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -57,7 +57,7 @@ fn failure(name: &OsStr, error: &Error) -> Failure {
     failure.at(error.offset)
 }
 
-/// Writes samples: bytes, or little-endian words.
+/// Writes samples as bytes or little-endian 16-bit words.
 fn write(samples: &Samples, output: &mut Output) -> Result<(), Ending> {
     match samples {
         Samples::U8(samples) => output.put(samples),

@@ -1,6 +1,6 @@
-//! `completions` and `man`: the program's words for shells and for readers of manuals.
+//! `completions` and `man`: completion scripts for shells, and manual pages.
 //!
-//! Both are made by the program itself, so that they cannot differ from what it parses.
+//! Both are generated from the argument definitions, so they match what the program parses.
 
 use std::path::Path;
 

@@ -1,11 +1,11 @@
-//! `extract`: entries become files below a folder, and nowhere else.
+//! `extract`: writes entries as files below a folder, and nowhere else.
 //!
-//! A package may come from anywhere. Names are checked as when a package is made, and each folder
-//! of a name is opened from the one before it without following links, so that neither a name nor a
-//! link that lies in the folder leads out of it. Files are written under temporary names in
-//! the folder, and renamed onto their targets, which replaces a link and does not follow it. The
-//! file system is synced for each group of files before they get their names, and again afterwards:
-//! with a sync for each, thousands of small files would take minutes.
+//! Packages are untrusted. Names are checked as when a package is made, and each folder of a name
+//! is opened relative to its parent without following links, so that neither a name nor a link in
+//! the folder leads out of it. Files are written under temporary names in the folder and renamed
+//! onto their targets, which replaces a link and does not follow it. The file system is synced for
+//! each group of files before they are renamed, and again afterwards: with a sync for each file,
+//! thousands of small files would take minutes.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -28,14 +28,14 @@ use crate::progress;
 use crate::size;
 use crate::table::Table;
 
-/// Files that are written before the file system is synced and they get their names: a sync waits
-/// for the journal, so 200,000 files are few syncs ...
+/// Number of files written before the file system is synced and they are renamed: a sync waits for
+/// the journal, so 200,000 files take only a few syncs ...
 const GROUP_FILES: usize = 1 << 16;
 
-/// ... or so many bytes.
+/// ... or this many bytes.
 const GROUP_BYTES: u64 = 256 << 20;
 
-/// How it went.
+/// The result of an extraction.
 #[derive(Default)]
 struct Outcome {
     done: u64,
@@ -81,14 +81,14 @@ fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
                 ControlFlow::Continue(())
             },
         );
-        // Of an entry whose last piece never came the error did.
+        // If the last piece of an entry did not arrive, an error of that entry did.
         extraction.end();
     }
     extraction.name_group();
     Ok(extraction.outcome)
 }
 
-/// Prints the document; or a table, if anything was extracted.
+/// Prints the JSON document, or a table if anything was extracted.
 fn tell(outcome: Outcome, json: bool, seconds: f64) -> Result<(), Ending> {
     let Outcome {
         done,
@@ -118,11 +118,11 @@ fn tell(outcome: Outcome, json: bool, seconds: f64) -> Result<(), Ending> {
     failures.ending()
 }
 
-/// Entries of a package.
+/// Entries of a package, by index.
 type Entries<'a> = (&'a Package, Vec<u32>);
 
-/// Entries that the patterns name, of a patch and then of its base; a pattern that names none is a
-/// failure.
+/// Returns the entries that the patterns match, of a patch and then of its base; a pattern that
+/// matches none is a failure.
 fn chosen<'a>(args: &ExtractArgs, reading: &'a Reading) -> Result<Vec<Entries<'a>>, Ending> {
     let mut patterns: Vec<&[u8]> = args
         .patterns
@@ -155,7 +155,7 @@ fn chosen<'a>(args: &ExtractArgs, reading: &'a Reading) -> Result<Vec<Entries<'a
     Ok(chosen)
 }
 
-/// A file that is written, and the name that it will get.
+/// A written file, and the name it will get.
 struct Written {
     temporary: TemporaryFile,
     name: Vec<u8>,
@@ -166,12 +166,12 @@ struct Written {
 type Writing = Result<(File, Written), Failure>;
 
 struct Extraction<'a> {
-    /// Of the entries that come.
+    /// Package of the entries being written.
     package: &'a Package,
     folder: &'a Path,
-    /// The folder, from which every other is opened.
+    /// The target folder; all others are opened relative to it.
     root: Arc<Folder>,
-    /// Locked, which the files of a group are not: they are closed.
+    /// Locked, so that others do not remove this process's temporary files, which are closed.
     _alive: (File, TemporaryFile),
     /// The entry being written.
     current: Option<(u32, Writing)>,
@@ -204,7 +204,7 @@ impl<'a> Extraction<'a> {
         })
     }
 
-    /// Writes a piece of an entry; the pieces of one come in order.
+    /// Writes a piece of an entry; the pieces of an entry come in order.
     fn take(&mut self, piece: &Piece, loaded: millstream_pak::Result<Loaded>) {
         if self
             .current
@@ -257,7 +257,7 @@ impl<'a> Extraction<'a> {
         Ok((file, written))
     }
 
-    /// The entry is whole, or has failed.
+    /// Ends the current entry: adds its file to the group, or its failure to the outcome.
     fn end(&mut self) {
         match self.current.take() {
             None => {}
@@ -271,7 +271,7 @@ impl<'a> Extraction<'a> {
         }
     }
 
-    /// Makes the files of a group durable, and gives them their names.
+    /// Makes the files of a group durable, and renames them.
     fn name_group(&mut self) {
         self.group_bytes = 0;
         let group = std::mem::take(&mut self.group);
@@ -303,15 +303,15 @@ impl<'a> Extraction<'a> {
                 }
             }
         }
-        // The names too, which are in many folders.
+        // Also makes the names durable, which are in many folders.
         if let Err(error) = self.root.sync_files() {
             let failure = Failure::io(self.folder, "write", &error.into());
             self.outcome.failures.add(failure);
         }
     }
 
-    /// Renames a file of the folder onto a name below it, without following any link. `target` is
-    /// the folder that the name before led to: most follow others of their folder.
+    /// Renames a file of the folder onto a name below it, without following any link. `target`
+    /// caches the folder of the previous name: most names share it.
     fn put(
         &self,
         temporary: TemporaryFile,
@@ -329,14 +329,14 @@ impl<'a> Extraction<'a> {
         temporary.rename(held, os_str(last)?)
     }
 
-    /// Opens a folder below the root, each part of its name from the one before.
+    /// Opens a folder below the root, one component at a time.
     fn enter_all(&self, folders: &[u8]) -> Result<Folder, IoError> {
         let mut parts = folders.split(|&byte| byte == b'/');
         let first = self.root.enter(os_str(parts.next().unwrap_or_default())?)?;
         parts.try_fold(first, |at, part| at.enter(os_str(part)?))
     }
 
-    /// An entry cannot be written.
+    /// Returns the failure of an entry that cannot be written.
     fn unwritten(&self, name: &[u8], error: &IoError) -> Failure {
         Failure::system(self.folder, "write", error).below(name)
     }

@@ -1,4 +1,4 @@
-//! `info`: what this machine and a place on it offer, and what the engine makes of it.
+//! `info`: what this machine and a path on it offer, and what the engine uses of it.
 //!
 //! Each subject adds its rows to the table and returns its part of the document.
 
@@ -29,8 +29,8 @@ pub(crate) fn info(args: &InfoArgs, json: bool) -> Result<(), Ending> {
         let system = std::io::Error::from_raw_os_error(error.errno.0);
         Failure::io(&args.path, error.call, &system)
     })?;
-    // Before the storage: the kernel gives back a ring's share of locked memory only some time
-    // after the ring is gone.
+    // Before the storage is made: the kernel releases a closed ring's locked memory only some time
+    // later.
     let features = ring_features(millstream::limits::STAGING_BYTES_DEFAULT);
     let storage = Storage::new(StorageOptions::default()).map_err(refused)?;
     let reason = match storage.device_kind() {
@@ -47,7 +47,7 @@ pub(crate) fn info(args: &InfoArgs, json: bool) -> Result<(), Ending> {
     let machine = machine(&mut table);
     let mut place = place(&mut table, args, &found);
     let vulkan = vulkan::devices(&mut table);
-    // Only for a package: the document of other places has no such keys.
+    // Only for a package: the document of other paths has no such keys.
     if is_package(&args.path)
         && let Err(error) = package(&mut table, &mut place, &storage, args)
     {
@@ -223,7 +223,7 @@ fn place(table: &mut Table, args: &InfoArgs, place: &probe::Place) -> Value {
     })
 }
 
-/// What decodes with kernels of its own, and with which here.
+/// Adds the decoders that have SIMD kernels, and the kernel each uses on this machine.
 fn kernels(table: &mut Table) -> Value {
     let gdeflate = format!("{:?}", gdeflate::Kernel::fastest()).to_lowercase();
     let pnm = millstream_pnm::Kernel::fastest().name();
@@ -233,7 +233,7 @@ fn kernels(table: &mut Table) -> Value {
     json!({ "gdeflate": gdeflate, "pnm": pnm })
 }
 
-/// The engine's bounds, by names that end in `_bytes` where they are bytes.
+/// Returns the engine's limits; the names of those in bytes end in `_bytes`.
 fn limits(table: &mut Table) -> Value {
     use millstream::limits as of;
     let limits = [

@@ -1,4 +1,4 @@
-//! `list` and `cat`: what a package has.
+//! `list` and `cat`: the entries of a package and their contents.
 
 use std::ffi::OsStr;
 use std::ops::ControlFlow;

@@ -1,15 +1,15 @@
 //! Signals of Unix: Ctrl-C, Ctrl-\, SIGTERM and a lost terminal.
 //!
-//! The signals are blocked in every thread and waited for by one of their own alone. A handler
-//! would not do: the kernel may choose the main thread for it, and where that hangs in a read of a
-//! network or FUSE file system, the handler would run when the read returns, if ever.
+//! The signals are blocked in every thread and awaited by a dedicated one. A handler would not do:
+//! the kernel may choose the main thread for it, and if that hangs in a read of a network or FUSE
+//! file system, the handler runs only when the read returns, if ever.
 //!
-//! Signals that the parent had ignored stay ignored: `nohup` and a shell's background jobs rely
-//! on it. SIGXFSZ is ignored so that `ulimit -f` is an error of the write, which is cleaned up, and
-//! not the end of the process, which would not be. SIGPIPE is ignored by Rust's runtime already.
+//! Signals that the parent ignored stay ignored: `nohup` and a shell's background jobs rely on it.
+//! SIGXFSZ is ignored so that exceeding `ulimit -f` is a write error, which is cleaned up after,
+//! and does not kill the process. SIGPIPE is already ignored by Rust's runtime.
 //!
 //! # Safety
-//! Calls of the C library on signal sets and actions that live on this file's stack frames.
+//! Calls the C library with signal sets and actions that live on this file's stack frames.
 #![expect(
     unsafe_code,
     reason = "blocking, awaiting, ignoring and raising signals have no safe binding"
@@ -28,7 +28,7 @@ const ENDING: [(libc::c_int, &str); 4] = [
     (libc::SIGQUIT, "SIGQUIT"),
 ];
 
-/// Starts the thread that waits for the signals; to be called before another is started.
+/// Starts the thread that waits for the signals; call it before any other thread starts.
 pub(super) fn watch() -> io::Result<()> {
     // SAFETY: SIGXFSZ is a signal, and to ignore it installs no code.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
@@ -44,12 +44,12 @@ pub(super) fn watch() -> io::Result<()> {
     Ok(())
 }
 
-/// Blocks the ending signals that are not ignored, in this thread and those it will start.
+/// Blocks the ending signals that are not ignored, in this thread and the threads it will start.
 fn block() -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: sigemptyset initialises the set (whose memory is zeroed and of the right type, so
-    // that it is initialised whatever the call returns); the other calls get the initialised set
-    // and numbers of signals, and a null pointer where an old set could be stored.
+    // SAFETY: sigemptyset initializes the set (whose memory is zeroed and of the right type, so
+    // that it is initialized whatever the call returns); the other calls get the initialized set
+    // and signal numbers, and a null pointer where an old set could be stored.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for (signal, _) in ENDING {
@@ -73,14 +73,14 @@ fn next(watched: &libc::sigset_t) -> libc::c_int {
     }
 }
 
-/// From now on another of the signals ends the process, whatever its threads wait for.
+/// Lets the next ending signal end the process, whatever its threads wait for.
 pub(super) fn end_by_next() {
     for (signal, _) in ENDING {
         unblock(signal);
     }
 }
 
-/// Has a signal delivered to this thread.
+/// Unblocks a signal in this thread.
 fn unblock(signal: libc::c_int) {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: sigemptyset initializes the set before it is used (see `block`).
@@ -91,26 +91,26 @@ fn unblock(signal: libc::c_int) {
     }
 }
 
-/// Ends the process as one whose reader has gone.
+/// Ends the process as if by a closed pipe: with SIGPIPE.
 pub(crate) fn end_by_closed_pipe() -> ! {
     end_by(libc::SIGPIPE)
 }
 
-/// Ends the process by a signal, as if nothing had waited for it or ignored it.
+/// Ends the process by the default action of a signal.
 pub(super) fn end_by(signal: libc::c_int) -> ! {
     // SAFETY: the default action installs no code.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
     unblock(signal);
     // SAFETY: raise sends to this thread alone, which has just unblocked the signal.
     unsafe { libc::raise(signal) };
-    // The signal was 0, or the process is the first of its namespace, which signals do not end.
+    // The signal was 0, or the process is PID 1 of its namespace, which signals do not end.
     std::process::exit(i32::from(STATUS_FAILED));
 }
 
 fn is_ignored(signal: libc::c_int) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: with a null new action the call changes nothing and only writes `action`, which is
-    // zeroed memory of the right type made above, so it is initialised whatever the call returns.
+    // zeroed memory of the right type made above, so it is initialized whatever the call returns.
     let action = unsafe {
         libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
         action.assume_init()

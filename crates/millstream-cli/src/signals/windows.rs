@@ -1,4 +1,4 @@
-//! Interruptions of Windows: Ctrl-C, Ctrl-Break, a closed console, and the end of the session. The
+//! Interruptions on Windows: Ctrl-C, Ctrl-Break, a closed console, and the end of the session. The
 //! system calls a function for them on a thread that it starts.
 #![expect(unsafe_code, reason = "installs a function that the system calls")]
 
@@ -13,7 +13,7 @@ use windows_sys::Win32::System::Console::{
 
 use crate::failure::STATUS_FAILED;
 
-/// What ends the program, with its name.
+/// The events that end the program, with their names.
 const ENDING: [(u32, &str); 5] = [
     (CTRL_C_EVENT, "Ctrl-C"),
     (CTRL_BREAK_EVENT, "Ctrl-Break"),
@@ -22,7 +22,7 @@ const ENDING: [(u32, &str); 5] = [
     (CTRL_SHUTDOWN_EVENT, "the end of the system"),
 ];
 
-/// Has the system call [`interrupted`].
+/// Registers [`interrupted`] with the system.
 pub(super) fn watch() -> io::Result<()> {
     // SAFETY: the function has the signature that the system calls, and lives as long as the
     // process.
@@ -32,7 +32,7 @@ pub(super) fn watch() -> io::Result<()> {
     }
 }
 
-/// Called by the system, each time on a thread of its own.
+/// The console handler; the system calls it on a new thread each time.
 unsafe extern "system" fn interrupted(event: u32) -> i32 {
     static BEGUN: AtomicBool = AtomicBool::new(false);
     let Some((_, name)) = ENDING.iter().find(|(number, _)| *number == event) else {
@@ -44,15 +44,15 @@ unsafe extern "system" fn interrupted(event: u32) -> i32 {
     super::interrupt(STATUS_CONTROL_C_EXIT, name)
 }
 
-/// Nothing to do: each is handled on a thread of its own.
+/// Nothing to do: each interruption is handled on a thread of its own.
 pub(super) fn end_by_next() {}
 
-/// Ends the process as one whose reader has gone: Windows has no status for it.
+/// Ends the process as after a closed pipe, for which Windows has no status.
 pub(crate) fn end_by_closed_pipe() -> ! {
     end_by(0)
 }
 
-/// Ends the process with a status of the system.
+/// Ends the process with a system status; 0 stands for [`STATUS_FAILED`].
 pub(super) fn end_by(status: i32) -> ! {
     match status {
         0 => std::process::exit(i32::from(STATUS_FAILED)),

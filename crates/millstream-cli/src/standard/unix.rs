@@ -1,8 +1,8 @@
 //! Whether standard input and output were open when the program started.
 //!
-//! Rust's runtime opens `/dev/null` in the place of standard streams that are closed, before
-//! `main`: what is written there would be lost, and what is read would be an empty input. So the
-//! loader calls a function of this file first, which notes what was closed.
+//! Rust's runtime opens `/dev/null` in place of closed standard streams before `main`: writes to
+//! them would be lost, and reads would find an empty input. So the dynamic loader calls a function
+//! of this file first, which records the closed streams.
 //!
 //! # Safety
 //! The function that the loader calls runs before Rust's runtime: it makes one system call for each
@@ -30,10 +30,10 @@ extern "C" fn note() {
     }
 }
 
-/// Whether standard input (0) or output (1) was closed.
+/// Returns whether standard input (0) or output (1) was closed when the program started.
 pub(super) fn is_closed(stream: usize) -> bool {
     CLOSED[stream].load(Ordering::Relaxed)
 }
 
-/// Nothing to do: terminals take UTF-8.
+/// Does nothing: terminals take UTF-8.
 pub(super) fn prepare_terminal() {}

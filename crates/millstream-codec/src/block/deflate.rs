@@ -5,7 +5,7 @@ use crate::error::Fault;
 use crate::format::wrapper::Wrapper;
 use crate::stream::decode_whole;
 
-/// Decodes a block; every member of it for gzip.
+/// Decodes a block, for gzip all its members.
 pub(super) fn decode(
     wrapper: Wrapper,
     scratch: &mut Scratch,
@@ -25,8 +25,8 @@ mod fast {
     use crate::error::{After, Fault};
     use crate::format::wrapper::{HeaderReader, Tally, Wrapper};
 
-    /// Decodes by libdeflate. `None`: it refuses the block, which may be cut, broken or too long;
-    /// the stream decoder shall say what is wrong.
+    /// Decodes with libdeflate. `None`: the block is truncated, corrupt or too long, and the stream
+    /// decoder is to determine the error.
     pub(super) fn decode(
         wrapper: Wrapper,
         scratch: &mut Scratch,

@@ -1,14 +1,14 @@
-//! The border to libdeflate: raw deflate, a whole block per call.
+//! The FFI to libdeflate: raw deflate, a whole block per call.
 //!
-//! The safe wrapper crate does not tell how many stored bytes a stream had, without which neither
-//! trailing bytes nor the next gzip member can be found; so the two functions that matter are
-//! called here.
+//! The safe wrapper crate does not return the number of stored bytes consumed, without which
+//! neither trailing bytes nor the next gzip member can be found, so the C functions are called
+//! directly.
 //!
 //! # Safety
-//! A [`Decoder`] or [`Encoder`] owns its C object from `new` to `drop` and does not lend it, so
-//! the pointer is valid whenever a method runs. libdeflate's objects have no ties to a thread, and
+//! A [`Decoder`] or [`Encoder`] owns its C object from `new` to `drop` and never exposes it, so
+//! the pointer is valid whenever a method runs. libdeflate's objects are not tied to a thread, and
 //! every call takes `&mut self`, so moving them between threads is sound. Lengths and pointers
-//! given to C come from one slice each; C writes to the output slice alone and keeps no pointer.
+//! given to C come from one slice each; C writes only to the output slice and keeps no pointer.
 #![expect(unsafe_code, reason = "the library is C; this file is its only user")]
 
 use std::ffi::c_void;
@@ -25,16 +25,16 @@ pub(crate) struct Decoder {
 unsafe impl Send for Decoder {}
 
 impl Decoder {
-    /// `None` without memory.
+    /// Creates a decompressor; `None` if out of memory.
     pub(crate) fn new() -> Option<Decoder> {
         // SAFETY: the function has no preconditions; null is handled.
         let pointer = unsafe { sys::libdeflate_alloc_decompressor() };
         NonNull::new(pointer).map(|pointer| Decoder { pointer })
     }
 
-    /// Decodes the raw deflate stream at the start of `stored`: consumed and produced. `None`: it
-    /// is broken, cut, or longer than `raw`. Which of these is not told, because libdeflate reads
-    /// zeros behind the end and may so run out of room before it sees that a stream is cut.
+    /// Decodes the raw deflate stream at the start of `stored`; returns the bytes consumed and
+    /// produced. `None`: it is corrupt, truncated, or longer than `raw`. Which one is unknown:
+    /// libdeflate reads zeros past the end, so it may run out of room before it detects truncation.
     pub(crate) fn decode(&mut self, stored: &[u8], raw: &mut [u8]) -> Option<(usize, usize)> {
         let (mut consumed, mut produced) = (0, 0);
         // SAFETY: the pointer is valid by the type's invariant; the slices give pointers valid for
@@ -75,7 +75,7 @@ pub(crate) struct Encoder {
 unsafe impl Send for Encoder {}
 
 impl Encoder {
-    /// `None` without memory, or if libdeflate has no such level.
+    /// Creates a compressor; `None` if out of memory, or if libdeflate has no such level.
     pub(crate) fn new(level: i32) -> Option<Encoder> {
         // SAFETY: any level is allowed; null is handled.
         let pointer = unsafe { sys::libdeflate_alloc_compressor(level) };
@@ -86,13 +86,13 @@ impl Encoder {
         self.level
     }
 
-    /// Room that `raw_bytes` need at most.
+    /// Returns the maximum size of the encoding of `raw_bytes` bytes.
     pub(crate) fn bound(&mut self, raw_bytes: usize) -> usize {
         // SAFETY: the pointer is valid by the type's invariant.
         unsafe { sys::libdeflate_deflate_compress_bound(self.pointer.as_ptr(), raw_bytes) }
     }
 
-    /// Encodes `raw` as one raw deflate stream; `None` if `stored` is too small for it.
+    /// Encodes `raw` as one raw deflate stream; returns its size, `None` if `stored` is too small.
     pub(crate) fn encode(&mut self, raw: &[u8], stored: &mut [u8]) -> Option<usize> {
         // SAFETY: the pointer is valid by the type's invariant; the slices give pointers valid for
         // their lengths, the second for writes.

@@ -1,12 +1,12 @@
-//! Whole blocks of zstd: the frames are found by their block headers, then each is decoded at once,
-//! straight into the caller's memory and without a window.
+//! Whole blocks of zstd: the frames are found by their block headers, then each is decoded in one
+//! call; with libzstd directly into the caller's memory, without a window.
 
 use crate::Scratch;
 use crate::dictionary::Dictionary;
 use crate::error::{After, Fault};
 use crate::format::zstd_frame::{self, Extent};
 
-/// Decodes all frames of a block, each of which names `dictionary`, or none if there is none.
+/// Decodes all frames of a block, each of which must name `dictionary`, or no dictionary if `None`.
 pub(crate) fn decode(
     scratch: &mut Scratch,
     dictionary: Option<&Dictionary>,
@@ -87,7 +87,7 @@ fn decode_frame_with(
     crate::stream::decode_whole(&mut decoder, frame, raw)
 }
 
-/// What an error code of libzstd means.
+/// Converts an error code of libzstd.
 #[cfg(feature = "c")]
 pub(crate) fn zstd_fault(code: zstd_safe::ErrorCode) -> Fault {
     use zstd_safe::zstd_sys::ZSTD_ErrorCode as Code;
@@ -106,7 +106,7 @@ pub(crate) fn zstd_fault(code: zstd_safe::ErrorCode) -> Fault {
         WINDOW => zstd_frame::WINDOW_TOO_LARGE,
         FEATURE => Fault::unsupported("the zstd frame has a feature of a later version"),
         DICTIONARY => zstd_frame::NEEDS_DICTIONARY,
-        // Frames are given whole, so it is a block's inside that ends too early.
+        // Frames are passed whole, so the content of a block ends too early.
         CUT => Fault::corrupt("a zstd block is shorter than its content"),
         _ => zstd_frame::BROKEN,
     }

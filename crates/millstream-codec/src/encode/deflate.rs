@@ -1,4 +1,4 @@
-//! Encoding zlib, gzip and raw deflate: whole blocks by libdeflate, streams by zlib-rs.
+//! Encoding zlib, gzip and raw deflate: whole blocks by libdeflate (feature `c`), else by zlib-rs.
 
 use zlib_rs::{Deflate, DeflateFlush, Status};
 
@@ -7,7 +7,7 @@ use crate::Scratch;
 use crate::error::Fault;
 use crate::format::wrapper::{Tally, Wrapper};
 
-/// Log2 of the window: the largest compresses best and every decoder has it.
+/// Log2 of the window: the largest compresses best, and every decoder supports it.
 const WINDOW_BITS: u8 = 15;
 
 /// Appends `raw`, encoded as one member.
@@ -75,7 +75,7 @@ impl Body {
         }
     }
 
-    /// Goes on with `raw`; `last`: nothing follows it. Taken, written, and whether all is written.
+    /// Encodes `raw` (`last`: nothing follows); returns bytes taken, bytes written, stream ended.
     pub(crate) fn step(
         &mut self,
         raw: &[u8],

@@ -1,7 +1,7 @@
 //! Encoding LZ4: bare blocks, and frames of independent blocks of 256 KiB with a content checksum.
 //!
-//! The `lz4` tool makes 4 MiB blocks. Smaller ones decode in parallel within one request and fit
-//! the caches; since a match reaches back 64 KiB only, the ratio hardly suffers.
+//! The `lz4` tool writes 4 MiB blocks. Smaller ones decode in parallel within one request and fit
+//! the caches; since matches reach back only 64 KiB, the ratio is hardly affected.
 
 use lz4_flex::block::{compress_into_with_table, get_maximum_output_size};
 use xxhash_rust::xxh32::xxh32;
@@ -27,7 +27,7 @@ pub(super) fn encode_block(
     })
 }
 
-/// Appends `raw` as one frame that knows its size.
+/// Appends `raw` as one frame that states its content size.
 pub(super) fn encode_frame(
     scratch: &mut Scratch,
     raw: &[u8],
@@ -58,7 +58,7 @@ pub(crate) fn begin_frame(content_bytes: Option<u64>, out: &mut Vec<u8>) {
     out.push(header_checksum(&out[start..]));
 }
 
-/// Appends a block with its size; as it is, if it does not get smaller.
+/// Appends a block with its size, uncompressed if compression does not make it smaller.
 pub(crate) fn encode_frame_block(
     scratch: &mut Scratch,
     raw: &[u8],
@@ -79,7 +79,7 @@ pub(crate) fn encode_frame_block(
     Ok(())
 }
 
-/// Appends a frame's end, with the checksum of its raw bytes.
+/// Appends a frame's end mark and the checksum of its raw bytes.
 pub(crate) fn end_frame(checksum: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&END_MARK.to_le_bytes());
     out.extend_from_slice(&checksum.to_le_bytes());

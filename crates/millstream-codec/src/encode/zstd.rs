@@ -1,4 +1,4 @@
-//! Encoding zstd by libzstd: one frame with a checksum, and its size where that is known.
+//! Encoding zstd with libzstd: one frame with a checksum, unless it has a dictionary.
 
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
@@ -21,7 +21,7 @@ pub(super) fn encode(
     })
 }
 
-/// Appends `raw` as one frame that names the dictionary. It has no checksum of its own.
+/// Appends `raw` as one frame that names the dictionary, without a checksum.
 pub(crate) fn encode_with(
     dictionary: &zstd_safe::CDict<'static>,
     scratch: &mut Scratch,
@@ -56,7 +56,7 @@ impl Body {
         Ok(Body { context })
     }
 
-    /// Goes on with `raw`; `last`: nothing follows it. Taken, written, and whether all is written.
+    /// Encodes `raw` (`last`: nothing follows); returns bytes taken, bytes written, frame ended.
     pub(crate) fn step(
         &mut self,
         raw: &[u8],

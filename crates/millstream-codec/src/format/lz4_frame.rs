@@ -1,7 +1,7 @@
 //! The LZ4 frame format, version 1.6.x: header, block sizes, end mark.
 //!
-//! Not read: legacy frames (magic 0x184C2102), which have neither sizes nor checksums, and frames
-//! with a dictionary. Both give `Unsupported`.
+//! Not supported: legacy frames (magic 0x184C2102), which have neither content sizes nor checksums,
+//! and frames with a dictionary. Both give `Unsupported`.
 
 use xxhash_rust::xxh32::xxh32;
 
@@ -15,9 +15,9 @@ pub(crate) const DAMAGED: Fault =
 pub(crate) const MAGIC: u32 = 0x184D_2204;
 const LEGACY_MAGIC: u32 = 0x184C_2102;
 
-/// The end mark in the place of a block's size.
+/// The end mark, in place of a block's size.
 pub(crate) const END_MARK: u32 = 0;
-/// The bit of a block's size that says the block is not compressed.
+/// The bit of a block's size that marks an uncompressed block.
 pub(crate) const UNCOMPRESSED: u32 = 1 << 31;
 
 pub(crate) const FLAG_VERSION: u8 = 0x40;
@@ -29,20 +29,20 @@ pub(crate) const FLAG_CONTENT_CHECKSUM: u8 = 0x04;
 const FLAG_RESERVED: u8 = 0x02;
 const FLAG_DICTIONARY: u8 = 0x01;
 
-/// A frame's header, checked.
+/// A validated frame header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) header_bytes: usize,
     pub(crate) independent: bool,
     pub(crate) block_checksum: bool,
     pub(crate) content_checksum: bool,
-    /// Raw bytes of the frame, if it says.
+    /// Raw bytes of the frame, if stated.
     pub(crate) content_bytes: Option<u64>,
-    /// Most bytes of a block, raw and stored.
+    /// Maximum bytes of a block, raw and stored.
     pub(crate) block_bytes_max: usize,
 }
 
-/// Reads what begins at `head`; `first`: no frame came before it.
+/// Parses the frame at the start of `head`; `first`: no frame came before it.
 pub(crate) fn parse(head: &[u8], first: bool) -> Result<Head<Header>, Fault> {
     let cause = "this is no LZ4 frame: the magic number is missing";
     match super::parse_magic(head, &[MAGIC, LEGACY_MAGIC], first, cause)? {
@@ -53,7 +53,7 @@ pub(crate) fn parse(head: &[u8], first: bool) -> Result<Head<Header>, Fault> {
     }
 }
 
-/// Reads the frame descriptor, which follows the magic number.
+/// Parses the frame descriptor, which follows the magic number.
 fn parse_descriptor(descriptor: &[u8]) -> Result<Head<Header>, Fault> {
     let Some(&flags) = descriptor.first() else {
         return Ok(Head::Incomplete);
@@ -98,12 +98,12 @@ fn parse_descriptor(descriptor: &[u8]) -> Result<Head<Header>, Fault> {
     }))
 }
 
-/// The header checksum byte over the descriptor without it.
+/// Returns the header checksum byte of the descriptor before it.
 pub(crate) fn header_checksum(descriptor: &[u8]) -> u8 {
     (xxh32(descriptor, 0) >> 8) as u8
 }
 
-/// What stands where a block's size stands.
+/// The parsed size field of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BlockHead {
     /// The frame's end (a content checksum may follow).
@@ -114,7 +114,7 @@ pub(crate) enum BlockHead {
     },
 }
 
-/// Reads a block's size.
+/// Parses a block's size field.
 pub(crate) fn parse_block(word: u32, header: &Header) -> Result<BlockHead, Fault> {
     if word == END_MARK {
         return Ok(BlockHead::End);
@@ -131,7 +131,7 @@ pub(crate) fn parse_block(word: u32, header: &Header) -> Result<BlockHead, Fault
     })
 }
 
-/// Splits a block's checksum off, if it has one, and compares it.
+/// Verifies a block's checksum, if it has one, and returns the block without it.
 pub(crate) fn verify_block(block: &[u8], has_checksum: bool) -> Result<&[u8], Fault> {
     if !has_checksum {
         return Ok(block);

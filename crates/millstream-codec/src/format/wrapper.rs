@@ -1,11 +1,11 @@
-//! What zlib (RFC 1950) and gzip (RFC 1952) put around deflate: a header, a trailer with checksums.
+//! The zlib (RFC 1950) and gzip (RFC 1952) wrappers of deflate: a header and a trailer with
+//! checksums.
 //!
-//! Both are read here and not by the deflate libraries, for three reasons: the whole-block decoder
-//! and the stream decoder then accept the same streams, a wrong checksum can be told from corrupt
-//! data, and a decoder can be reset from one gzip member to the next.
+//! Both are parsed here instead of by the deflate libraries, for three reasons: the whole-block
+//! decoder and the stream decoder then accept the same streams, a wrong checksum is distinguished
+//! from corrupt data, and a decoder can be reset from one gzip member to the next.
 //!
-//! State of a [`HeaderReader`]: which field comes next, and how much of it is missing. Names and
-//! comments are skipped, never kept, so a header of any length takes no memory.
+//! Names and comments are skipped, never kept, so a header of any length takes no memory.
 
 use super::{Field, little_endian};
 use crate::CodecId;
@@ -31,7 +31,7 @@ const GZIP_FLAG_COMMENT: u8 = 0x10;
 const GZIP_FLAGS_RESERVED: u8 = 0xE0;
 
 impl Wrapper {
-    /// The wrapper that a deflate codec has.
+    /// Returns the wrapper of a deflate codec; `None` for other codecs.
     pub(crate) fn of(codec: CodecId) -> Option<Wrapper> {
         match codec {
             CodecId::DEFLATE => Some(Wrapper::Raw),
@@ -41,7 +41,7 @@ impl Wrapper {
         }
     }
 
-    /// Whether another member may follow the end of one.
+    /// Whether another member may follow a member.
     pub(crate) fn has_members(self) -> bool {
         self == Wrapper::Gzip
     }
@@ -54,7 +54,7 @@ impl Wrapper {
         }
     }
 
-    /// The header that our encoders write.
+    /// Returns the header that the encoders of this crate write.
     pub(crate) fn header(self) -> &'static [u8] {
         match self {
             Wrapper::Raw => &[],
@@ -66,7 +66,7 @@ impl Wrapper {
     }
 }
 
-/// The checksum of a member's raw bytes, and their count.
+/// The checksum and the number of a member's raw bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tally {
     wrapper: Wrapper,
@@ -92,7 +92,7 @@ impl Tally {
         };
     }
 
-    /// The trailer that belongs to what was added.
+    /// Returns the trailer for the bytes added, and its length.
     pub(crate) fn trailer(&self) -> ([u8; TRAILER_BYTES_MAX], usize) {
         let mut bytes = [0; TRAILER_BYTES_MAX];
         match self.wrapper {
@@ -107,7 +107,7 @@ impl Tally {
         (bytes, self.wrapper.trailer_bytes())
     }
 
-    /// Compares a trailer from the stream with what was added.
+    /// Verifies a trailer from the stream against the bytes added.
     pub(crate) fn verify(&self, trailer: &[u8]) -> Result<(), Fault> {
         let (bytes, len) = self.trailer();
         assert_eq!(trailer.len(), len);
@@ -130,7 +130,7 @@ impl Tally {
     }
 }
 
-/// The fields of a header, in their order.
+/// The fields of a header, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Fixed,
@@ -145,7 +145,7 @@ enum Part {
 /// Bytes read of a field, and the next field once this one is complete.
 type Step = (usize, Option<Part>);
 
-/// Reads one header, piece by piece.
+/// A reader of one header that may arrive in pieces.
 #[derive(Debug, Clone)]
 pub(crate) struct HeaderReader {
     wrapper: Wrapper,
@@ -175,7 +175,7 @@ impl HeaderReader {
         }
     }
 
-    /// Takes header bytes from `input`: how many, and whether the header is complete.
+    /// Takes header bytes from `input`; returns how many, and whether the header is complete.
     pub(crate) fn read(&mut self, input: &[u8]) -> Result<(usize, bool), Fault> {
         let mut taken = 0;
         while self.part != Part::Done {
@@ -280,7 +280,7 @@ impl HeaderReader {
         (taken, None)
     }
 
-    /// Skips text up to its zero byte, if `flag` says that it is there.
+    /// Skips text up to its zero byte, if `flag` is set in the header.
     fn skip_text(&mut self, flag: u8, next: Part, input: &[u8]) -> Step {
         if self.flags & flag == 0 {
             return (0, Some(next));

@@ -1,7 +1,7 @@
-//! Zstandard frames (RFC 8878, 3.1): header, blocks' headers, extent. The compressed blocks
-//! themselves are the library's business.
+//! Zstandard frames (RFC 8878, 3.1): frame headers, block headers, extent. The libraries decode the
+//! compressed blocks.
 //!
-//! A frame's window is bounded here for every way of decoding, also where a whole block needs no
+//! A frame's window is limited here for every way of decoding, even where a whole block needs no
 //! window: whether a stream is accepted must not depend on its size or on how it arrives.
 
 use super::{Head, SKIPPABLE_HEADER_BYTES, little_endian};
@@ -20,18 +20,18 @@ pub(crate) const MAGIC: u32 = 0xFD2F_B528;
 pub(crate) const BLOCK_HEADER_BYTES: usize = 3;
 pub(crate) const CHECKSUM_BYTES: usize = 4;
 
-/// A frame's header, checked.
+/// A validated frame header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) header_bytes: usize,
-    /// Raw bytes of the frame, if it says.
+    /// Raw bytes of the frame, if stated.
     pub(crate) content_bytes: Option<u64>,
     pub(crate) window_bytes: u64,
     pub(crate) has_checksum: bool,
 }
 
 impl Header {
-    /// Largest block of this frame.
+    /// Returns the maximum size of a block of this frame.
     pub(crate) fn block_bytes_max(&self) -> usize {
         usize::try_from(self.window_bytes).map_or(ZSTD_BLOCK_BYTES_MAX, |window| {
             window.min(ZSTD_BLOCK_BYTES_MAX)
@@ -39,8 +39,8 @@ impl Header {
     }
 }
 
-/// Reads what begins at `head`; `first`: no frame came before it. `dictionary` is the number of the
-/// one at hand, 0 if there is none: a frame that names another is refused.
+/// Parses the frame at the start of `head`; `first`: no frame came before it. `dictionary` is the
+/// ID of the dictionary in use, 0 for none: a frame that names another is rejected.
 pub(crate) fn parse(head: &[u8], first: bool, dictionary: u32) -> Result<Head<Header>, Fault> {
     let cause = "this is no zstd frame: the magic number is missing";
     match super::parse_magic(head, &[MAGIC], first, cause)? {
@@ -102,7 +102,7 @@ fn check_dictionary(named: u64, at_hand: u64) -> Result<(), Fault> {
     }
 }
 
-/// RFC 8878, 3.1.1.1.2: exponent and mantissa in one byte; at most 2^41 + 7 × 2^38.
+/// Decodes a window descriptor (RFC 8878, 3.1.1.1.2): exponent and mantissa, up to 2^41 + 7 × 2^38.
 fn window_size(code: u8) -> u64 {
     let base = 1u64 << (10 + (code >> 3));
     base + base / 8 * u64::from(code & 7)
@@ -116,7 +116,7 @@ pub(crate) struct Block {
     pub(crate) stored_bytes: usize,
 }
 
-/// Reads a block's header of a frame whose blocks have at most `block_bytes_max`.
+/// Parses a block header of a frame whose blocks have at most `block_bytes_max` bytes.
 pub(crate) fn parse_block(bytes: [u8; 3], block_bytes_max: usize) -> Result<Block, Fault> {
     let word = little_endian(&bytes) as usize;
     let size = word >> 3;
@@ -136,11 +136,11 @@ pub(crate) fn parse_block(bytes: [u8; 3], block_bytes_max: usize) -> Result<Bloc
     })
 }
 
-/// Walks one frame's blocks, header by header, while its bytes arrive.
+/// A walk over one frame's block headers while its bytes arrive.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Walk {
     header: Header,
-    /// Bytes of the frame up to the next block header (or up to the end once `last` was seen).
+    /// Bytes of the frame up to the next block header (or up to the end once `last` is set).
     walked_bytes: usize,
     last: bool,
 }
@@ -158,13 +158,13 @@ impl Walk {
         &self.header
     }
 
-    /// Stored bytes that the frame has at least, as far as was walked.
+    /// Returns the minimum stored size of the frame known so far.
     pub(crate) fn stored_bytes_min(&self) -> usize {
         self.walked_bytes
     }
 
-    /// The frame's whole stored length, once its last block's header lies within `frame`, which
-    /// begins at the frame's first byte. The length may go past the end of `frame`.
+    /// Returns the frame's stored length once its last block's header lies within `frame`, which
+    /// begins at the frame's first byte. The length may exceed that of `frame`.
     pub(crate) fn advance(&mut self, frame: &[u8]) -> Result<Option<usize>, Fault> {
         let block_bytes_max = self.header.block_bytes_max();
         while !self.last {
@@ -190,7 +190,7 @@ pub(crate) enum Extent {
     Frame { header: Header, stored_bytes: usize },
 }
 
-/// The frame that begins at `stored`, all of whose bytes must be there; see [`parse`].
+/// Measures the frame at the start of `stored`, which must be complete; see [`parse`].
 pub(crate) fn measure(stored: &[u8], first: bool, dictionary: u32) -> Result<Extent, Fault> {
     let truncated = Fault::TRUNCATED.after(stored.len());
     match parse(stored, first, dictionary)? {

@@ -1,18 +1,18 @@
-//! What decoders of whole blocks keep between calls: the stored bytes of a block that has not come
-//! completely, and the raw bytes of one for which the caller had no room.
+//! Buffers of decoders that decode whole blocks: the stored bytes of an incomplete block, and the
+//! raw bytes of one that did not fit the caller's room.
 
 use crate::encode::reserve;
 use crate::error::Fault;
 
-/// The stored bytes of a block, when they come in pieces.
+/// The stored bytes of a block that arrives in pieces.
 #[derive(Default)]
 pub(super) struct Collected {
     bytes: Vec<u8>,
 }
 
 impl Collected {
-    /// Takes bytes from `stored` until there are `wanted`, and has these decoded: how many it took,
-    /// and what `decode` returned. A block that lies in `stored` as a whole is not copied.
+    /// Takes bytes from `stored` until there are `wanted`, then calls `decode` on them; returns how
+    /// many it took, and the result of `decode`. A block that is whole in `stored` is not copied.
     pub(super) fn take<R>(
         &mut self,
         stored: &[u8],
@@ -34,11 +34,11 @@ impl Collected {
     }
 }
 
-/// The raw bytes of a block that had no room.
+/// The raw bytes of a block that did not fit the caller's room.
 #[derive(Default)]
 pub(super) struct Pending {
     bytes: Vec<u8>,
-    /// Those that are not written yet.
+    /// Range of the bytes that are not written yet.
     start: usize,
     end: usize,
 }
@@ -48,7 +48,7 @@ impl Pending {
         self.start == self.end
     }
 
-    /// Lets `decode` fill up to `len_max` bytes; returns those that it says it wrote.
+    /// Lets `decode` fill up to `len_max` bytes; returns the bytes it wrote.
     pub(super) fn fill(
         &mut self,
         len_max: usize,
@@ -62,7 +62,7 @@ impl Pending {
         Ok(&self.bytes[..self.end])
     }
 
-    /// Writes what there is; the bytes written.
+    /// Writes pending bytes to `raw`; returns how many.
     pub(super) fn flush(&mut self, raw: &mut [u8]) -> usize {
         let written = (self.end - self.start).min(raw.len());
         raw[..written].copy_from_slice(&self.bytes[self.start..self.start + written]);

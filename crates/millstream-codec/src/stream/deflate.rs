@@ -1,11 +1,11 @@
 //! Streams of zlib, gzip and raw deflate, on zlib-rs.
 //!
-//! zlib-rs and not flate2: its own stable interface (`Inflate`) is safe, tells consumed from
-//! produced and end from starvation, and can be reset; flate2 would add a layer and nothing else.
-//! The wrapper is read by [`crate::format::wrapper`]; the library sees raw deflate alone.
+//! zlib-rs is used instead of flate2: its own stable interface (`Inflate`) is safe, reports bytes
+//! consumed and produced, distinguishes the end from missing input, and can be reset; flate2 would
+//! only add a layer. [`crate::format::wrapper`] parses the wrapper; the library gets raw deflate.
 //!
 //! State: Header → Body → Trailer → Ended, and for gzip from Ended back to Header when more bytes
-//! come. Only in Ended, which it takes a whole member to reach, may the stream end.
+//! come. The stream may end only in Ended, after a whole member.
 
 use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
 
@@ -14,7 +14,7 @@ use crate::error::{After, Fault};
 use crate::format::Field;
 use crate::format::wrapper::{HeaderReader, TRAILER_BYTES_MAX, Tally, Wrapper};
 
-/// Log2 of the deflate window; the largest serves every stream.
+/// Log2 of the deflate window; the largest decodes every stream.
 const WINDOW_BITS: u8 = 15;
 
 enum State {
@@ -44,7 +44,7 @@ impl Deflate {
         }
     }
 
-    /// Makes it ready for another stream, keeping its memory.
+    /// Resets the decoder for another stream, keeping its memory.
     pub(crate) fn reset(&mut self, wrapper: Wrapper) {
         self.wrapper = wrapper;
         self.begin_member(true);
@@ -57,7 +57,7 @@ impl Deflate {
         self.state = State::Header(HeaderReader::new(self.wrapper, first));
     }
 
-    /// Inflates until the body ends or nothing more goes: consumed, produced, ended.
+    /// Inflates while it can; returns bytes consumed, bytes produced, and whether the body ended.
     fn inflate(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<(usize, usize, bool), Fault> {
         let (mut consumed, mut produced) = (0, 0);
         loop {

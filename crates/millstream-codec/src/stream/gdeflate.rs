@@ -1,8 +1,7 @@
 //! GDeflate streams: the table first, then tile by tile.
 //!
 //! A tile decodes as a whole, so its stored bytes are collected first, unless the input holds them
-//! all; its raw bytes go straight to the caller if they have room there, and through `pending`
-//! otherwise.
+//! all; its raw bytes go directly to the caller if they fit there, and through `pending` otherwise.
 
 use super::buffers::{Collected, Pending};
 use super::{Core, Progress};
@@ -15,7 +14,7 @@ pub(crate) struct Gdeflate {
     decoder: gdeflate::Decoder,
     reader: TableReader,
     table: Option<Table>,
-    /// The next tile to decode.
+    /// Number of the next tile to decode.
     tile: u32,
     stored: Collected,
     pending: Pending,

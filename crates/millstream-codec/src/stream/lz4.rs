@@ -1,11 +1,10 @@
 //! LZ4 frame streams, over the block decoder of lz4_flex.
 //!
-//! lz4_flex has a frame decoder too, but it pulls from a `Read`; here bytes are pushed, and cut
+//! lz4_flex has a frame decoder, too, but it pulls from a `Read`; here bytes are pushed, split
 //! anywhere. A block decodes as a whole, so its stored bytes are collected first, unless the input
-//! holds them all; its raw bytes go to the caller's memory if they have room there, and through
-//! `pending` otherwise. So frames in one piece are decoded as they would be without a stream.
-//! Blocks that are linked see the 64 KiB before them through
-//! `history`; independent blocks skip that copy.
+//! holds them all; its raw bytes go directly to the caller if they fit there, and through `pending`
+//! otherwise. Linked blocks see the 64 KiB before them through `history`; independent blocks skip
+//! that copy.
 
 use xxhash_rust::xxh32::Xxh32;
 
@@ -29,7 +28,7 @@ enum State {
         stored_bytes: usize,
         compressed: bool,
     },
-    /// Behind the end mark.
+    /// After the end mark.
     Ending(Header),
 }
 
@@ -44,9 +43,9 @@ pub(crate) struct Lz4 {
     seen: Seen,
 }
 
-/// What must be known of the frame's raw bytes so far.
+/// The state kept of the frame's raw bytes so far.
 struct Seen {
-    /// The last of them, for linked blocks: up to twice what these see.
+    /// The last of them, for linked blocks: up to twice the 64 KiB that a block can see.
     history: Vec<u8>,
     raw_bytes: u64,
     hash: Xxh32,
@@ -68,7 +67,7 @@ impl Lz4 {
         }
     }
 
-    /// Finds the next frame: bytes taken, and whether one began.
+    /// Finds the next frame; returns the bytes taken, and whether a frame began.
     fn read_header(&mut self, stored: &[u8]) -> Result<(usize, bool), Fault> {
         let found = |header, _: &[u8]| Ok(header);
         let (taken, header) = self.frames.next(stored, lz4_frame::parse, found)?;
@@ -81,7 +80,7 @@ impl Lz4 {
         Ok((taken, header.is_some()))
     }
 
-    /// Reads a block's size; `None` while it is incomplete.
+    /// Reads a block's size; returns the bytes taken, and whether it is complete.
     fn read_size(&mut self, stored: &[u8], header: Header) -> Result<(usize, bool), Fault> {
         let taken = self.field.fill(4, stored);
         let Some(word) = first_u32(self.field.bytes()) else {
@@ -110,7 +109,8 @@ impl Lz4 {
         Ok((taken, true))
     }
 
-    /// Reads the content checksum, if there is one, and ends the frame.
+    /// Reads the content checksum, if there is one, and ends the frame; returns the bytes taken,
+    /// and whether the frame has ended.
     fn read_end(&mut self, stored: &[u8], header: &Header) -> Result<(usize, bool), Fault> {
         let mut taken = 0;
         if header.content_checksum {
@@ -127,9 +127,9 @@ impl Lz4 {
         Ok((taken, true))
     }
 
-    /// Takes a block's stored bytes, and its checksum, and decodes it once it is complete into
-    /// `raw`, or into `pending` where that is too small: bytes taken, and bytes written to `raw`
-    /// then.
+    /// Takes a block's stored bytes and checksum. Once complete, decodes it into `raw`, or into
+    /// `pending` if that is too small. Returns the bytes taken and, once decoded, the bytes written
+    /// to `raw`.
     fn read_block(
         &mut self,
         stored: &[u8],
@@ -148,7 +148,7 @@ impl Lz4 {
                     seen.add(&raw[..written], &header)?;
                     return Ok(written);
                 }
-                // The room was less than the frame's largest block takes.
+                // The room may be too small for a valid block of this frame.
                 Err(fault) if fault.kind == CodecErrorKind::RawTooLong && room < len_max => {}
                 Err(fault) => return Err(broken_block(fault)),
             }
@@ -162,7 +162,7 @@ impl Lz4 {
 }
 
 impl Seen {
-    /// Books a block's raw bytes: size, checksum, history.
+    /// Adds a block's raw bytes to size, checksum and history.
     fn add(&mut self, raw: &[u8], header: &Header) -> Result<(), Fault> {
         self.raw_bytes += raw.len() as u64;
         if header
@@ -178,7 +178,7 @@ impl Seen {
         }
         if !header.independent {
             let kept = raw.len().min(LZ4_WINDOW_BYTES);
-            // Not at each block, as blocks may be tiny.
+            // Not for each block, since blocks may be tiny.
             if self.history.len() + kept > 2 * LZ4_WINDOW_BYTES {
                 let still_seen = LZ4_WINDOW_BYTES - kept;
                 self.history.drain(..self.history.len() - still_seen);
@@ -189,7 +189,7 @@ impl Seen {
     }
 }
 
-/// Decodes a block into `target`.
+/// Decodes a block into `target`; returns the bytes written.
 fn expand(
     block: &[u8],
     target: &mut [u8],

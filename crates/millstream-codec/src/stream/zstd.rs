@@ -1,8 +1,8 @@
-//! Zstandard streams: frames one after the other, skippable ones between them.
+//! Zstandard streams: consecutive frames, with skippable frames between them.
 //!
-//! The frame headers are read here, before the library sees them, so that window, dictionary and
-//! reserved bits are judged by the one rule of [`crate::format::zstd_frame`] however the bytes are
-//! cut. The frame's body is the library's: libzstd, or ruzstd where there is no C compiler.
+//! The frame headers are parsed here, before the library gets them, so that window, dictionary and
+//! reserved bits are checked by [`crate::format::zstd_frame`] however the bytes are split. The
+//! library decodes the frame's body: libzstd, or ruzstd without the feature `c`.
 
 use super::zstd_body::Body;
 use super::{Core, Progress};
@@ -11,11 +11,11 @@ use crate::format::Frames;
 use crate::format::zstd_frame;
 use crate::limits::ZSTD_HEADER_BYTES_MAX;
 
-/// What one call of a body did.
+/// The result of one step of a body.
 pub(super) struct BodyProgress {
     pub(super) consumed: usize,
     pub(super) produced: usize,
-    /// The frame is over and all its raw bytes are written.
+    /// Whether the frame has ended and all its raw bytes are written.
     pub(super) ended: bool,
 }
 
@@ -23,9 +23,9 @@ pub(super) struct BodyProgress {
 pub(crate) struct Zstd {
     frames: Frames<ZSTD_HEADER_BYTES_MAX>,
     body: Body,
-    /// A frame's header was read and its end was not.
+    /// Whether a frame's header was read and its end was not.
     in_body: bool,
-    /// Number of the dictionary that all frames name; 0 for none.
+    /// ID of the dictionary that all frames must name; 0 for none.
     dictionary: u32,
 }
 
@@ -39,7 +39,7 @@ impl Zstd {
         }
     }
 
-    /// A decoder of frames that all name one dictionary.
+    /// Creates a decoder of frames that all name one dictionary.
     #[cfg(not(feature = "c"))]
     pub(crate) fn with_dictionary(dictionary: &crate::Dictionary) -> Result<Zstd, Fault> {
         let mut zstd = Zstd::new();

@@ -1,8 +1,8 @@
-//! The body of a zstd frame through libzstd's streaming interface.
+//! Decoding the body of a zstd frame with libzstd's streaming interface.
 //!
-//! libzstd counts calls that move nothing and fails after 16 of them; a caller that offers no bytes
-//! is no error here, so such calls are not passed on. What libzstd took but has not written yet is
-//! known by one sign: the last call filled all the room it had.
+//! libzstd counts calls without progress and fails after 16 of them; a call without bytes is not an
+//! error here, so it is not passed on. Whether libzstd may hold raw bytes not yet written is known
+//! by one sign: the last call filled all its room.
 
 use zstd_safe::{DCtx, InBuffer, OutBuffer, ResetDirective};
 
@@ -11,10 +11,10 @@ use crate::block::zstd_fault;
 use crate::error::Fault;
 use crate::format::zstd_frame::Header;
 
-/// Decodes one frame after the other.
+/// A decoder of the bodies of consecutive frames.
 pub(super) struct Body {
     context: Option<DCtx<'static>>,
-    /// There may be raw bytes that had no room.
+    /// Whether there may be raw bytes that did not fit the room.
     pending: bool,
 }
 
@@ -47,7 +47,7 @@ impl Body {
         Ok(())
     }
 
-    /// Goes on with the frame.
+    /// Continues decoding the frame.
     pub(super) fn step(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<BodyProgress, Fault> {
         if raw.is_empty() || (stored.is_empty() && !self.pending) {
             return Ok(BodyProgress {

@@ -1,8 +1,8 @@
-//! The body of a zstd frame through ruzstd, where there is no C compiler.
+//! Decoding the body of a zstd frame with ruzstd, without the feature `c`.
 //!
-//! ruzstd decodes whole blocks alone: stored bytes are collected until one is complete. It keeps up
-//! to a window of raw bytes before it lets go of any, so the frame is over when its last block is
-//! decoded and nothing is left to collect. It computes the checksum and leaves comparing it to us.
+//! ruzstd decodes only whole blocks: stored bytes are collected until one is complete. It retains
+//! up to a window of raw bytes, so the frame has ended when its last block is decoded and nothing
+//! is left to collect. It computes the checksum but does not verify it.
 
 use ruzstd::decoding::FrameDecoder;
 use ruzstd::decoding::errors::FrameDecoderError;
@@ -12,11 +12,11 @@ use crate::error::{After, Fault};
 use crate::format::zstd_frame::{self, BLOCK_HEADER_BYTES, CHECKSUM_BYTES, Header, parse_block};
 use crate::limits::ZSTD_WINDOW_BYTES_MAX;
 
-/// Decodes one frame after the other.
+/// A decoder of the bodies of consecutive frames.
 pub(super) struct Body {
     decoder: FrameDecoder,
     header: Option<Header>,
-    /// The next block (or the checksum), as far as it has come.
+    /// The bytes so far of the next block (or the checksum).
     block: Vec<u8>,
     /// Raw bytes of the frame so far.
     raw_bytes: u64,
@@ -36,7 +36,7 @@ impl Body {
         }
     }
 
-    /// Takes a dictionary for the frames that name it.
+    /// Adds a dictionary for the frames that name it.
     pub(super) fn add_dictionary(&mut self, dictionary: &crate::Dictionary) -> Result<(), Fault> {
         let added = self.decoder.add_dict(dictionary.parsed()?);
         added.map_err(|error| fault(&error))
@@ -52,7 +52,7 @@ impl Body {
         Ok(())
     }
 
-    /// Bytes that `block` must have before it can be decoded, as far as is known.
+    /// Returns the number of bytes that `block` needs to be decoded, as far as is known.
     fn wanted(&self, header: &Header) -> Result<usize, Fault> {
         if self.last_block_seen {
             return Ok(if header.has_checksum {
@@ -67,7 +67,7 @@ impl Body {
         Ok(BLOCK_HEADER_BYTES + parse_block(*head, header.block_bytes_max())?.stored_bytes)
     }
 
-    /// Takes the stored bytes of the next block: how many, and whether it is complete.
+    /// Takes the stored bytes of the next block; returns how many, and whether it is complete.
     fn collect(&mut self, stored: &[u8], header: &Header) -> Result<(usize, bool), Fault> {
         let mut consumed = 0;
         loop {
@@ -85,7 +85,7 @@ impl Body {
         }
     }
 
-    /// Goes on with the frame.
+    /// Continues decoding the frame.
     pub(super) fn step(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<BodyProgress, Fault> {
         let header = self.header.expect("a frame has begun");
         let mut progress = BodyProgress {
@@ -95,7 +95,7 @@ impl Body {
         };
         loop {
             let room = &mut raw[progress.produced..];
-            // Between its last block and its checksum ruzstd gives nothing out.
+            // Between the last block and the checksum ruzstd returns no data.
             if !self.last_block_seen || self.decoder.is_finished() {
                 if self.decoder.can_collect() > 0 && !room.is_empty() {
                     let written = self.decode(&[], room).after(progress.consumed)?;
@@ -130,7 +130,7 @@ impl Body {
         }
     }
 
-    /// Feeds the decoder one block, or nothing, and takes what it gives.
+    /// Passes one block or nothing to the decoder and takes the raw bytes it returns.
     fn decode(&mut self, block: &[u8], raw: &mut [u8]) -> Result<usize, Fault> {
         let (_, written) = self
             .decoder

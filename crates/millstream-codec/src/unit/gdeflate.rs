@@ -1,4 +1,4 @@
-//! Units of GDeflate: its tiles, which the table at the stream's start lists.
+//! Units of GDeflate: its tiles, listed in the table at the stream's start.
 
 use super::steps::{Place, Scanner, Step, Steps};
 use super::{Unit, UnitScanner};
@@ -6,23 +6,23 @@ use crate::CodecId;
 use crate::error::Fault;
 use crate::gdeflate::{Table, TableReader};
 
-/// A scanner, if there are several tiles.
+/// Returns a scanner if there are several tiles.
 pub(super) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
     let header = gdeflate::Header::parse(head).ok()?;
     (header.tile_count() > 1).then(|| Scanner::boxed(Tiles::default(), raw_len))
 }
 
-/// Cuts the stream along its table.
+/// The scanner's steps: the table, then each tile.
 #[derive(Default)]
 struct Tiles {
     reader: TableReader,
     table: Option<Table>,
-    /// The next tile to come.
+    /// Number of the next tile.
     tile: u32,
 }
 
 impl Tiles {
-    /// Reads the table, as far as it is there.
+    /// Reads the part of the table that is available.
     fn step_table(&mut self, rest: &[u8], raw_len: u64) -> Result<Option<Step>, Fault> {
         let (taken, table) = self.reader.read(rest)?;
         if let Some(table) = &table {

@@ -1,13 +1,12 @@
 //! Units of LZ4: the independent blocks of frames.
 //!
-//! A block's raw size: that of its stored bytes if it is not compressed; else the frame's block
-//! size if another block follows; else what is left of the frame's content size, or of the whole
-//! stream where the frame does not say (that is what the `lz4` tool writes). A guess that proves
-//! wrong is `Unsupported`, see the parent module.
+//! A block's raw size is that of its stored bytes if it is not compressed; otherwise the frame's
+//! block size if another block follows; otherwise the rest of the frame's content size, or of the
+//! whole stream if the frame does not state one (as the `lz4` tool writes them). A wrong guess is
+//! `Unsupported`, see the parent module.
 //!
-//! Block checksums are verified with the unit. Content checksums run over whole frames, so the
-//! scanner keeps them, and `verify` compares them in the end: integrity is not the price of
-//! decoding in parallel.
+//! Block checksums are verified with the unit. Content checksums cover whole frames, so the scanner
+//! keeps them, and `verify` compares them at the end.
 
 use xxhash_rust::xxh32::xxh32;
 
@@ -31,7 +30,7 @@ fn first_header(head: &[u8]) -> Option<Header> {
     first_frame(head, |head| lz4_frame::parse(head, true))
 }
 
-/// A scanner, if blocks are independent and there is more than one.
+/// Returns a scanner if blocks are independent and there is more than one.
 pub(super) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
     let header = first_header(head)?;
     let several = raw_len > header.block_bytes_max as u64;
@@ -58,7 +57,7 @@ pub(super) fn declared(head: &[u8], stored_len: u64) -> Option<u64> {
     (consumed > 0).then_some(raw_bytes)
 }
 
-/// Stored bytes of the frame at the start of `stored`.
+/// Returns the stored size of the frame at the start of `stored`.
 fn frame_bytes(stored: &[u8], header: &Header) -> Option<usize> {
     let mut walked = header.header_bytes;
     loop {
@@ -74,7 +73,7 @@ fn frame_bytes(stored: &[u8], header: &Header) -> Option<usize> {
     Some(walked + if header.content_checksum { 4 } else { 0 })
 }
 
-/// Decodes one block, whose checksum, if it has one, stands behind it.
+/// Decodes one block, which its checksum follows, if it has one.
 pub(super) fn decode(unit: &Unit, stored: &[u8], raw: &mut [u8]) -> Result<(), Fault> {
     let block = lz4_frame::verify_block(stored, unit.form & FORM_CHECKED != 0)?;
     if unit.form & FORM_COMPRESSED == 0 {
@@ -93,31 +92,31 @@ pub(super) fn decode(unit: &Unit, stored: &[u8], raw: &mut [u8]) -> Result<(), F
 #[derive(Debug, Clone, Copy)]
 enum State {
     Between,
-    /// Before a block's size; the frame's raw bytes began there.
+    /// Before a block's size; the frame's raw bytes begin at `raw_start`.
     Block {
         header: Header,
         raw_start: u64,
     },
-    /// Behind the end mark.
+    /// After the end mark.
     Ending {
         header: Header,
         raw_start: u64,
     },
 }
 
-/// A content checksum and the raw bytes it is of.
+/// A content checksum and the range of raw bytes it covers.
 struct Content {
     raw_start: u64,
     raw_end: u64,
     checksum: u32,
-    /// Where the checksum stands in the stored stream.
+    /// Offset of the checksum in the stored stream.
     offset: u64,
 }
 
 struct Blocks {
     frames: Frames<LZ4_HEADER_BYTES_MAX>,
     state: State,
-    /// One for each frame that has one (at least 15 stored bytes each).
+    /// One for each frame with a content checksum (at least 15 stored bytes each).
     contents: Vec<Content>,
 }
 

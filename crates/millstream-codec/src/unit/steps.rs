@@ -1,18 +1,18 @@
-//! What all scanners do alike: take steps until more bytes must come, put units in their place in
-//! the input, and judge the end of the stream. What a step is, each codec says.
+//! The common part of all scanners: take steps until more bytes are needed, place units in the
+//! input, and check the end of the stream. Each codec defines its steps.
 
 use super::{Unit, UnitScanner};
 use crate::CodecId;
 use crate::error::{After, CodecError, Fault};
 use crate::limits::{UNIT_STEP_RAW_BYTES, UNIT_STEPS_FREE};
 
-/// What one step did: bytes done with, and perhaps a unit, placed relative to the step's start.
+/// The result of one step: bytes consumed, and a unit if found, with offsets from the step's start.
 pub(super) type Step = (usize, Option<Unit>);
 
-/// How far a scanner has come.
+/// The progress of a scanner.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    /// Stored bytes done with.
+    /// Stored bytes consumed.
     pub(super) stored_bytes: u64,
     /// Raw bytes of the units found.
     pub(super) raw_bytes: u64,
@@ -20,18 +20,18 @@ pub(super) struct Place {
     pub(super) raw_len: u64,
 }
 
-/// A codec's way through its stored streams.
+/// A codec's steps through its stored streams.
 pub(super) trait Steps: Send {
-    /// For errors.
+    /// Codec to report in errors.
     const CODEC: CodecId;
-    /// What to say of a stream that ends with fewer raw bytes than it must have.
+    /// Fault of a stream that ends with fewer raw bytes than it must have.
     const SHORTAGE: Fault;
 
-    /// Takes one step at `rest`, which begins at `place`; `None`: more must come first. A unit
+    /// Takes one step at `rest`, which begins at `place`; `None`: more bytes are needed. A unit
     /// begins at `place.raw_bytes` and ends within `place.raw_len`.
     fn step(&mut self, rest: &[u8], place: Place) -> Result<Option<Step>, Fault>;
 
-    /// Whether a stream that ends here is cut.
+    /// Whether a stream that ends here is truncated.
     fn is_open(&self) -> bool;
 
     /// See [`UnitScanner::verify`].
@@ -41,13 +41,13 @@ pub(super) trait Steps: Send {
     }
 }
 
-/// The scanner made of a codec's steps.
+/// The scanner over a codec's steps.
 pub(super) struct Scanner<S> {
     steps: S,
     /// Where the next step begins.
     place: Place,
-    /// Steps that may still be taken: what is kept of units and frames stays a fraction of the raw
-    /// bytes.
+    /// Steps that may still be taken: bounds the memory for units and frames by a fraction of the
+    /// raw bytes.
     steps_left: u64,
 }
 

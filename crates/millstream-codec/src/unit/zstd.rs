@@ -1,5 +1,5 @@
-//! Units of zstd: frames that carry their content size, as `pzstd`, the seekable format and
-//! concatenated files have them. A frame's checksum, if it has one, is verified with the unit.
+//! Units of zstd: frames that state their content size, as in the output of `pzstd`, the seekable
+//! format and concatenated files. A frame's checksum, if it has one, is verified with the unit.
 
 use super::steps::{Place, Scanner, Step, Steps};
 use super::{Unit, UnitScanner};
@@ -13,7 +13,7 @@ fn first_header(head: &[u8]) -> Option<zstd_frame::Header> {
     first_frame(head, |head| zstd_frame::parse(head, true, 0))
 }
 
-/// A scanner, if the first frame has its size and is not all of the stream.
+/// Returns a scanner if the first frame states its size and is not the whole stream.
 pub(super) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
     let content_bytes = first_header(head)?.content_bytes?;
     (content_bytes < raw_len).then(|| Scanner::boxed(Frames::default(), raw_len))
@@ -48,17 +48,17 @@ pub(super) fn decode(scratch: &mut Scratch, stored: &[u8], raw: &mut [u8]) -> Re
     }
 }
 
-/// Walks from block header to block header.
+/// The scanner's steps: skippable frames, frame headers, and whole frames.
 #[derive(Default)]
 struct Frames {
     /// Bytes of a skippable frame that are still to come.
     skip_bytes: u64,
-    /// The frame whose end is not found yet; it begins where the next `scan` begins.
+    /// The frame whose end is not found yet; it begins where the next step begins.
     walk: Option<Walk>,
     any_frame: bool,
 }
 
-/// The unit of a frame with that content size; its place in the input is the caller's to add.
+/// Returns the unit of a frame with this content size; the caller adds its place in the input.
 fn unit(stored_len: usize, content_bytes: Option<u64>, place: Place) -> Result<Unit, Fault> {
     let content_bytes =
         content_bytes.ok_or(Fault::unsupported("a zstd frame without its content size"))?;

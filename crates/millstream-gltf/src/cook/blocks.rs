@@ -1,8 +1,8 @@
-//! Pixels to blocks, through the crate `block_compression`.
+//! Encodes pixels to blocks, through the crate `block_compression`.
 //!
 //! BC7 comes in two qualities. The fast one tries mode 6 alone, which has four channels and one
-//! pair of colors a block: 8 million pixels a second of one core, 37.5 dB on a noisy texture. The
-//! fine one tries most modes: 0.4 million (opaque) or 0.25 million, 40.1 dB. The fast one is meant
+//! pair of endpoints per block: 8 million pixels per second and core, 37.5 dB on a noisy texture.
+//! The fine one tries most modes: 0.4 million (opaque) or 0.25 million, 40.1 dB. Use the fast one
 //! for daily builds, the fine one for releases.
 
 use block_compression::encode::compress_rgba8;
@@ -10,19 +10,19 @@ use block_compression::{BC7Settings, CompressionVariant};
 
 use crate::image::Format;
 
-/// Words of the encoder's settings (`#[repr(C)]`, made to be uploaded to a graphics card as they
-/// are), and which of them is the number of channels.
+/// Words of the encoder's settings (`#[repr(C)]`, as a GPU takes them), and which of them is the
+/// number of channels.
 const SETTINGS_WORDS: usize = 19;
 const CHANNELS_WORD: usize = 18;
 
-/// How BC7 blocks are searched for.
+/// Returns the settings of the BC7 encoder.
 pub(super) fn settings(fine: bool, opaque: bool) -> BC7Settings {
     match (fine, opaque) {
         (true, true) => BC7Settings::opaque_fast(),
         (true, false) => BC7Settings::alpha_fast(),
         (false, _) => {
-            // The crate has these settings for opaque images only, and no fields to set. Its
-            // fastest for others are 13 times slower.
+            // The crate has these settings for opaque images only, in private fields. Its fastest
+            // with alpha are 13 times slower.
             let settings = BC7Settings::opaque_ultra_fast();
             let mut words: [u32; SETTINGS_WORDS] = bytemuck::must_cast(settings);
             words[CHANNELS_WORD] = 4;
@@ -31,7 +31,7 @@ pub(super) fn settings(fine: bool, opaque: bool) -> BC7Settings {
     }
 }
 
-/// Encodes a level into `out`, which has exactly its bytes. `None`: there is no memory.
+/// Encodes a level into `out`, which has exactly its length. `None` if memory does not suffice.
 pub(super) fn encode(
     format: Format,
     bc7: BC7Settings,
@@ -53,7 +53,7 @@ pub(super) fn encode(
         compress_rgba8(variant, pixels, out, width, height, width * 4);
         return Some(());
     }
-    // Blocks at the edges are filled with the last pixels, so that no other color bleeds in.
+    // Blocks at the edges are padded with the last pixels, so that no other color bleeds in.
     let mut padded = Vec::new();
     padded.try_reserve_exact(wide as usize * 4 * 4).ok()?;
     let row_bytes = out.len() / height.div_ceil(4) as usize;

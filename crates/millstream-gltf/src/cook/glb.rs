@@ -11,33 +11,33 @@ use crate::glb;
 use crate::model::{Buffer, BufferPlace, ImagePlace, Model};
 use crate::plan::joined;
 
-/// A GLB taken apart.
+/// The parts of a GLB.
 pub(super) struct Parts<'a> {
     pub(super) model: Model,
     json: Value,
     binary: &'a [u8],
 }
 
-/// The entry that an image of a GLB becomes.
+/// Returns the name of the entry that an image of a GLB becomes.
 pub(super) fn entry_name(scene: &[u8], image: usize) -> Vec<u8> {
     [scene, format!(".{image}.msim").as_bytes()].concat()
 }
 
-/// A URI of it in the GLB.
+/// Returns the URI of an entry beside the GLB.
 pub(super) fn uri_of(name: &[u8]) -> String {
     let beside = name.rsplit(|&byte| byte == b'/').next();
     percent_encode(beside.unwrap_or(name), ESCAPED).to_string()
 }
 
-/// All but letters, digits, `-`, `.` and `_`.
+/// All except letters, digits, `-`, `.` and `_`.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 
 impl<'a> Parts<'a> {
-    /// `None` if it has no images inside.
+    /// Parses a GLB; `None` if no image is inside it.
     ///
     /// # Errors
-    /// It is not a valid GLB, or has views with extensions: one such as that of meshopt names bytes
-    /// of its own, which would be lost.
+    /// It is not a valid GLB, or has views with extensions: some, such as meshopt's, refer to
+    /// further bytes, which would be lost.
     pub(super) fn read(raw: &'a [u8]) -> Result<Option<Parts<'a>>> {
         let layout = glb::parse(raw, raw.len() as u64)?;
         let part = |range: Range<u64>| {
@@ -73,7 +73,7 @@ impl<'a> Parts<'a> {
         }))
     }
 
-    /// The images of each view in the binary chunk that nothing else uses, and its bytes.
+    /// Returns, for each view in the binary chunk that only images use, these images and its bytes.
     pub(super) fn images(&self) -> impl Iterator<Item = (Vec<usize>, &'a [u8])> {
         let model = &self.model;
         let mut used: HashSet<usize> = HashSet::new();
@@ -100,8 +100,8 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// The GLB with these images named by URIs instead, and without their bytes; `None` where that
-    /// cannot be done.
+    /// Returns the GLB with these images named by URIs, and without their bytes; `None` if it
+    /// cannot be written.
     pub(super) fn without(mut self, outside: &BTreeMap<usize, String>) -> Option<Vec<u8>> {
         let mut json = self.json.take();
         let mut dropped = HashSet::new();
@@ -118,12 +118,13 @@ impl<'a> Parts<'a> {
         write(&serde_json::to_vec(&json).ok()?, &binary)
     }
 
-    /// The binary chunk with the views that stay moved together; those that overlap as one.
+    /// Returns the binary chunk with only the views that stay; sets their offsets in the JSON.
+    /// Overlapping views move together.
     fn move_views(&self, dropped: &HashSet<usize>, json: &mut Value) -> Option<Vec<u8>> {
         let views = self.model.views.iter().enumerate();
         let views = views.filter_map(|(index, view)| {
             let view = view.as_ref().ok().filter(|view| view.buffer == 0)?;
-            // The place within 16 bytes stays: whatever was aligned still is.
+            // Offsets modulo 16 stay the same, and with them every alignment.
             let range = view.offset & !15..view.offset + view.len;
             (!dropped.contains(&index)).then_some((index, view.offset, range))
         });
@@ -149,7 +150,7 @@ impl<'a> Parts<'a> {
                 starts[nth] + offset - ranges[nth].start,
             );
         }
-        // Views are referred to by index, so a dropped one stays, with a length of one byte.
+        // Views are referred to by index, so a dropped one remains, with a length of one byte.
         for &index in dropped {
             set(index, "byteOffset", 0);
             set(index, "byteLength", 1);

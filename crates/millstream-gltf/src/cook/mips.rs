@@ -1,8 +1,8 @@
-//! Levels of an image: each pixel the average of four of the level above.
+//! Computes the levels of an image: each pixel is the average of four of the level above.
 
 use std::sync::LazyLock;
 
-/// Linear light of each sRGB value (IEC 61966-2-1), and the sRGB value of linear light in steps.
+/// Linear light of each sRGB value (IEC 61966-2-1), and the sRGB value of each step of light.
 struct Tables {
     linear: [f32; 256],
     encoded: Vec<u8>,
@@ -31,8 +31,8 @@ static TABLES: LazyLock<Tables> = LazyLock::new(|| {
     }
 });
 
-/// The next smaller level. Of sides that are odd the last row or column counts in no pixel but, if
-/// it is the only one, itself. `None`: there is no memory.
+/// Returns the next smaller level. The last row or column of an odd side is left out, unless it is
+/// the only one. `None` if memory does not suffice.
 pub(super) fn half(pixels: &[u8], (width, height): (u32, u32), color: bool) -> Option<Vec<u8>> {
     let (half_width, half_height) = ((width / 2).max(1), (height / 2).max(1));
     let tables = &*TABLES;

@@ -10,7 +10,7 @@ use super::SceneDevice;
 use crate::image::Layout;
 
 impl SceneDevice for Gpu {
-    /// For vertices and indices, and to be read by shaders.
+    /// Creates a buffer for vertices and indices, which shaders may read.
     fn buffer(&self, len: u64) -> Result<Arc<dyn DeviceSink>, Error> {
         let usage = vk::BufferUsageFlags::VERTEX_BUFFER
             | vk::BufferUsageFlags::INDEX_BUFFER
@@ -18,7 +18,7 @@ impl SceneDevice for Gpu {
         Ok(Gpu::buffer(self, len, usage)?)
     }
 
-    /// To be sampled. Where the format has only one of both encodings of colors, it is that one.
+    /// Creates an image to be sampled. A format with a single color encoding has that one.
     fn image(&self, layout: &Layout) -> Result<Arc<dyn DeviceSink>, Error> {
         let first = layout.first_level();
         let extent = |level| {

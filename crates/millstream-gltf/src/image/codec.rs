@@ -1,15 +1,14 @@
-//! The image codec: stored images of every kind become [`Image`](super::Image) bytes, on the
-//! workers, straight from staging into the request's destination.
+//! The image codec: decodes stored images to [`Image`](super::Image) bytes, on the workers,
+//! straight from staging into the request's destination.
 //!
-//! One codec of the application ([`CODEC`]) serves all kinds: the kind is recognized by the first
-//! bytes, as media types in scenes are often wrong. [`Codec::raw_len`] reads the stored image's
-//! header, so that memory is allocated once at its final size, and an image bomb is refused before
-//! any is.
+//! One application codec ([`CODEC`]) decodes all kinds, recognized by the first bytes, as media
+//! types in scenes are often wrong. [`Codec::raw_len`] reads the stored image's header, so that
+//! memory is allocated once, at its final size, and a decompression bomb is refused first.
 //!
-//! Plain PNGs of 8 bits are inflated by libdeflate and unfiltered here, in 0.77 of the time that
-//! the `png` crate takes for noisy textures and 0.5 for screenshots (example `image_speed`). `png`
-//! decodes the others. Over 40 JPEGs, `zune-jpeg` decodes 80, `jpeg-decoder`
-//! 57 million pixels per second.
+//! Plain PNGs of 8 bits are inflated by libdeflate (feature `c`, else zlib-rs) and unfiltered here,
+//! in 0.77 of the `png` crate's time for noisy textures and 0.5 for screenshots (example
+//! `image_speed`). `png` decodes the others. Over 40 JPEGs, `zune-jpeg` decodes 80 and
+//! `jpeg-decoder` 57 million pixels per second.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -19,17 +18,17 @@ use zerocopy::FromZeros as _;
 use super::{HEADER_BYTES, Layout, MAGIC, NO_MEMORY, TRUNCATED, dds, jpeg, ktx, png, webp};
 use crate::limits;
 
-/// The id of the codec.
+/// The id of the image codec.
 pub const CODEC: CodecId = CodecId(0x90);
 
 /// Limits of images, against decompression bombs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageLimits {
-    /// Pixels of one image (of its largest level).
+    /// Maximum number of pixels of one image (of its largest level).
     pub pixels_max: u64,
-    /// How many times as long as its stored bytes an image of more than 65 MiB may be, decoded.
-    /// Plain images of one color may exceed the default, 1032, as deflate can do for bytes of PNG.
-    /// What a decoder needs beside the image counts, too.
+    /// Maximum ratio of decoded to stored bytes, for images of more than 65 MiB decoded, with the
+    /// memory that the decoder needs besides the image. Images of one color may exceed the default,
+    /// 1032: deflate's largest ratio, for the bytes of a PNG before they are widened to RGBA.
     pub ratio_max: u64,
 }
 
@@ -52,7 +51,7 @@ impl Default for ImageLimits {
 /// ```
 ///
 /// # Panics
-/// The id [`CODEC`] is taken.
+/// If the id [`CODEC`] is taken.
 pub fn register(options: &mut StorageOptions, limits: ImageLimits) {
     options.codec(CODEC, ImageCodec(limits));
 }
@@ -90,8 +89,8 @@ struct Plan {
     raw_bytes: usize,
 }
 
-/// Returns how many bytes [`decode`] takes: those of the image, then its work space, or as
-/// many as it takes elsewhere for a time (JPEG in several passes, WebP).
+/// Returns the length of [`decode`]'s destination: the image, then work space, or as many bytes as
+/// the decoder allocates elsewhere meanwhile (JPEG in several passes, WebP).
 ///
 /// # Errors
 /// The likely cause: an unknown or unsupported kind, a damaged header, an image beyond the limits.
@@ -99,9 +98,9 @@ pub fn decoded_bytes(stored: &[u8], limits: ImageLimits) -> Result<usize, &'stat
     plan(stored, limits).map(|plan| plan.raw_bytes)
 }
 
-/// Runs a library's decoder: three of them have panicked at damaged images.
+/// Runs a decoder and returns a panic as an error: three libraries have panicked on damaged images.
 fn contained<T>(work: impl FnOnce() -> Result<T, &'static str>) -> Result<T, &'static str> {
-    // What it leaves half written is not looked at after an error.
+    // What it leaves half written is not read after an error.
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or(Err("the image is damaged: its decoder panicked"))
 }
@@ -130,7 +129,7 @@ fn plan(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
     })
 }
 
-/// The kind and layout of a stored image, and the work space of its decoder.
+/// Returns the kind and layout of a stored image, and the bytes of its decoder's work space.
 fn kind_of(stored: &[u8]) -> Result<(Kind, Layout, usize), &'static str> {
     if stored.starts_with(&MAGIC) {
         Ok((Kind::Ready, Layout::parse(stored)?, 0))
@@ -157,7 +156,7 @@ fn kind_of(stored: &[u8]) -> Result<(Kind, Layout, usize), &'static str> {
 /// length.
 ///
 /// # Errors
-/// The likely cause.
+/// The likely cause in words.
 pub fn decode(stored: &[u8], raw: &mut [u8], limits: ImageLimits) -> Result<usize, &'static str> {
     let plan = plan(stored, limits)?;
     decode_planned(stored, raw, &plan).map(|()| plan.raw_bytes)
@@ -167,7 +166,7 @@ fn decode_planned(stored: &[u8], raw: &mut [u8], plan: &Plan) -> Result<(), &'st
     if raw.len() != plan.raw_bytes {
         return Err("the destination does not have the image's size");
     }
-    // Behind the image, what others than PNG need is counted, and not touched.
+    // Only PNG uses the work space after the image; for other kinds it is counted, and not touched.
     let whole = plan.layout.bytes();
     plan.layout.write_header(raw);
     contained(|| match plan.kind {
@@ -187,7 +186,7 @@ fn decode_planned(stored: &[u8], raw: &mut [u8], plan: &Plan) -> Result<(), &'st
 /// tools.
 ///
 /// # Errors
-/// The likely cause.
+/// The likely cause in words.
 pub fn decode_vec(stored: &[u8], limits: ImageLimits) -> Result<Vec<u8>, &'static str> {
     let plan = plan(stored, limits)?;
     let mut raw = u8::new_vec_zeroed(plan.raw_bytes).map_err(|_| NO_MEMORY)?;

@@ -1,8 +1,8 @@
 //! DDS (Microsoft's "DDS_HEADER" and "DDS_HEADER_DXT10"): a header of 128 or 148 bytes, then levels
 //! from the largest to the smallest without gaps.
 //!
-//! [`Header`] reads any DDS file, for describers too; decoded are two-dimensional images in
-//! block-compressed formats or 32-bit RGBA and BGRA.
+//! [`Header`] reads any DDS file, for metadata records too; only two-dimensional images in
+//! block-compressed formats or 32-bit RGBA and BGRA are decoded.
 
 use super::vulkan::Texels;
 use super::{Format, Layout};
@@ -22,7 +22,7 @@ const DIMENSION_3D: u32 = 4;
 const HEADER_BYTES: usize = 128;
 const HEADER_DX10_BYTES: usize = 148;
 
-/// What the header of a file says. Sides may be 0, and levels more than a file can have.
+/// The fields of a header, not validated: sides may be 0, and levels more than a file can have.
 pub(crate) struct Header {
     pub(crate) width: u32,
     pub(crate) height: u32,
@@ -34,9 +34,9 @@ pub(crate) struct Header {
     pub(crate) texels: Option<&'static Texels>,
     /// The fourth byte is not alpha.
     pub(crate) opaque: bool,
-    /// Whether the format is given by masks of bits.
+    /// Whether bit masks define the format.
     masked: bool,
-    /// Where the levels begin.
+    /// Offset of the levels in the file.
     pub(crate) start: usize,
 }
 
@@ -107,18 +107,18 @@ impl Header {
         Ok(layout.with_srgb(srgb || self.masked))
     }
 
-    /// Where a level begins in the file; of the count of levels, where the file ends.
+    /// Returns the offset of a level; for the number of levels, the end of the last one.
     fn level_start(&self, layout: &Layout, level: u32) -> usize {
         let larger = (0..level).map(|level| layout.level_bytes(level));
         self.start + larger.sum::<usize>()
     }
 }
 
-/// Numbers of `VkFormat`: blue comes first.
+/// Numbers of `VkFormat` in which blue comes first.
 const B8G8R8A8: u32 = 44;
 const B8G8R8A8_SRGB: u32 = 50;
 
-/// The format that the bit masks of the header describe, and whether a fourth byte is not alpha.
+/// Returns the format that the header's bit masks describe, and whether a fourth byte is not alpha.
 fn masked(stored: &[u8]) -> Result<(Option<&'static Texels>, bool), &'static str> {
     let field = |at| word(stored, at);
     let (flags, green) = (field(80)?, field(96)?);
@@ -141,7 +141,7 @@ fn masked(stored: &[u8]) -> Result<(Option<&'static Texels>, bool), &'static str
     Ok((texels, has_fourth && alpha == 0))
 }
 
-/// The format that a FourCC names.
+/// Returns the format that a FourCC names.
 fn of_fourcc(fourcc: [u8; 4]) -> Option<&'static Texels> {
     Texels::of_vulkan(match &fourcc {
         b"DXT1" => 133,

@@ -1,4 +1,4 @@
-//! JPEG, through `zune-jpeg`, straight to RGBA in the destination.
+//! Decodes JPEG, through `zune-jpeg`, straight to RGBA in the destination.
 
 use zune_core::bytestream::ZCursor;
 use zune_core::colorspace::ColorSpace;
@@ -21,11 +21,11 @@ fn decoder(stored: &[u8]) -> JpegDecoder<ZCursor<&[u8]>> {
 /// How a JPEG is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Way {
-    /// Components of which every coefficient is kept: none where the first scan is the only one.
+    /// Number of components whose coefficients are all kept; 0 if one scan holds the image.
     kept: usize,
-    /// Offset of the first scan's header, behind its marker.
+    /// Offset of the first scan's header, after its marker and length.
     first_scan: usize,
-    /// Scans that may be behind it: each can cost as much as the whole image.
+    /// Maximum number of scans after it: each can cost as much as the whole image.
     scans_more: usize,
 }
 
@@ -45,18 +45,18 @@ pub(super) fn plan(stored: &[u8]) -> Result<(Way, Layout), &'static str> {
 }
 
 pub(super) fn decode(stored: &[u8], way: Way, pixels: &mut [u8]) -> Result<(), &'static str> {
-    // What stands between later scans can keep the library from writing all of it.
+    // Data between later scans can make the library stop before it has written all pixels.
     pixels.fill(0);
     let decoded = decoder(&stored[..way.end(stored)]).decode_into(pixels);
     decoded.map_err(|_| "the JPEG is damaged, truncated, or of a kind that is not supported")
 }
 
-/// Segments of a JPEG up to the first scan (ITU-T T.81, B.1.1): marker, and what follows the
-/// length. Ends at anything unusual.
+/// Returns the segments of a JPEG up to the first scan (ITU-T T.81, B.1.1): the marker, and the
+/// data after the length. Ends at the first invalid segment.
 pub(crate) fn segments(stored: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut at = 2;
     std::iter::from_fn(move || {
-        // Any number of fill bytes may stand before a marker.
+        // Any number of fill bytes may precede a marker.
         while *stored.get(at)? == 0xff && *stored.get(at + 1)? == 0xff {
             at += 1;
         }
@@ -66,7 +66,7 @@ pub(crate) fn segments(stored: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
         };
         let start = at + 4;
         at += 2 + usize::from(u16::from_be_bytes([high, low]));
-        // Markers of restarts, of the image's start and of its end have no length.
+        // Restart markers and those of the image's start and end have no length.
         let has_data = !matches!(marker, 0xd0..=0xd9);
         let data = stored.get(start..at).filter(|_| has_data)?;
         if marker == START_OF_SCAN {
@@ -76,8 +76,8 @@ pub(crate) fn segments(stored: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// Refuses what `zune-jpeg` panics on, decodes to other pixels, or takes long for, and what could
-/// hide it: bytes between segments.
+/// Refuses images on which `zune-jpeg` panics, decodes wrongly or takes long, and bytes between
+/// segments, which could hide them.
 fn check(stored: &[u8]) -> Result<(Way, Frame), &'static str> {
     let mut frame: Option<(u8, Frame)> = None;
     for (nth, (marker, data)) in segments(stored).enumerate() {
@@ -89,7 +89,7 @@ fn check(stored: &[u8]) -> Result<(Way, Frame), &'static str> {
             (START_OF_SCAN, Some((kind, frame))) => {
                 let is_whole = kind != 0xc2 && data.first() == Some(&frame.components);
                 let kept = if is_whole { 0 } else { frame.components.into() };
-                // T.81 has each component of a sequential frame in one scan.
+                // In T.81 each component of a sequential frame is in one scan.
                 let scans_more = match (kind, is_whole) {
                     (0xc2, _) => SCANS_MAX,
                     (_, true) => 0,
@@ -106,7 +106,7 @@ fn check(stored: &[u8]) -> Result<(Way, Frame), &'static str> {
             (kind, _) if is_frame(kind) => {
                 return Err("the JPEG has a second frame, or one of a kind that is not supported");
             }
-            // The library reads five bytes of it, and takes what follows for others.
+            // The library reads five bytes of it, and so misreads what follows.
             (APP0, _) if data.len() == 4 => return Err("the JPEG's APP0 segment is cut"),
             _ => {}
         }
@@ -115,8 +115,8 @@ fn check(stored: &[u8]) -> Result<(Way, Frame), &'static str> {
 }
 
 impl Way {
-    /// Where the library is to stop. Bytes that look like scans behind the image's end, as in a
-    /// preview, change nothing.
+    /// Returns where the library must stop. Bytes after the image's end that look like scans, as of
+    /// a preview, do no harm.
     fn end(self, stored: &[u8]) -> usize {
         let pairs = stored[self.first_scan..].windows(2).enumerate();
         let mut scans = pairs.filter(|(_, pair)| *pair == [0xff, START_OF_SCAN]);
@@ -124,15 +124,15 @@ impl Way {
         behind.map_or(stored.len(), |(at, _)| self.first_scan + at)
     }
 
-    /// What decoding takes beside the image: two bytes for every coefficient that is kept, whose
-    /// blocks fill whole units of four by four.
+    /// Returns the memory of decoding besides the image: two bytes for every coefficient that is
+    /// kept, with sides rounded up to units of four blocks (32 pixels).
     pub(super) fn work_bytes(self, (width, height): (u32, u32)) -> usize {
         let padded = |side: u32| side.next_multiple_of(32) as usize;
         padded(width) * padded(height) * 2 * self.kept
     }
 }
 
-/// What a frame says of itself.
+/// The fields of a frame header.
 #[derive(Clone, Copy)]
 struct Frame {
     components: u8,
@@ -141,7 +141,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// Reads a frame (T.81, B.2.2) that the library can decode.
+    /// Reads the header of a frame (T.81, B.2.2) that the library can decode.
     fn read(data: &[u8]) -> Result<Frame, &'static str> {
         let Some(&[_, h1, h0, w1, w0, components @ (1 | 3)]) = data.first_chunk() else {
             return Err("the JPEG has not one component or three: CMYK is not supported");
@@ -149,7 +149,7 @@ impl Frame {
         let [height, width] = [[h1, h0], [w1, w0]].map(u16::from_be_bytes);
         let factors = data.iter().skip(7).step_by(3);
         let mut factors = factors.map(|factors| (factors >> 4, factors & 15));
-        // A.1.1 allows it; no encoder makes it by itself.
+        // T.81, A.1.1 allows it; no encoder writes it by default.
         if let Some((horizontal, vertical)) = factors.next()
             && !factors.all(|(h, v)| h <= horizontal && v <= vertical)
         {
@@ -166,14 +166,14 @@ impl Frame {
     }
 }
 
-/// Segments before the first scan; the library compares some kinds with all before them. Profiles
-/// and previews take up to 255 each.
+/// Maximum number of segments before the first scan; the library compares some kinds with all
+/// before them. Profiles and previews take up to 255 each.
 const SEGMENTS_MAX: usize = 4096;
 
-/// Scans behind the first of an image in several passes; encoders write ten or so.
+/// Maximum number of scans after the first of a progressive image; encoders write about ten.
 const SCANS_MAX: usize = 100;
 
-/// The library adds 7 in 16 bits.
+/// The library adds 7 to the width in 16 bits.
 const GREY_WIDTH_MAX: u16 = u16::MAX - 7;
 
 const APP0: u8 = 0xe0;
@@ -183,7 +183,7 @@ const ADOBE: u8 = 0xee;
 
 const START_OF_SCAN: u8 = 0xda;
 
-/// Whether a segment starts a frame: DHT, JPG and DAC have numbers among those that do.
+/// Whether a segment starts a frame. DHT, JPG and DAC, which do not, are in the same range.
 pub(crate) fn is_frame(marker: u8) -> bool {
     matches!(marker, 0xc0..=0xcf) && !matches!(marker, 0xc4 | 0xc8 | 0xcc)
 }

@@ -1,8 +1,8 @@
-//! KTX2 (Khronos Texture Container, version 2.0), its header and the index of its levels through
-//! the `ktx2` crate, whose reader panics at some descriptors of formats.
+//! KTX2 (Khronos Texture Container, version 2.0). The `ktx2` crate parses the header and level
+//! index; its `Reader` is not used, because it panics on some data format descriptors.
 //!
-//! Two-dimensional images in formats that graphics cards sample as they are; plain, zstd or zlib.
-//! Basis Universal needs a transcoder and is refused with that reason.
+//! Two-dimensional images in formats that GPUs sample as they are; plain, zstd or zlib. Basis
+//! Universal needs a transcoder and is refused.
 
 use ktx2::{LevelIndex, SupercompressionScheme};
 use millstream_codec::{CodecId, Scratch, decode_block};
@@ -22,14 +22,14 @@ pub(crate) fn header(stored: &[u8]) -> Result<Header, &'static str> {
     header.ok_or(DAMAGED)
 }
 
-/// Where a level lies in a file that begins with `head`: offset and bytes.
+/// Returns offset and length of a level in a file that begins with `head`.
 pub(crate) fn place(head: &[u8], level: u32) -> Option<(u64, u64)> {
     let at = Header::LENGTH + level as usize * LevelIndex::LENGTH;
     let place = LevelIndex::from_bytes(head.get(at..)?.first_chunk()?);
     Some((place.byte_offset, place.byte_length))
 }
 
-/// The stored bytes of a level.
+/// Returns the stored bytes of a level.
 fn stored_level(stored: &[u8], level: u32) -> Result<&[u8], &'static str> {
     let range = place(stored, level).and_then(|(offset, bytes)| {
         let start = usize::try_from(offset).ok()?;
@@ -38,7 +38,7 @@ fn stored_level(stored: &[u8], level: u32) -> Result<&[u8], &'static str> {
     range.ok_or(DAMAGED)
 }
 
-/// The format of the texels, if it is known.
+/// Returns the format of the texels, if it is known.
 pub(crate) fn texels(header: &Header) -> Option<&'static Texels> {
     Texels::of_vulkan(header.format?.value())
 }

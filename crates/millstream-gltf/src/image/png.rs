@@ -1,11 +1,11 @@
 //! PNG (W3C PNG specification, third edition).
 //!
-//! Images of 8 bits a channel without interlacing, palette or transparent color, as nearly all
+//! Images of 8 bits per channel without interlacing, palette or transparent color, as nearly all
 //! textures are, take the fast path: the whole deflate stream is decoded at once into the *end* of
-//! the destination, and rows are then unfiltered and widened to RGBA towards its beginning. A row
-//! of the destination has four bytes a pixel and a filtered row at most as many and one more, so
-//! with one spare byte for each row, and a spare row, the writer never reaches what is still to be
-//! read: no second image is ever in memory. All other images go through the `png` crate.
+//! the destination, and rows are then unfiltered and widened to RGBA, from its beginning on. A row
+//! of the destination has four bytes per pixel and a filtered row at most one byte more, so with
+//! one spare byte per row, and a spare row, the writer never reaches what is still to be read: no
+//! second image is ever in memory. All other images go through the `png` crate.
 //!
 //! A row is widened to four channels *before* it is unfiltered: one loop serves all color types,
 //! and the row above is always the row above in the destination.
@@ -22,7 +22,7 @@ use crate::limits;
 
 pub(super) const MAGIC: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 
-/// Work space that is needed behind the pixels: a filter for each row, and a row.
+/// Returns the bytes of work space after the pixels: a filter byte for each row, and a row.
 pub(crate) fn work_bytes(width: u32, height: u32) -> usize {
     height as usize + width as usize * 4
 }
@@ -64,7 +64,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 }
 
 impl Header {
-    /// Samples of a pixel; `None` for an unknown color type.
+    /// Returns the samples per pixel; `None` for an unknown color type.
     pub(crate) fn channels(&self) -> Option<usize> {
         match self.color {
             COLOR_GREY | COLOR_PALETTE => Some(1),
@@ -88,7 +88,7 @@ pub(super) fn layout(stored: &[u8]) -> Result<Layout, &'static str> {
     Ok(layout)
 }
 
-/// `pixels` are those of the layout, and the work space behind them.
+/// Decodes into `pixels`, which are those of the layout and the work space after them.
 pub(super) fn decode(
     stored: &[u8],
     layout: &Layout,
@@ -103,13 +103,13 @@ pub(super) fn decode(
     }
 }
 
-/// The pieces of the zlib stream; `None` if the image has a transparent color.
+/// Returns the pieces of the zlib stream; `None` if the image has a transparent color.
 fn pieces(stored: &[u8]) -> Result<Option<Vec<&[u8]>>, &'static str> {
     let mut pieces = Vec::new();
     let mut rest = &stored[MAGIC.len()..];
     while let Some((head, after)) = rest.split_first_chunk::<8>() {
         let len = word(head, 0) as usize;
-        // The four bytes of CRC behind it are not checked, but must be there.
+        // The four bytes of CRC after the data are not checked, but must be present.
         let end = len.checked_add(4).and_then(|end| after.get(end..));
         rest = end.ok_or("a chunk of the PNG is longer than the file")?;
         match &head[4..] {
@@ -126,7 +126,7 @@ fn pieces(stored: &[u8]) -> Result<Option<Vec<&[u8]>>, &'static str> {
     }
 }
 
-/// Inflates to the end of `pixels`, and unfilters the rows from there to its beginning.
+/// Inflates into the end of `pixels`, and unfilters the rows from there into place.
 fn fast(
     pieces: &[&[u8]],
     channels: usize,
@@ -180,7 +180,7 @@ fn library(stored: &[u8], pixels: &mut [u8]) -> Result<(), &'static str> {
     decoder.set_transformations(
         png::Transformations::normalize_to_color8() | png::Transformations::ALPHA,
     );
-    // What they hold may be a thousand times as long.
+    // Decompressed, their contents may be a thousand times as long.
     decoder.set_ignore_iccp_chunk(true);
     decoder.set_ignore_text_chunk(true);
     let mut reader = decoder.read_info().map_err(|_| damaged)?;

@@ -5,21 +5,21 @@
 //! one to the left, so the length of that chain of instructions decides the speed.
 //!
 //! **Paeth** chooses among left `a`, above `b` and corner `c` the nearest to `p = a + b - c`. With
-//! the lesser of `a` and `b` and the greater, let `x = c - lo` and `y = hi - c`: `p` is `|x|` from
-//! `hi`, `|y|` from `lo` and `|y - x|` from `c`. So it is `hi` where `2x <= y`, else `lo` where
-//! `2y <= x`, else `c`; with `t = 3c - a - b` that is where `t <= lo` and where `hi <= t`. No step
+//! `lo` and `hi` the lesser and the greater of `a` and `b`, let `x = c - lo` and `y = hi - c`: `p`
+//! is `|x|` from `hi`, `|y|` from `lo` and `|y - x|` from `c`. So it is `hi` where `2x <= y`, else
+//! `lo` where `2y <= x`, else `c`; with `t = 3c - a - b` these are `t <= lo` and `hi <= t`. No step
 //! of the chain needs an absolute value, and `3c - b` depends on no pixel of the row.
 //!
 //! # Safety
-//! Calls need SSE2, which x86-64 includes. No memory is touched but through slices.
+//! Calls need SSE2, which x86-64 includes. Memory is accessed only through slices.
 
 #![cfg_attr(
     target_arch = "x86_64",
     expect(unsafe_code, reason = "calls a function that needs SSE2")
 )]
 
-/// Undoes the filter of one row. `filtered` has `channels` bytes a pixel; `above` (the row before,
-/// zeros for the first) and `out` have four. Missing alpha becomes 255, grey goes to all colors.
+/// Undoes the filter of one row. `filtered` has `channels` bytes per pixel; `above` (the row
+/// before, or zeros) and `out` have four. Missing alpha becomes 255, gray all colors.
 ///
 /// # Errors
 /// The filter is unknown.
@@ -65,7 +65,7 @@ fn row<const N: usize>(
     Ok(())
 }
 
-/// Makes each pixel of the filtered one and the one above.
+/// Computes each pixel from the filtered one and the one above.
 #[inline(always)]
 fn each<const N: usize>(
     filtered: &[[u8; N]],
@@ -81,7 +81,7 @@ fn each<const N: usize>(
     }
 }
 
-/// The filtered pixel in four channels; missing alpha is 0.
+/// Returns the filtered pixel in four channels; missing alpha is 0.
 #[inline(always)]
 fn widen<const N: usize>(bytes: &[u8; N]) -> u32 {
     match N {
@@ -99,13 +99,13 @@ fn add(a: u32, b: u32) -> u32 {
     ((a & LOW) + (b & LOW)) ^ ((a ^ b) & !LOW)
 }
 
-/// The average of each channel, rounded down.
+/// Returns the average of each channel, rounded down.
 #[inline(always)]
 fn average(a: u32, b: u32) -> u32 {
     (a & b) + (((a ^ b) & 0xfefe_fefe) >> 1)
 }
 
-/// Returns a function that makes the next pixel of a row from the filtered one and the one above.
+/// Returns a function from a row's next filtered pixel and the one above to the pixel.
 #[cfg(target_arch = "x86_64")]
 fn paeth() -> impl FnMut(u32, u32) -> u32 {
     // SAFETY: every x86-64 processor has SSE2; it is part of the architecture.

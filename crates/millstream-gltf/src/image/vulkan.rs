@@ -1,5 +1,4 @@
-//! Pixel formats by their numbers in Vulkan's `VkFormat`, which metadata records use, and in
-//! `DXGI_FORMAT`.
+//! Pixel formats by their numbers in `VkFormat`, which metadata records use, and in `DXGI_FORMAT`.
 
 use super::Format;
 
@@ -9,12 +8,12 @@ pub(crate) struct Texels {
     /// Its number in `VkFormat`.
     pub(crate) vulkan: u32,
     dxgi: u32,
-    /// Texels of a block's side, and bytes of a block.
+    /// The side of a block in texels, and its bytes.
     pub(crate) block: (u32, u32),
     pub(crate) channels: u8,
-    /// Bits of a color; 0 for blocks, and where colors differ.
+    /// Bits of each color, without alpha; 0 for blocks, and where colors differ.
     pub(crate) bits: u8,
-    /// What it is decoded to, and whether it is sRGB-encoded.
+    /// The format that it is decoded to, and whether that is sRGB-encoded; `None`: not decoded.
     pub(crate) decoded: Option<(Format, bool)>,
 }
 
@@ -44,12 +43,12 @@ impl Texels {
         }
     }
 
-    /// The format of a number of `VkFormat`.
+    /// Returns the format of a number of `VkFormat`.
     pub(crate) fn of_vulkan(number: u32) -> Option<&'static Texels> {
         FORMATS.iter().find(|it| it.vulkan == number)
     }
 
-    /// The format of a number of `DXGI_FORMAT`.
+    /// Returns the format of a number of `DXGI_FORMAT`.
     pub(crate) fn of_dxgi(number: u32) -> Option<&'static Texels> {
         let mut formats = FORMATS.iter().filter(|it| it.dxgi != NONE);
         formats.find(|it| it.dxgi == number)
@@ -57,14 +56,14 @@ impl Texels {
 }
 
 impl Format {
-    /// The format of its own number.
+    /// Returns the format with this discriminant.
     pub(super) fn of_number(number: u8) -> Option<Format> {
         let mut formats = FORMATS.iter().filter_map(|it| it.decoded);
         let found = formats.find(|(format, _)| *format as u8 == number);
         found.map(|(format, _)| format)
     }
 
-    /// What it is in containers; of the other encoding where it has only one.
+    /// Returns its container format; that of the other color encoding if it has only one.
     #[cfg(any(feature = "pak", feature = "vulkan"))]
     pub(crate) fn texels(self, srgb: bool) -> &'static Texels {
         let find = |srgb| FORMATS.iter().find(|it| it.decoded == Some((self, srgb)));
@@ -72,10 +71,10 @@ impl Format {
     }
 }
 
-/// No number of `DXGI_FORMAT`.
+/// Not in `DXGI_FORMAT`.
 const NONE: u32 = u32::MAX;
 
-/// What this crate decodes, and what it only describes.
+/// The formats that this crate decodes, and those that it only describes.
 static FORMATS: [Texels; 35] = [
     texels(9, 61, 1, 1, 8),
     texels(16, 49, 2, 2, 8),

@@ -1,4 +1,4 @@
-//! WebP, through `image-webp`. Of an animation, the first frame.
+//! Decodes WebP, through `image-webp`; of an animation, the first frame.
 
 use std::io::Cursor;
 
@@ -10,7 +10,7 @@ fn decoder(stored: &[u8]) -> Result<WebPDecoder<Cursor<&[u8]>>, &'static str> {
     WebPDecoder::new(Cursor::new(stored)).map_err(|_| "the WebP's header is damaged")
 }
 
-/// The layout, and what decoding takes beside the image.
+/// Returns the layout, and the bytes that decoding allocates besides the image.
 pub(super) fn plan(stored: &[u8]) -> Result<(Layout, usize), &'static str> {
     let mut decoder = decoder(stored)?;
     let (width, height) = decoder.dimensions();
@@ -23,7 +23,7 @@ pub(super) fn plan(stored: &[u8]) -> Result<(Layout, usize), &'static str> {
     ) {
         // The canvas, a frame, and what the frame itself takes.
         (true, ..) => 15,
-        // Planes of brightness and color; the alpha as an image of its own.
+        // Planes of luma and chroma; alpha as an image of its own.
         (_, true, false) => 2,
         (_, true, true) => 7,
         // The images of transforms; of an opaque one, a whole one with alpha.
@@ -33,10 +33,10 @@ pub(super) fn plan(stored: &[u8]) -> Result<(Layout, usize), &'static str> {
     Ok((layout, width as usize * height as usize * bytes))
 }
 
-/// Refuses lossy frames with longer sides than the image: `image-webp` takes memory for the sides
-/// that a frame has before it compares them. What it decodes as a frame is any chunk of the file,
-/// and of an animation's frame (`ANMF`) the first two; a frame is known by its start code (RFC
-/// 6386, 9.1), as not all are by their names.
+/// Refuses lossy frames with longer sides than the image: `image-webp` allocates memory for a
+/// frame's sides before it compares them. It may decode any chunk of the file as a frame, and of an
+/// animation's frame (`ANMF`) the first two; frames are recognized by their start code (RFC 6386,
+/// 9.1), as their names are not reliable.
 fn check_frames(stored: &[u8], width: u32, height: u32) -> Result<(), &'static str> {
     let outer = chunks(stored.get(12..).unwrap_or(&[]));
     let all = outer.flat_map(|(name, data)| {
@@ -55,7 +55,7 @@ fn check_frames(stored: &[u8], width: u32, height: u32) -> Result<(), &'static s
     Ok(())
 }
 
-/// Chunks of RIFF: their names, and all bytes from their data on, as lengths may lie.
+/// Returns RIFF chunks: the name, and all bytes from its data on, as its length may be wrong.
 fn chunks(mut rest: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     std::iter::from_fn(move || {
         let (&[a, b, c, d], name) = (rest.get(4..)?.first_chunk()?, &rest[..4]);
@@ -72,8 +72,8 @@ pub(super) fn decode(stored: &[u8], pixels: &mut [u8]) -> Result<(), &'static st
     if decoder.has_alpha() {
         return decoder.read_image(pixels).map_err(|_| damaged);
     }
-    // Three bytes a pixel, decoded into the destination's end and widened towards its beginning:
-    // the reader is always ahead, as in the PNG decoder.
+    // Three bytes per pixel, decoded into the destination's end and widened from its beginning on:
+    // the reader stays ahead of the writer, as in the PNG decoder.
     let start = pixels.len() / 4;
     decoder
         .read_image(&mut pixels[start..])

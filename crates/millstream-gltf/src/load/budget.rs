@@ -1,4 +1,4 @@
-//! The memory budget of one scene, charged on any thread.
+//! The memory budget of one scene. Any thread may charge it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +11,15 @@ use crate::limits;
 /// The memory limit of a scene, and the bytes taken.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// The application's limit; `None`: that of the stored bytes.
+    /// The application's limit; `None`: the default for the stored bytes.
     set: Option<u64>,
-    /// Stored bytes of the files that were found so far.
+    /// Stored bytes of the files found so far.
     stored: AtomicU64,
     taken: AtomicU64,
 }
 
 impl Budget {
-    /// A limit of the application's, or that of the stored bytes of the scene's files.
+    /// Creates a budget with the application's limit, or the default for the scene's files.
     pub(super) fn new(set: Option<u64>) -> Budget {
         Budget {
             set,
@@ -45,7 +45,7 @@ impl Budget {
         self.stored.store(all, Ordering::Relaxed);
     }
 
-    /// Takes `bytes`, if there is room for them.
+    /// Takes `bytes`, if there is room for them; returns whether it did.
     pub(super) fn take(&self, bytes: u64) -> bool {
         let max = self.max();
         let add = |taken: u64| taken.checked_add(bytes).filter(|&sum| sum <= max);
@@ -54,7 +54,7 @@ impl Budget {
             .is_ok()
     }
 
-    /// Takes `bytes` for an item, if there is room for them.
+    /// Takes `bytes` for an item, or records their refusal; returns whether there was room.
     pub(super) fn charge(&self, charged: &Charged, bytes: u64) -> bool {
         let fits = self.take(bytes);
         if fits {
@@ -71,7 +71,7 @@ impl Budget {
         self.give_back(before.saturating_sub(bytes));
     }
 
-    /// The error of `bytes` for which there was no room.
+    /// Returns the error of `bytes` for which there was no room.
     pub(super) fn no_room(&self, place: &str, file: &str, bytes: u64) -> Error {
         let max = self.max();
         let whose = match self.grows() {
@@ -90,7 +90,7 @@ impl Budget {
         self.taken.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes left.
+    /// Returns the bytes left.
     pub(super) fn left(&self) -> u64 {
         self.max()
             .saturating_sub(self.taken.load(Ordering::Relaxed))
@@ -114,18 +114,18 @@ impl Budget {
 /// What an item has taken of the budget.
 #[derive(Debug, Default)]
 pub(super) struct Charged {
-    /// 0: nothing was refused.
+    /// Bytes that were refused last; 0 if none were.
     refused: AtomicU64,
     bytes: AtomicU64,
 }
 
 impl Charged {
-    /// Bytes for which the budget did not suffice.
+    /// Returns the bytes for which the budget did not suffice.
     pub(super) fn refused(&self) -> Option<u64> {
         Some(self.refused.load(Ordering::Acquire)).filter(|&bytes| bytes > 0)
     }
 
-    /// Bytes taken.
+    /// Returns the bytes taken.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Acquire)
     }

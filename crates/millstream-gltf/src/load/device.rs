@@ -12,7 +12,7 @@ use crate::image::{Image, Layout, TRUNCATED, png};
 use crate::scene::Bytes;
 
 impl Load {
-    /// Whether `len` bytes of an item land on the device by the next request.
+    /// Whether the item's next request, for `len` bytes, lands on the device.
     pub(super) fn lands_on_device(&self, index: usize, len: u64) -> bool {
         let item = &self.items[index];
         let is_ready =
@@ -20,7 +20,7 @@ impl Load {
         is_ready && self.loader.options.device.is_some()
     }
 
-    /// Adds a request that brings `len` bytes, which the budget has, to memory of the device.
+    /// Adds a request that delivers `len` bytes, charged already, to memory of the device.
     pub(super) fn add_device_request(
         &mut self,
         index: usize,
@@ -49,8 +49,8 @@ impl Load {
             let start = buffer.as_ptr().addr() - buffer.base().addr();
             buffer.set_view(start, layout.bytes());
             if item.content == Content::Pixels {
-                // What the decoder needed beside the image is free again: it had memory of its own,
-                // and touched none of the work space; but of PNG, whose work space is some rows.
+                // Decoders other than PNG's had memory of their own, which is free again, and left
+                // the space after the image untouched. As much as PNG's work space stays charged.
                 let (width, height) = layout.size(layout.first_level());
                 let kept = layout.bytes() + extra.min(png::work_bytes(width, height));
                 self.budget.keep(&item.charged, kept as u64);
@@ -64,8 +64,8 @@ impl Load {
         if layout.bytes() > buffer.len() {
             return Err(bad(TRUNCATED));
         }
-        // The budget has its bytes: what the image took in memory is what it takes on the device,
-        // and is free soon.
+        // Charged already: the image takes on the device what it takes in memory, which is freed
+        // soon.
         self.items[index].content = Content::OnDevice(layout);
         let len = layout.bytes() as u64;
         self.add_device_request(index, Read::buffer(Arc::new(buffer)), len)

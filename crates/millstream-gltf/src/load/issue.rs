@@ -15,11 +15,11 @@ use crate::limits;
 use crate::plan::{Fetch, Origin, Purpose, SameBytes};
 use crate::scene::{BufferBytes, Bytes, State};
 
-/// What came of a request.
+/// The outcome of a request.
 type Completed = std::result::Result<Landed, millstream::Error>;
 
 impl Load {
-    /// Adds what has to be fetched: one item, or two for an image with levels.
+    /// Adds the items of a fetch: one, or two for an image with small and large levels.
     pub(super) fn add(&mut self, fetch: Fetch, promised: bool) -> Result<()> {
         let is_image = matches!(fetch.purpose, Purpose::Images(_));
         let mut item = Item {
@@ -64,7 +64,7 @@ impl Load {
                 item.content = Content::OnDevice(layout);
                 item.stored_bytes = layout.bytes() as u64;
             }
-            // An image that is worth two requests.
+            // An image with large levels, which are a request of their own.
             Some(layout) if small_level(&layout) > layout.first_level() => {
                 self.push(Item {
                     content: Content::SmallLevels(layout),
@@ -87,8 +87,8 @@ impl Load {
         self.items.push(item);
     }
 
-    /// Puts waiting items in order, the next one last: by priority, and the largest first, whose
-    /// decode takes longest. Large levels come after other images, as they can be left out.
+    /// Sorts waiting items, the next one last: by priority, then the largest first, whose decode
+    /// takes longest. Within a priority, large levels come last, as they can be left out.
     pub(super) fn sort_waiting(&mut self) {
         let items = &self.items;
         self.waiting.sort_by_key(|&index| {
@@ -100,7 +100,7 @@ impl Load {
         self.reserved = others.map(|item| item.stored_bytes).sum();
     }
 
-    /// Finds an item's entry, which must have the bytes of a range.
+    /// Finds an item's entry, which must contain the range.
     fn look_up(
         &mut self,
         name: &Arc<[u8]>,
@@ -126,7 +126,7 @@ impl Load {
         }
     }
 
-    /// The layout of an entry that is an image of ours, from its record.
+    /// Returns the layout of an image in this crate's format, from its record in a package.
     fn layout_of(&self, located: &Located) -> Option<Layout> {
         #[cfg(feature = "pak")]
         if !self.plain {
@@ -188,23 +188,23 @@ impl Load {
         self.add_request(index, request, len, decodes)
     }
 
-    /// Bytes of the budget that large levels may take.
+    /// Returns the bytes of the budget that large levels may take.
     fn left_for_large(&self) -> u64 {
         let mut left = self.budget.left();
         if self.budget.grows() && self.scene.is_none() {
-            // An eighth for the model of the JSON, whose length is not known yet.
+            // An eighth is kept for the model of the JSON, whose size is not known yet.
             left -= left / 8;
         }
         left.saturating_sub(self.reserved)
     }
 
-    /// Leaves out large levels, for which memory does not suffice.
+    /// Leaves out large levels for which memory does not suffice.
     fn leave_out(&mut self, index: usize) -> Result<()> {
         self.end_item(index);
         self.settle_halves(index)
     }
 
-    /// Uses bytes in memory as a buffer, or requests that an image is decoded from them.
+    /// Uses bytes in memory as a buffer, or requests that they are copied to the device or decoded.
     fn request_memory(
         &mut self,
         index: usize,
@@ -213,7 +213,7 @@ impl Load {
     ) -> Result<()> {
         let len = range.len() as u64;
         if self.items[index].is_geometry() && !self.lands_on_device(index, len) {
-            // The head of a package's entry may begin anywhere within a page.
+            // The head of a package's entry may have any alignment.
             let bytes = match self.aligned(index, &bytes.as_slice()[range.clone()])? {
                 None => Bytes::Part(bytes.clone(), range),
                 Some(moved) => Bytes::Landed(moved),
@@ -241,7 +241,7 @@ impl Load {
         }
     }
 
-    /// Adds a request of `len` bytes to the batch, whose bytes an image may be decoded from.
+    /// Adds a request for `len` bytes to the batch; if `decodes`, for the image decoded from them.
     fn add_request(
         &mut self,
         index: usize,
@@ -251,7 +251,7 @@ impl Load {
     ) -> Result<()> {
         let on_device = self.lands_on_device(index, len);
         if on_device || !decodes {
-            // A copy of bytes in memory has taken them of the budget already.
+            // A copy of bytes in memory was charged already.
             self.charge(index, len - self.items[index].charged.bytes())?;
         }
         if on_device {
@@ -270,7 +270,7 @@ impl Load {
         Ok(())
     }
 
-    /// Adds the request of an item, which is in flight then.
+    /// Adds the request of an item to the batch; the item counts as in flight from then on.
     pub(super) fn add_to_batch<T: 'static>(
         &mut self,
         index: usize,
@@ -293,7 +293,7 @@ impl Load {
 
     /// Handles completions; ready once no item is in flight or waiting.
     pub(super) fn poll_items(&mut self, waker: &Waker) -> Poll<()> {
-        // A completion may lead to new requests, which must be polled, too, to register the waker.
+        // A completion may lead to new requests, which must be polled too, to register the waker.
         loop {
             let ended = self.take_completed(waker);
             let room = self.running.len() < limits::REQUESTS_MAX;
@@ -307,7 +307,7 @@ impl Load {
             if more {
                 self.issue();
             }
-            // Decodes of images that landed encoded.
+            // Submits decodes of images that landed encoded.
             self.batch.submit();
         }
         self.check_indices();
@@ -355,7 +355,7 @@ impl Load {
         }
     }
 
-    /// Ends an item, and gives back to the budget everything that it took.
+    /// Ends an item, and gives everything that it took back to the budget.
     fn abandon(&mut self, index: usize) {
         self.budget.keep(&self.items[index].charged, 0);
         self.end_item(index);
@@ -379,7 +379,7 @@ impl Load {
         }
         match item.content {
             Content::Raw if !buffer.starts_with(&image::MAGIC) => {
-                // An encoded image of a package: a second request decodes it.
+                // An encoded image of a package; a second request decodes it.
                 self.budget.keep(&item.charged, 0);
                 let len = buffer.len() as u64;
                 self.add_request(index, Read::buffer(Arc::new(buffer)), len, true)
@@ -393,9 +393,9 @@ impl Load {
         }
     }
 
-    /// A copy of bytes whose address lacks the alignment of their type. A direct read lands them at
-    /// the same offset within a page as in the file, which is nearly always aligned; but small
-    /// entries of a package are adjacent, without gaps.
+    /// Returns an aligned copy of misaligned bytes; `None` if they are aligned. A direct read lands
+    /// bytes at their file offset within a page, which is nearly always aligned; but small entries
+    /// of a package are adjacent, without gaps.
     fn aligned(&self, index: usize, bytes: &[u8]) -> Result<Option<Buffer>> {
         let item = &self.items[index];
         let (alignment, place) = match &item.purpose {
@@ -414,7 +414,7 @@ impl Load {
         Ok(Some(moved))
     }
 
-    /// Handles bytes of a buffer that have landed, which completes their item.
+    /// Handles bytes of a buffer that have landed; completes their item.
     pub(super) fn buffer_landed(&mut self, index: usize, bytes: Bytes) {
         let Purpose::Buffer { buffer, start } = self.items[index].purpose else {
             unreachable!("bytes of a buffer have one")
@@ -444,14 +444,14 @@ impl Load {
         };
     }
 
-    /// Handles a whole image that has landed, which completes its item.
+    /// Handles a whole image that has landed; completes its item.
     pub(super) fn image_landed(&mut self, index: usize, image: Image) {
         self.end_item(index);
         self.note(index, image.memory_bytes() as u64, false);
         self.show(index, State::Ready(Arc::new(image)));
     }
 
-    /// The other half of an image.
+    /// Returns the item of the other half of an image.
     fn other_half(&self, index: usize) -> Option<usize> {
         match self.items[index].content {
             Content::SmallLevels(_) => Some(index + 1),
@@ -491,7 +491,7 @@ impl Load {
         Ok(())
     }
 
-    /// Takes the buffer of an item that has landed, which completes the item.
+    /// Takes the buffer of an item that has landed; completes the item.
     fn take_landed(&mut self, index: usize) -> Option<Buffer> {
         let task = &mut self.items[index].task;
         let buffer = match std::mem::replace(task, Task::Ended) {
@@ -505,7 +505,7 @@ impl Load {
         Some(buffer)
     }
 
-    /// The state of the image that an item is for.
+    /// Returns the state of the image that an item is for.
     fn shown_image(&self, index: usize) -> Option<&State<Arc<Image>>> {
         let (Purpose::Images(images), Some(Ok(scene))) = (&self.items[index].purpose, &self.scene)
         else {
@@ -523,7 +523,7 @@ impl Load {
         }
     }
 
-    /// Marks what a purpose is for as waiting.
+    /// Marks the buffer or images of a purpose as waiting.
     pub(super) fn expect(&mut self, purpose: &Purpose) {
         if let Purpose::Buffer { buffer, .. } = purpose {
             *self.outstanding.entry(*buffer).or_default() += 1;
@@ -531,7 +531,7 @@ impl Load {
         self.mark(purpose, None);
     }
 
-    /// Marks what a purpose is for as failed, or as waiting; a buffer that has failed stays so.
+    /// Marks the buffer or images of a purpose as failed or waiting; a failed buffer stays failed.
     pub(super) fn mark(&mut self, purpose: &Purpose, error: Option<Error>) {
         let Some(Ok(scene)) = &mut self.scene else {
             return;
@@ -547,7 +547,7 @@ impl Load {
         }
     }
 
-    /// Fails an item.
+    /// Fails an item, with its purpose, and drops the other half of its image.
     pub(super) fn fail_item(&mut self, index: usize, mut error: Error) {
         self.abandon(index);
         let item = &mut self.items[index];
@@ -599,8 +599,8 @@ impl Load {
         });
     }
 
-    /// Gives the purpose of a fetch to the item, or both halves, that the package's record
-    /// promised; returns whether there was one.
+    /// Assigns a fetch to the item that the package's record predicted, or to both halves of an
+    /// image; returns whether they can serve it.
     pub(super) fn take_promised(&mut self, fetch: &Fetch, index: usize) -> bool {
         let both = [Some(index), self.other_half(index)];
         let usable = |index: &usize| {
@@ -621,12 +621,12 @@ impl Load {
     }
 }
 
-/// The largest level of an image's small half.
+/// Returns the largest level of an image's small half.
 fn small_level(layout: &Layout) -> u32 {
     layout.level_within(limits::SMALL_LEVEL_SIDE)
 }
 
-/// Where an image's large half begins: with its first level.
+/// Returns where an image's large half begins: at its smallest level.
 fn large_start(layout: &Layout) -> usize {
     let small = layout.prefix_bytes(small_level(layout));
     small.next_multiple_of(LEVEL_ALIGNMENT)

@@ -1,4 +1,4 @@
-//! One item of a load.
+//! An item of a load: one request, or several in sequence, for a buffer or an image.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,10 +20,10 @@ pub(super) enum Content {
     Raw,
     /// A decoded image.
     Pixels,
-    /// The first bytes of a cooked image, with the levels that are complete in them. The next item
-    /// is of its large levels.
+    /// The first bytes of a cooked image, with its small levels; the layout is the whole image's.
+    /// The next item is its large levels.
     SmallLevels(Layout),
-    /// The bytes after them, up to the end or to the memory limit.
+    /// The bytes after the small levels, up to the end of the image.
     LargeLevels(Layout),
     /// A whole image ready for upload, which lands on the device.
     OnDevice(Layout),
@@ -78,7 +78,7 @@ pub(super) enum Task {
     Waiting,
     /// Requested.
     Running(Flight),
-    /// The large half of an image, whose small half is missing.
+    /// A half of an image that has landed; the large half waits here for the small one.
     Landed(Buffer),
     /// Complete.
     Ended,
@@ -87,11 +87,11 @@ pub(super) enum Task {
 pub(super) struct Item {
     pub(super) origin: Origin,
     pub(super) purpose: Purpose,
-    /// Fetched because a package's record promised it, and not confirmed by the JSON: of its
-    /// purpose only the kind is known.
+    /// Fetched because a package's record predicts it, and not confirmed by the JSON yet: only the
+    /// kind of its purpose is known.
     pub(super) promised: bool,
     pub(super) place: String,
-    /// For messages.
+    /// For error messages.
     pub(super) file: String,
     pub(super) content: Content,
     pub(super) priority: Priority,
@@ -99,19 +99,19 @@ pub(super) struct Item {
     pub(super) start: u64,
     /// Bytes to read.
     pub(super) stored_bytes: u64,
-    /// The entry, where it is one.
+    /// The entry; `None` for bytes in memory.
     pub(super) located: Option<Located>,
-    /// Memory of the scene that it has taken.
+    /// The memory that it has taken from the scene's budget.
     pub(super) charged: Arc<Charged>,
-    /// Not needed any more: its request's completion completes it, whatever the outcome.
+    /// Not needed: the completion of its request completes it, whatever the outcome.
     pub(super) dropped: bool,
-    /// Canceled while a request was in flight: if that one succeeds, none follows it.
+    /// Canceled: no request follows the one in flight.
     pub(super) canceled: bool,
     pub(super) task: Task,
 }
 
 impl Item {
-    /// A copy of it, not requested yet.
+    /// Returns a copy that is not requested yet.
     pub(super) fn copy(&self) -> Item {
         Item {
             origin: self.origin.clone(),
@@ -124,37 +124,37 @@ impl Item {
         }
     }
 
-    /// The error of its request.
+    /// Returns the error of its request.
     pub(super) fn error(&self, error: &millstream::Error) -> Error {
         Error::of_request(&self.place, &self.file, error)
     }
 
-    /// An error about its file.
+    /// Returns an error about its file.
     pub(super) fn wrong(&self, kind: ErrorKind, cause: impl Into<String>) -> Error {
         Error::new(kind, &self.place[..], cause).in_file(&self.file)
     }
 
-    /// The error of an image that is invalid.
+    /// Returns the error of an invalid image.
     pub(super) fn bad_image(&self, cause: &'static str) -> Error {
         self.wrong(ErrorKind::Image, cause)
     }
 
-    /// The error of its cancellation.
+    /// Returns the error of its cancellation.
     pub(super) fn was_canceled(&self) -> Error {
         Error::new(ErrorKind::Canceled, &self.place[..], "was canceled")
     }
 
-    /// Whether its bytes are of an image.
+    /// Whether its bytes are those of `image`.
     pub(super) fn shows(&self, image: usize) -> bool {
         matches!(&self.purpose, Purpose::Images(images) if images.contains(&image))
     }
 
-    /// Whether its bytes are of a buffer, and not of an image.
+    /// Whether its bytes are those of a buffer, not of an image.
     pub(super) fn is_geometry(&self) -> bool {
         matches!(self.purpose, Purpose::Buffer { .. })
     }
 
-    /// Whether its entry has all bytes of a range; other origins are whole.
+    /// Whether its entry contains the range of an origin, if that has one.
     pub(super) fn reaches(&self, origin: &Origin) -> bool {
         let located = self.located.as_ref();
         match origin {
@@ -173,7 +173,7 @@ impl Item {
         matches!(self.content, Content::SmallLevels(_))
     }
 
-    /// Whether it is complete, and its bytes were handled.
+    /// Whether it is complete and its bytes were handled.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.task, Task::Ended)
     }

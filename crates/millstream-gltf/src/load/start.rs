@@ -1,4 +1,4 @@
-//! The first batch: the JSON or the GLB's head, and what a package's record predicts.
+//! Begins both batches: the JSON or GLB head, with what a package's record predicts; and the rest.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -32,7 +32,7 @@ impl Load {
         self.request_head(head_bytes.min(len))?;
         let fetches = promised.map(|(fetches, _)| fetches).unwrap_or_default();
         for fetch in fetches {
-            // A wrong promise is no error: the JSON decides.
+            // A wrong prediction is not an error: the JSON decides.
             let _ = self.add(fetch, true);
         }
         self.progress.files += 1;
@@ -42,8 +42,8 @@ impl Load {
         Ok(())
     }
 
-    /// What the scene's record in its package predicts: what to fetch, and the length of the head
-    /// of the scene's own file.
+    /// Returns what the scene's record in its package predicts: the fetches, and the length of the
+    /// head of the scene's own file.
     fn promised(&self) -> Option<(Vec<Fetch>, Option<u64>)> {
         #[cfg(feature = "pak")]
         if !self.plain {
@@ -53,7 +53,7 @@ impl Load {
         None
     }
 
-    /// Requests the beginning of the scene's own file, in which its errors are.
+    /// Requests the beginning of the scene's own file. Callers add the file's name to errors.
     fn request_head(&mut self, head_bytes: u64) -> Result<()> {
         if head_bytes > limits::JSON_BYTES_MAX {
             let most = limits::JSON_BYTES_MAX;
@@ -73,7 +73,7 @@ impl Load {
         Ok(())
     }
 
-    /// Takes memory for the JSON, which counts unless the application has set the limit.
+    /// Charges the budget for the JSON, unless the application has set the limit.
     fn charge_json(&self, bytes: u64) -> Result<()> {
         match !self.budget.grows() || self.budget.take(bytes) {
             true => Ok(()),
@@ -81,7 +81,7 @@ impl Load {
         }
     }
 
-    /// Polls the head; ready once the stage has changed.
+    /// Polls the head; ready once the load has left its stage.
     pub(super) fn poll_head(&mut self, waker: &Waker) -> Poll<()> {
         loop {
             let Stage::Head(ticket) = &mut self.stage else {
@@ -134,7 +134,7 @@ impl Load {
         Ok(())
     }
 
-    /// Requests the whole JSON, which is longer than the bytes that came, in a batch of its own.
+    /// Requests the whole JSON, which is longer than the `came` bytes read, in a batch of its own.
     fn request_longer_head(&mut self, came: u64, head_bytes: u64) -> Result<()> {
         if self.canceled {
             return Err(Error::new(ErrorKind::Canceled, "", "was canceled"));
@@ -148,7 +148,7 @@ impl Load {
         Ok(())
     }
 
-    /// Submits the second batch: what the first one lacked.
+    /// Submits the second batch: what the first one lacks.
     fn begin_body(
         &mut self,
         model: Model,
@@ -198,7 +198,7 @@ impl Load {
                 continue;
             }
             serve_from_head(&mut fetch.origin, &self.name, head);
-            // Decoding from memory needs no device.
+            // Bytes in memory need no read.
             reads |= !matches!(fetch.origin, Origin::Memory { .. });
             let purpose = fetch.purpose.clone();
             if let Err(error) = self.add(fetch, false) {
@@ -216,8 +216,8 @@ impl Load {
     }
 }
 
-/// The promised item that has the bytes of an origin: the same ones, or the whole entry for its
-/// beginning.
+/// Returns the predicted item that has the bytes of an origin: the same range, or the whole entry
+/// for a range at its beginning.
 fn find_promised(wanted: &Origin, promised: &HashMap<Key, usize>) -> Option<usize> {
     let whole = || match wanted.key() {
         (name, Some(Range { start: 0, .. })) => promised.get(&(name, None)),
@@ -226,7 +226,7 @@ fn find_promised(wanted: &Origin, promised: &HashMap<Key, usize>) -> Option<usiz
     promised.get(&wanted.key()).or_else(whole).copied()
 }
 
-/// Takes bytes that are in the head, which is in memory, from there.
+/// Changes the origin of bytes inside the head, which is in memory, to that memory.
 fn serve_from_head(origin: &mut Origin, scene: &[u8], head: &Arc<Buffer>) {
     if let Origin::Entry {
         name,

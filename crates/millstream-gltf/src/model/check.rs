@@ -1,4 +1,4 @@
-//! Checks that elements refer to elements that exist, and to bytes inside their buffers.
+//! Checks that elements refer to existing elements, and to bytes inside their buffers.
 //!
 //! Elements are checked in the order of dependency, so that an element which refers to an invalid
 //! one becomes invalid itself, with an error that names the root cause.
@@ -84,7 +84,7 @@ fn follow<'a, T>(
     }
 }
 
-/// As [`follow`], of an index that need not be there.
+/// Like [`follow`], for an optional index.
 fn follow_some<T>(
     elements: &[Result<T>],
     index: Option<usize>,
@@ -156,7 +156,7 @@ fn check_elements(accessor: &Accessor, view: &View, index: usize) -> Result<()> 
         let cause = format!("elements of {element} bytes overlap at a stride of {stride}");
         return Err(invalid("bufferView", cause));
     }
-    // Both factors are small: 2³¹ elements of at most 252 bytes.
+    // The product does not wrap: at most 2³¹ elements of at most 252 bytes.
     let needed = (accessor.count - 1) * stride + element;
     fits(accessor.offset, needed, view, index, "count")?;
     let component = accessor.component.bytes();
@@ -169,7 +169,7 @@ fn check_elements(accessor: &Accessor, view: &View, index: usize) -> Result<()> 
     Ok(())
 }
 
-/// Whether a range ends within so many bytes.
+/// Whether a range ends within this many bytes.
 fn is_inside(offset: u64, len: u64, within: u64) -> bool {
     offset.checked_add(len).is_some_and(|end| end <= within)
 }

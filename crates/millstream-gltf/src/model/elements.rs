@@ -34,7 +34,7 @@ pub enum BufferPlace {
 pub struct Buffer {
     /// Where its bytes are.
     pub place: BufferPlace,
-    /// How many it has.
+    /// Its length in bytes.
     pub len: u64,
 }
 
@@ -94,10 +94,10 @@ fn read_uri(uri: &str) -> Result<Uri> {
 pub struct View {
     /// The buffer.
     pub buffer: usize,
-    /// First byte.
+    /// Offset of its first byte in the buffer.
     #[serde(rename = "byteOffset", default)]
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     #[serde(rename = "byteLength")]
     pub len: u64,
     /// Bytes from one element to the next; `None` for elements without gaps.
@@ -141,7 +141,7 @@ impl TryFrom<u32> for Component {
 }
 
 impl Component {
-    /// Bytes of a number.
+    /// Returns the bytes of a number.
     #[must_use]
     pub fn bytes(self) -> u64 {
         match self {
@@ -151,24 +151,24 @@ impl Component {
         }
     }
 
-    /// Whether indices may be of it.
+    /// Whether indices may have this type.
     pub(crate) fn is_index(self) -> bool {
         matches!(self, Component::U8 | Component::U16 | Component::U32)
     }
 }
 
-/// How numbers make an element.
+/// The type of an element: a scalar, vector or matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 #[non_exhaustive]
 pub enum Shape {
-    /// One.
+    /// One number.
     Scalar,
-    /// Two.
+    /// Two numbers.
     Vec2,
-    /// Three.
+    /// Three numbers.
     Vec3,
-    /// Four.
+    /// Four numbers.
     Vec4,
     /// Two columns of two.
     Mat2,
@@ -179,13 +179,13 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Numbers of an element, without padding.
+    /// Returns the numbers of an element, without padding.
     #[must_use]
     pub fn numbers(self) -> usize {
         self.columns() * self.rows()
     }
 
-    /// Columns: 1 but for matrices.
+    /// Returns the number of columns: 1 except for matrices.
     #[must_use]
     pub fn columns(self) -> usize {
         match self {
@@ -196,7 +196,7 @@ impl Shape {
         }
     }
 
-    /// Numbers of a column.
+    /// Returns the numbers of a column.
     #[must_use]
     pub fn rows(self) -> usize {
         match self {
@@ -212,7 +212,7 @@ impl Shape {
 #[derive(Debug, Clone, Deserialize)]
 #[non_exhaustive]
 pub struct Sparse {
-    /// How many.
+    /// The number of sparse elements.
     pub count: u64,
     /// Their indices.
     #[serde(deserialize_with = "object")]
@@ -229,10 +229,10 @@ pub struct SparseIndices {
     /// The view.
     #[serde(rename = "bufferView")]
     pub view: usize,
-    /// Where they begin in it.
+    /// Where they begin in the view, in bytes.
     #[serde(rename = "byteOffset", default)]
     pub offset: u64,
-    /// The type of each.
+    /// The type of the indices.
     #[serde(rename = "componentType")]
     pub component: Component,
 }
@@ -244,7 +244,7 @@ pub struct SparseValues {
     /// The view.
     #[serde(rename = "bufferView")]
     pub view: usize,
-    /// Where they begin in it.
+    /// Where they begin in the view, in bytes.
     #[serde(rename = "byteOffset", default)]
     pub offset: u64,
 }
@@ -253,24 +253,24 @@ pub struct SparseValues {
 #[derive(Debug, Clone, Deserialize)]
 #[non_exhaustive]
 pub struct Accessor {
-    /// The view; without one all elements are zero (but for the sparse ones).
+    /// The view; without one all elements are zero (except sparse ones).
     #[serde(rename = "bufferView")]
     pub view: Option<usize>,
-    /// Where the elements begin in it.
+    /// Where the elements begin in the view, in bytes.
     #[serde(rename = "byteOffset", default)]
     pub offset: u64,
     /// The type of the numbers.
     #[serde(rename = "componentType")]
     pub component: Component,
-    /// Whether integers stand for fractions, 0 to 1 or -1 to 1.
+    /// Whether integers are fractions, from 0 to 1 or -1 to 1.
     #[serde(default)]
     pub normalized: bool,
-    /// Elements.
+    /// The number of elements.
     pub count: u64,
-    /// How numbers make an element.
+    /// The type of an element.
     #[serde(rename = "type")]
     pub shape: Shape,
-    /// Elements that replace others.
+    /// Elements that replace those of the view, or zeros.
     #[serde(default, deserialize_with = "sparse")]
     pub sparse: Option<Sparse>,
 }
@@ -284,14 +284,14 @@ fn sparse<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Sparse>, D::Error
 }
 
 impl Accessor {
-    /// Bytes of one element, with the padding that columns of matrices have (each begins at a
+    /// Returns the bytes of one element, with the padding of matrix columns (each begins at a
     /// multiple of four).
     #[must_use]
     pub fn element_bytes(&self) -> u64 {
         let column = self.shape.rows() as u64 * self.component.bytes();
         match self.shape.columns() as u64 {
             1 => column,
-            // The last column is padded as well: what exporters and validators agree on.
+            // The last column is padded as well, as exporters and validators agree.
             columns => column.next_multiple_of(4) * columns,
         }
     }
@@ -345,14 +345,14 @@ impl Image {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Sampler {
-    /// Filter when enlarged.
+    /// Magnification filter.
     pub mag_filter: Option<u64>,
-    /// Filter when reduced.
+    /// Minification filter.
     pub min_filter: Option<u64>,
-    /// Across the left and right edge.
+    /// Wrapping mode of S (U), across the left and right edge.
     #[serde(default = "repeat")]
     pub wrap_s: u64,
-    /// Across the upper and lower edge.
+    /// Wrapping mode of T (V), across the upper and lower edge.
     #[serde(default = "repeat")]
     pub wrap_t: u64,
 }
@@ -368,7 +368,7 @@ fn repeat() -> u64 {
 pub struct Texture {
     /// The image that is loaded for it.
     pub image: Option<usize>,
-    /// Images that it also names, for readers that lack an extension.
+    /// Other images that it names, as alternatives; not loaded for it.
     pub passed_over: Vec<usize>,
     /// The sampler.
     pub sampler: Option<usize>,
@@ -418,8 +418,8 @@ impl Texture {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TextureUse {
-    /// What for, as `pbrMetallicRoughness.baseColorTexture`. (One of more than some 200 bytes is
-    /// passed over.)
+    /// The property, such as `pbrMetallicRoughness.baseColorTexture`. (One of more than about 200
+    /// bytes is ignored.)
     pub slot: String,
     /// The texture.
     pub texture: usize,
@@ -431,7 +431,7 @@ pub struct TextureUse {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Material {
-    /// Its textures, those of extensions too.
+    /// Its textures, including those of extensions.
     pub textures: Vec<TextureUse>,
 }
 
@@ -443,8 +443,8 @@ impl Material {
     }
 }
 
-/// Objects called `...Texture` that have an index, however deep. (The JSON's depth is bounded by
-/// its parser.)
+/// Collects objects named `...Texture` that have an index, at any depth. (The parser bounds the
+/// JSON's depth.)
 fn find_textures(
     object: &Map<String, Value>,
     slot: &str,
@@ -452,7 +452,7 @@ fn find_textures(
 ) -> Result<()> {
     for (name, value) in object {
         let is_texture = name.ends_with("Texture");
-        // A slot has the names of all objects around it, so many may repeat a long one.
+        // A slot includes the names of all enclosing objects, so many slots may repeat a long name.
         let is_long = slot.len() + name.len() > limits::PLACE_BYTES_MAX;
         if is_long || name == "extras" || !is_texture && !value.is_object() {
             continue;
@@ -466,7 +466,7 @@ fn find_textures(
             return wrong("", "is not an object");
         };
         let index = inner.get("index");
-        // What an extension calls a texture may be something else, if it has no index.
+        // What an extension calls a texture, but has no index, may be something else.
         if is_texture && (!slot.contains("extensions") || index.is_some()) {
             let texture = index.and_then(Value::as_u64);
             let Some(texture) = texture.and_then(|index| usize::try_from(index).ok()) else {
@@ -498,7 +498,7 @@ pub struct Primitive {
     pub indices: Option<usize>,
     /// The material.
     pub material: Option<usize>,
-    /// 4 for triangles; the numbers of the specification.
+    /// The topology, a number of the specification: 4 for triangles.
     #[serde(default = "triangles")]
     pub mode: u64,
     #[serde(default)]
@@ -552,15 +552,15 @@ pub struct Node {
     /// Its children.
     #[serde(default)]
     pub children: Vec<usize>,
-    /// Its transform as a matrix, if it is given as one: four columns.
+    /// Its transform, if given as a matrix: four columns.
     pub matrix: Option<[f32; 16]>,
-    /// Otherwise: where it is.
+    /// Its translation, if there is no matrix.
     #[serde(default)]
     pub translation: [f32; 3],
-    /// How it is turned: a quaternion, the real part last.
+    /// Its rotation: a quaternion, the real part last.
     #[serde(default = "unturned")]
     pub rotation: [f32; 4],
-    /// How large it is.
+    /// Its scale.
     #[serde(default = "unscaled")]
     pub scale: [f32; 3],
 }

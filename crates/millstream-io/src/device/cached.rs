@@ -1,17 +1,17 @@
-//! Reads that the page cache is likely to answer, copied by several cores.
+//! Reads that are likely in the page cache, copied by several cores.
 //!
 //! A ring serves a buffered read whose bytes are cached inside the call that submits it: on one
 //! core, the owner's. This device instead copies with reads that never wait for a disk
 //! ([`FileSystem::read_cached`]): a small share in each `reap`, and the rest on helper threads,
-//! which are woken if what waits takes longer than the wake.
+//! which are woken if the waiting copies take longer than the wake.
 //!
 //! Differences from other devices:
-//! - A result says how much was in the cache. Short or 0 does *not* mean the end of the file: the
-//!   owner reads the rest through another device. `EINVAL`: the file system has no
-//!   reads that do not wait.
-//! - What was submitted is not in the hands of the system, so its owner must not sleep while
+//! - A result is the number of bytes that were in the cache. Short or 0 does *not* mean the end of
+//!   the file: the owner reads the rest through another device. `EINVAL`: the file system cannot
+//!   read without waiting.
+//! - Submitted operations are not with the system, so the owner must not sleep while
 //!   [`Cached::waiting`] is not 0; it reaps. Completions of helpers ring the owner's bell.
-//! - Operations are served in the order of their pushes.
+//! - Operations are begun in the order of their pushes.
 //!
 //! Invariant: a copy waits for no disk and a share is bounded, so everything begun ends soon.
 
@@ -29,18 +29,18 @@ use shared::Shared;
 mod copy;
 mod shared;
 
-/// How to make a [`Cached`].
+/// Options of a [`Cached`].
 pub struct CachedOptions {
-    /// Reads the page cache.
+    /// The file system that reads the page cache.
     pub fs: Arc<dyn FileSystem>,
     /// The bell of the device that the owner sleeps in.
     pub bell: Doorbell,
-    /// Most helper threads, at most
-    /// [`COPY_HELPERS_MAX`](crate::limits::COPY_HELPERS_MAX); with 0 every `reap` copies all.
+    /// Maximum number of helper threads, at most
+    /// [`COPY_HELPERS_MAX`](crate::limits::COPY_HELPERS_MAX); with 0 each `reap` copies all.
     pub threads: usize,
-    /// Policy of the helper threads.
+    /// Settings of the helper threads.
     pub settings: ThreadSettings,
-    /// Most operations pushed and not yet reaped, at least 1.
+    /// Maximum number of operations pushed and not yet reaped, at least 1.
     pub depth: usize,
 }
 
@@ -49,7 +49,7 @@ pub struct Cached {
     shared: Arc<Shared>,
     depth: usize,
     in_flight: usize,
-    /// Pushed, not submitted.
+    /// Pushed, not yet submitted.
     pushed: Vec<Operation>,
     /// Reused by `reap`.
     share: Vec<Operation>,
@@ -71,22 +71,22 @@ impl Cached {
         }
     }
 
-    /// Operations submitted that no thread has begun: the owner reaps instead of sleeping.
+    /// Number of submitted operations that no thread has begun. If not 0, the owner must reap.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.waiting()
     }
 
-    /// Whether helpers have completed something. For a look before sleeping.
+    /// Whether helpers have completed something; checked before sleeping.
     #[must_use]
     pub fn has_done(&self) -> bool {
         self.shared.done.has_any()
     }
 
-    /// Waits a few microseconds, without sleeping, for what helper threads are copying or for
-    /// `awake` to say true; whether either came. An owner that has nothing but copies in flight
-    /// calls this before it sleeps: to be woken takes longer. False at once if nothing is in
-    /// flight.
+    /// Polls for a few microseconds until helper threads complete something or `awake` returns
+    /// true; returns whether either happened. An owner that has nothing but copies in flight calls
+    /// this before it sleeps, because being woken takes longer. Returns false at once if nothing is
+    /// in flight.
     pub fn spin(&self, awake: &mut dyn FnMut() -> bool) -> bool {
         if self.in_flight == 0 {
             return false;
@@ -113,7 +113,7 @@ impl Cached {
         }
     }
 
-    /// Copies a share, or everything where there are no helpers.
+    /// Copies a share, or everything if there are no helpers.
     fn copy_own_share(&mut self, completions: &mut Vec<Completion>) {
         loop {
             self.shared.take(&mut self.share);
@@ -171,7 +171,7 @@ impl Device for Cached {
         count
     }
 
-    /// See [`Device::wait`]. Correct, but not meant for sleeping: it looks every millisecond.
+    /// See [`Device::wait`]. Correct, but not meant for sleeping: it polls.
     fn wait(
         &mut self,
         timeout: Option<Duration>,
@@ -187,7 +187,7 @@ impl Device for Cached {
         self.shared.bell.clone()
     }
 
-    /// See [`Device::shutdown`]. What no thread has begun ends with `ECANCELED`.
+    /// See [`Device::shutdown`]. Operations that no thread has begun complete with `ECANCELED`.
     fn shutdown(
         mut self: Box<Self>,
         deadline: Instant,
@@ -215,7 +215,7 @@ impl Device for Cached {
 
 impl Drop for Cached {
     fn drop(&mut self) {
-        // In a forked child the helpers do not exist, and one of them may have held a lock.
+        // In a forked child the helpers do not exist, and one of them may hold a lock.
         if !self.guard.is_child() {
             drop(self.shared.take_all());
             self.shared.close(&mut Vec::new());

@@ -1,21 +1,21 @@
-//! System calls that may block, on threads of their own: opens, lengths, closes, syncs, names.
+//! Blocking system calls on threads of their own: opens, lengths, closes, syncs, renames.
 //!
-//! Three crews of threads: opens, short calls on open files (close, len), and long calls (sync,
-//! rename, remove, commit, replace, prefetch), so that a save never delays an open, and opens that
-//! hang stop no other call. Each call completes singly.
+//! Three thread pools ("crews"): opens; short calls on open files (close, len, content); and long
+//! calls (sync, rename, remove, replace, prefetch). So a save never delays an open, and opens that
+//! hang stop no other kind of call. Each call completes on its own.
 //!
 //! - **Hung calls.** A call that has run for [`CALLS_HUNG_NS`](crate::limits::CALLS_HUNG_NS) no
 //!   longer counts against its crew: another thread takes its place, up to
-//!   [`CALLS_THREADS_MAX`](crate::limits::CALLS_THREADS_MAX), and the surplus ends when the call
-//!   returns. While calls wait behind busy threads, one thread more sleeps until the next of those
-//!   would count as hung: nothing is polled, and no push of the owner is needed.
+//!   [`CALLS_THREADS_MAX`](crate::limits::CALLS_THREADS_MAX), and the surplus thread ends when the
+//!   call returns. While calls wait behind busy threads, one more thread sleeps until the next of
+//!   those calls would count as hung, so nothing is polled and no push of the owner is needed.
 //! - **Answers are held back** while [`CALLS_HOLD_RATIO`](crate::limits::CALLS_HOLD_RATIO) times as
 //!   many calls wait, so that the owner wakes for several at once; not when none waits, nor when
 //!   the crew has all its threads, which may all hang in their next calls.
-//! - **Threads** start when there is work, and stay. If not even one can be started, or the storage
-//!   has no threads, `reap` makes the calls.
+//! - **Threads** start when there is work, and stay. If none can be started, or the storage has no
+//!   threads, `reap` makes the calls.
 //!
-//! Invariant: each call is answered exactly once, by `reap` or `shutdown`, or `shutdown` reports
+//! Invariant: each call is answered exactly once, by `reap` or `shutdown`, or `shutdown` returns
 //! its id as hung. A panic of a custom file system is an `EIO` of its call.
 
 use std::path::{Path, PathBuf};
@@ -37,126 +37,125 @@ mod shared;
 
 pub use offer::{Offer, OfferMemory, OfferRead, OfferToken};
 
-/// How to make a [`Calls`].
+/// Options of a [`Calls`].
 pub struct CallsOptions {
-    /// What the calls are made on.
+    /// The file system that the calls are made on.
     pub fs: Arc<dyn FileSystem>,
     /// The bell of the device that the owner sleeps in.
     pub bell: Doorbell,
-    /// Policy of the threads.
+    /// Settings of the threads.
     pub threads: ThreadSettings,
     /// Start no thread: `reap` makes the calls. For a storage without threads.
     pub inline: bool,
 }
 
-/// One blocking call.
+/// A blocking call.
 pub enum Call {
     /// Opens a file.
     Open(Box<OpenCall>),
     /// Closes a file.
     Close(Descriptor),
-    /// Asks for the length of an open file.
+    /// Queries the length of an open file.
     Len(Descriptor),
     /// Reads an open file that reports no length (procfs) to its end, up to 64 MiB.
     Content(Descriptor),
-    /// Makes what was written durable.
+    /// Makes written data durable.
     Sync {
         /// The open file.
         file: Descriptor,
-        /// Only the bytes and the length (`fdatasync`).
+        /// Only the data and the length (`fdatasync`).
         data_only: bool,
     },
     /// Renames a file durably.
     Rename {
-        /// Its name.
+        /// Its current path.
         from: PathBuf,
-        /// Its new name.
+        /// Its new path.
         to: PathBuf,
     },
     /// Removes a file's name.
     Remove {
-        /// The name.
+        /// Its path.
         path: PathBuf,
     },
-    /// Replaces a file's content as a whole.
+    /// Replaces a file's content atomically.
     Replace {
-        /// Its name.
+        /// Its path.
         path: PathBuf,
-        /// The content, lent until the answer.
+        /// The content, lent until the call is answered.
         content: Segment,
     },
-    /// Brings a range of a view into memory.
+    /// Loads a range of a view into memory.
     Prefetch {
         /// The view.
         view: Arc<MappedView>,
-        /// First byte, counted from the view's beginning.
+        /// Start of the range, relative to the view.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
     },
 }
 
-/// An open: the descriptor for the page cache, and the direct one if the file is to have it.
+/// An open of the buffered descriptor, and of the direct one if the file gets one.
 pub struct OpenCall {
-    /// The name.
+    /// The path.
     pub path: Arc<Path>,
     /// How to open; `direct` is ignored.
     pub mode: OpenMode,
-    /// Open the descriptor for the page cache, and the direct one as `access` says; else the direct
-    /// one only.
+    /// Open the buffered descriptor, and the direct one as `access` says; else only the direct one.
     pub buffered: bool,
     /// How the file will be read: `Direct` opens the direct descriptor where there is direct I/O,
-    /// `Buffered` never, `Auto` if the file is long and not cached.
+    /// `Buffered` never does, `Auto` does if the file is long and not cached.
     pub access: Access,
-    /// With [`Access::Auto`], the length from which a file gets its direct descriptor.
+    /// With [`Access::Auto`], the minimum length of a file that gets a direct descriptor.
     pub direct_from: u64,
     /// Device and inode that a reopened name must still have; else the open fails with `ESTALE`,
     /// and never creates or truncates anything.
     pub expected: Option<(u64, u64)>,
-    /// A range to be read at once if it is cached.
+    /// A range to read at once if it is cached.
     pub offer: Option<Offer>,
 }
 
-/// An answered call.
+/// A call's answer, with its id.
 #[derive(Debug)]
 pub struct CallDone {
-    /// The id it was pushed with.
+    /// The id that the call was pushed with.
     pub id: u64,
-    /// Its answer.
+    /// The answer.
     pub answer: CallAnswer,
 }
 
 /// The answer of a call.
 #[derive(Debug)]
 pub enum CallAnswer {
-    /// Of an open.
+    /// The answer of an open.
     Opened(Box<OpenAnswer>),
-    /// Of a question for a length.
+    /// The answer of a query for a length.
     Len(Result<u64, IoError>),
-    /// Of a file read to its end.
+    /// The content of a file read to its end.
     Content(Result<Vec<u8>, IoError>),
-    /// Of any other call.
+    /// The answer of any other call.
     Done(Result<(), IoError>),
 }
 
-/// What an open brought.
+/// The outcome of an open.
 #[derive(Debug)]
 pub struct OpenAnswer {
-    /// The file, if its descriptor for the page cache was to be opened. Without direct I/O if that
+    /// The file, if its buffered descriptor was to be opened. Its `direct` is `None` also if that
     /// needs more than [`MEMORY_ALIGNMENT`](crate::limits::MEMORY_ALIGNMENT).
     pub opened: Option<Result<Opened, IoError>>,
-    /// The direct descriptor, if it was tried.
+    /// The direct descriptor, if its open was tried.
     pub direct: Option<Result<Descriptor, IoError>>,
-    /// The offer's bytes, if it was used.
+    /// The bytes read for the offer, if it was used.
     pub read: Option<OfferRead>,
-    /// How long the call took.
+    /// How long the call took, in nanoseconds.
     pub spent_ns: u64,
 }
 
 /// Makes blocking calls. See the module.
 pub struct Calls {
     shared: Arc<Shared>,
-    /// Pushed, not submitted, for each crew.
+    /// Pushed, not yet submitted, per crew.
     pushed: [Vec<Entry>; 3],
     in_flight: usize,
     guard: ForkGuard,
@@ -174,21 +173,21 @@ impl Calls {
         }
     }
 
-    /// Adds a call; urgent ones overtake others of their crew. Makes no system call.
+    /// Adds a call; urgent calls overtake others of their crew. Makes no system call.
     ///
     /// # Safety
-    /// Memory that the call names ([`Call::Replace`]) must be readable and unchanged until the call
-    /// is answered; if `shutdown` reports its id, for ever. Memory lent by an offer must be
-    /// writable and otherwise unused until the answer or until its token was withdrawn. Descriptors
-    /// must be open, and stay so; a close gives its descriptor up.
+    /// Memory that the call refers to ([`Call::Replace`]) must be readable and unchanged until the
+    /// call is answered; forever if `shutdown` returns its id. Memory lent by an offer must be
+    /// writable and otherwise unused until the answer or until its token is withdrawn. Descriptors
+    /// must be open, and stay so; a close takes over its descriptor.
     #[expect(unsafe_code, reason = "declares the contract of lending memory")]
     pub unsafe fn push(&mut self, id: u64, urgent: bool, call: Call) {
         self.in_flight += 1;
         self.pushed[call.crew()].push(Entry { id, urgent, call });
     }
 
-    /// Hands everything pushed to the threads. Wakes or starts at most one thread of each crew; it
-    /// wakes the next.
+    /// Hands everything pushed to the threads. Wakes or starts at most one thread of each crew;
+    /// that thread wakes the next.
     pub fn submit(&mut self) {
         for (crew, pushed) in self.pushed.iter_mut().enumerate() {
             if !pushed.is_empty() {
@@ -197,7 +196,7 @@ impl Calls {
         }
     }
 
-    /// Appends the answers that have come; how many. Where there are no threads it makes the calls.
+    /// Appends the available answers, and returns their number. Without threads, makes the calls.
     pub fn reap(&mut self, into: &mut Vec<CallDone>) -> usize {
         if self.in_flight == 0 {
             return 0;
@@ -210,23 +209,23 @@ impl Calls {
         count
     }
 
-    /// Calls pushed and not yet answered.
+    /// Returns the number of calls pushed and not yet answered.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Whether answers can be reaped, or calls wait for `reap` to make them. For a look before
+    /// Whether answers can be reaped, or calls wait for `reap` to make them; checked before
     /// sleeping.
     #[must_use]
     pub fn has_done(&self) -> bool {
         self.shared.done.has_any() || self.shared.is_inline_due()
     }
 
-    /// Ends the device. Opens, lengths and prefetches that no thread has begun are answered with
-    /// `ECANCELED` at once, other calls if they have not begun by the deadline. Returns the ids of
-    /// calls that still hang: their threads and memory are left behind, and descriptors that they
-    /// open are closed again. A close that was not begun leaks its descriptor.
+    /// Ends the device. Opens, lengths, contents and prefetches that have not begun are answered
+    /// with `ECANCELED` at once, other calls if they have not begun by the deadline. Returns the
+    /// ids of calls that still hang: their threads and memory are leaked, and descriptors that they
+    /// open are closed again. A close that has not begun leaks its descriptor.
     pub fn shutdown(mut self, deadline: Instant, into: &mut Vec<CallDone>) -> Vec<u64> {
         if self.guard.is_child() {
             return Vec::new();
@@ -244,8 +243,8 @@ impl Calls {
 
 impl Drop for Calls {
     fn drop(&mut self) {
-        // In a forked child the threads do not exist, and one of them may have held a lock. After a
-        // shutdown this finds nothing.
+        // In a forked child the threads do not exist, and one of them may hold a lock. After a
+        // shutdown this has no effect.
         if !self.guard.is_child() {
             self.shared.abandon();
         }

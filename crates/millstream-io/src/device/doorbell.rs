@@ -1,13 +1,13 @@
-//! The doorbell: wakes a device's owner from another thread.
+//! The doorbell, with which other threads wake a device's owner.
 //!
 //! One atomic with three states: awake, asleep, rung. The owner moves awake → asleep before it
 //! blocks; a ringer swaps in "rung" and makes a system call only if it swapped out "asleep". A ring
-//! costs one atomic operation while the owner is awake, and one sleep costs its ringers together at
-//! most one system call.
+//! costs one atomic operation while the owner is awake, and all rings during one sleep make at most
+//! one system call.
 //!
 //! A ring is remembered: if the owner is awake, its next wait returns at once, so no ring is lost,
 //! whatever the order. Threads whose work the owner checks after arming use `wake_if_sleeping`,
-//! which is not remembered and saves the owner an idle round.
+//! which is not remembered and saves the owner an idle pass.
 //!
 //! The owner sleeps in a ring that reads an eventfd (`uring`), in a completion port (`iocp`), or on
 //! a condition variable.
@@ -36,7 +36,7 @@ const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 const RUNG: u32 = 2;
 
-/// Wakes a sleeping device owner. Clones ring the same bell; it may outlive its device.
+/// Wakes a sleeping device owner. Clones ring the same bell; a clone may outlive the device.
 #[derive(Clone)]
 pub struct Doorbell {
     shared: Arc<Shared>,
@@ -65,7 +65,7 @@ enum Sleeper {
 }
 
 impl Doorbell {
-    /// A bell whose owner sleeps in [`Doorbell::sleep`].
+    /// Makes a bell whose owner sleeps in [`Doorbell::sleep`].
     pub(crate) fn condvar() -> Doorbell {
         Doorbell::with(Sleeper::Condvar {
             lock: Mutex::new(()),
@@ -73,18 +73,18 @@ impl Doorbell {
         })
     }
 
-    /// A bell whose owner sleeps in a ring that reads [`Doorbell::eventfd_raw`].
+    /// Makes a bell whose owner sleeps in a ring that reads [`Doorbell::eventfd_raw`].
     #[cfg(target_os = "linux")]
     pub(crate) fn eventfd() -> Result<Doorbell, IoError> {
-        // Blocking on purpose: on a non-blocking descriptor the ring's read would end with EAGAIN
-        // instead of waiting. The ringer's write cannot block, the counter never passes a few.
+        // Blocking on purpose: on a non-blocking descriptor the ring's read would fail with EAGAIN
+        // instead of waiting. A ringer's write does not block, since the counter stays small.
         let flags = rustix::event::EventfdFlags::CLOEXEC;
         let fd =
             rustix::event::eventfd(0, flags).map_err(|error| IoError::new("eventfd", error))?;
         Ok(Doorbell::with(Sleeper::Eventfd(fd)))
     }
 
-    /// A bell whose owner sleeps in a completion port.
+    /// Makes a bell whose owner sleeps in a completion port.
     #[cfg(windows)]
     pub(crate) fn port(port: Arc<Port>) -> Doorbell {
         Doorbell::with(Sleeper::Port(port))
@@ -99,7 +99,7 @@ impl Doorbell {
         }
     }
 
-    /// Ends the owner's present `wait`, or else its next one. Never blocks. Any thread may call it.
+    /// Ends the owner's current `wait`, or else its next one. Never blocks; called from any thread.
     pub fn ring(&self) {
         // SeqCst, as in `arm`: either the owner sees the work that was added before this ring, or
         // this swap sees it asleep.
@@ -109,7 +109,7 @@ impl Doorbell {
     }
 
     /// Like `ring`, but not remembered if the owner is awake. Correct only where the owner checks
-    /// for the caller's work between arming and sleeping, and the work was published before.
+    /// for the caller's work between arming and sleeping, and the work is already published.
     pub(crate) fn wake_if_sleeping(&self) {
         fence(Ordering::SeqCst);
         if self.shared.state.load(Ordering::Relaxed) == ASLEEP {
@@ -117,8 +117,8 @@ impl Doorbell {
         }
     }
 
-    /// Announces that the owner is about to sleep. False if the bell was rung before: then it must
-    /// not sleep.
+    /// Announces that the owner is about to sleep. Returns false if the bell was rung before: then
+    /// the owner must not sleep.
     pub(crate) fn arm(&self) -> bool {
         let state = &self.shared.state;
         let armed = state
@@ -130,12 +130,12 @@ impl Doorbell {
         armed
     }
 
-    /// Announces that the owner is awake. Rings until now count as received.
+    /// Announces that the owner is awake. Earlier rings count as received.
     pub(crate) fn disarm(&self) {
         self.shared.state.swap(AWAKE, Ordering::SeqCst);
     }
 
-    /// Whether it was rung since it was armed.
+    /// Whether the bell was rung since it was armed.
     pub(crate) fn is_rung(&self) -> bool {
         self.shared.state.load(Ordering::SeqCst) == RUNG
     }
@@ -166,7 +166,7 @@ impl Doorbell {
         }
     }
 
-    /// The eventfd; the owner's ring reads its eight bytes.
+    /// Returns the eventfd, of which the owner's ring reads eight bytes.
     #[cfg(target_os = "linux")]
     pub(crate) fn eventfd_raw(&self) -> RawFd {
         match &self.shared.sleeper {
@@ -179,14 +179,14 @@ impl Doorbell {
     pub(crate) fn wake(&self) {
         match &self.shared.sleeper {
             Sleeper::Condvar { lock, condvar } => {
-                // After this the sleeper has either not read the state yet or waits on the
+                // From here on the sleeper has either not read the state yet or waits on the
                 // condition variable.
                 drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
                 condvar.notify_one();
             }
             #[cfg(target_os = "linux")]
             Sleeper::Eventfd(fd) => {
-                // Can fail only with EAGAIN at a counter of 2^64 - 2, which wakes as well.
+                // At a counter of 2^64 - 2 this would block; the counter never comes near that.
                 let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
             }
             #[cfg(windows)]

@@ -8,7 +8,7 @@ use super::{Descriptor, Operation, OperationId, Segment, Segments, Verb};
 use crate::error::IoError;
 use crate::fs::{FileSystem, Identity, MountKind, OpenMode, Opened};
 
-/// A read into one piece of memory.
+/// Returns a read into one segment.
 pub(super) fn read(id: OperationId, file: Descriptor, offset: u64, segment: Segment) -> Operation {
     Operation {
         id,
@@ -21,20 +21,20 @@ pub(super) fn read(id: OperationId, file: Descriptor, offset: u64, segment: Segm
     }
 }
 
-/// A file of which every read panics.
+/// A file whose every read panics.
 pub(super) const PANICS: Descriptor = Descriptor(13);
 
 #[derive(Default)]
 pub(super) struct State {
-    /// Names whose calls hang start with one of these.
+    /// Prefixes of the names whose calls hang.
     shut: Vec<&'static str>,
     pub(super) hanging: usize,
     pub(super) opened: Vec<String>,
     pub(super) closed: Vec<u64>,
 }
 
-/// Files by name alone: a path that begins with a prefix in `shut` hangs, `panic` panics. Reads go
-/// by the name `read`, and find the first bytes of every file in the cache; byte `n` is `n % 251`.
+/// Files by name alone: calls hang on a path that begins with a prefix in `shut`, and panic on one
+/// that begins with `panic`. Reads use the name `read`; byte `n` of every file is `n % 251`.
 #[derive(Default)]
 pub(super) struct Fake {
     pub(super) state: Mutex<State>,
@@ -49,7 +49,7 @@ impl Fake {
         Arc::new(fake)
     }
 
-    /// Of every file so many bytes are cached; `None`: that is not known.
+    /// Makes it with this many bytes of every file cached; `None`: unknown.
     pub(super) fn with_cached(cached: Option<usize>) -> Arc<Fake> {
         Arc::new(Fake {
             cached,

@@ -1,21 +1,21 @@
-//! Features of io_uring: those that a ring uses, and those that tests hide. On every system, so
-//! that programs need not ask which it is.
+//! Features of io_uring: those that a ring uses, and those that tests hide. Defined on every
+//! system, so that programs need no `cfg`.
 
-/// Features to do without although the kernel has them: with it, tests run the code for old
+/// Features to leave unused although the kernel has them, so that tests run the code for old
 /// kernels. `true` hides the feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FeatureMask {
-    /// A timeout as an argument of the enter call (5.11). Without: a timeout operation in the ring.
+    /// A timeout argument of the enter call (5.11). Without: a timeout operation in the ring.
     pub ext_arg: bool,
-    /// No interrupts of the owner for finished work (5.19).
+    /// Task work does not interrupt the owner (5.19).
     pub coop_taskrun: bool,
-    /// The promise that one thread uses the ring (6.0).
+    /// A single thread uses the ring (6.0).
     pub single_issuer: bool,
-    /// Finished work waits for the owner's call (6.1).
+    /// Task work is deferred to the owner's next call (6.1).
     pub defer_taskrun: bool,
-    /// A table of registered memory that can be filled later (5.13).
+    /// A sparse table of registered memory, filled later (5.13).
     pub registration: bool,
-    /// A completion queue with room for all that is in flight. Without: the smallest, which
+    /// A completion queue with room for everything in flight. Without: the smallest, which
     /// overflows.
     pub large_completion_queue: bool,
 }
@@ -35,7 +35,7 @@ impl FeatureMask {
     }
 }
 
-/// What a ring uses; see [`ring_features`](crate::backend::ring_features).
+/// The features that a ring uses; see [`ring_features`](crate::backend::ring_features).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UringFeatures {
     /// `IORING_SETUP_SINGLE_ISSUER`.
@@ -54,8 +54,8 @@ pub struct UringFeatures {
     pub submission_entries: u32,
     /// Entries of the completion queue.
     pub completion_entries: u32,
-    /// Bytes of memory registered.
+    /// Number of bytes of memory registered.
     pub registered_bytes: usize,
-    /// Why not all memory offered is registered; empty if it is.
+    /// Why registering the last region offered failed or was cut short; else empty.
     pub registered_why_not: &'static str,
 }

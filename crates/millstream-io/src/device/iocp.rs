@@ -1,18 +1,18 @@
-//! Overlapped calls on a completion port of Windows as a device.
+//! A device over overlapped calls on a completion port of Windows.
 //!
 //! A file's handle is associated with the port when its file system opens it (on a thread that may
-//! wait), so the owner makes one call for a transfer and none for a file. A transfer of several
-//! segments is several calls under way at once (`iocp/slots.rs`): the system's own vectored calls
-//! move single pages of unbuffered files only.
+//! block), so the owner makes one call per transfer and none per file. A transfer of several
+//! segments is several concurrent calls (`iocp/slots.rs`): the system's own vectored calls only
+//! transfer single pages of unbuffered files.
 //!
-//! What an overlapped call would do on the owner's thread goes to a pool of threads beside the
-//! port, which rings the same bell: offloaded operations (a buffered read copies inside the call,
-//! a write that extends its file waits for the disk), and files that no port knows, or another one.
+//! Operations whose overlapped call would block the owner go to a pool of threads beside the port,
+//! which rings the same bell: offloaded operations (a buffered read copies inside the call, a write
+//! that extends its file waits for the disk), and files of no port or of another port.
 //!
 //! # Safety
 //! The memory of a transfer and its `OVERLAPPED` stay in place until the transfer has ended: the
 //! owner guarantees it for lent memory ([`Device::push`]), the slots for the rest, which they leak
-//! if the system keeps it.
+//! if the system still holds it.
 #![expect(
     unsafe_code,
     reason = "starts transfers with memory lent as raw segments"
@@ -32,12 +32,12 @@ use slots::Slots;
 
 mod slots;
 
-/// How to make an [`Iocp`].
+/// Options of an [`Iocp`].
 #[derive(Debug, Clone)]
 pub struct IocpOptions {
-    /// Most operations pushed and not yet reaped, at least 1.
+    /// Maximum number of operations pushed and not yet reaped, at least 1.
     pub depth: usize,
-    /// Threads for offloaded operations.
+    /// Maximum number of threads for operations that the port does not serve.
     pub threads: usize,
 }
 
@@ -52,22 +52,22 @@ impl Default for IocpOptions {
 
 /// A [`Device`] over one completion port.
 ///
-/// - A transfer that ends inside the call that starts it needs no packet: it waits for `reap`.
-/// - `shutdown` asks the system to cancel what is in flight; a network server that does not answer
-///   may keep it all the same. That is reported, and leaked.
+/// - A transfer that ends inside the call that starts it needs no packet; `reap` returns it.
+/// - `shutdown` asks the system to cancel what is in flight; operations on a network server that
+///   does not respond may remain. They are reported and leaked.
 /// - `wait` counts in milliseconds, rounded up, and may return early.
 ///
 /// # Broken port
-/// When the port fails for good, `submit` and `wait` return the error from then on.
+/// When the port fails permanently, `submit` and `wait` return the error from then on.
 pub struct Iocp {
     port: Arc<Port>,
     functions: Functions,
     bell: Doorbell,
-    /// Until the shutdown.
+    /// Taken by the shutdown.
     pool: Option<Box<Threads>>,
     depth: usize,
     in_flight: usize,
-    /// Pushed, not started.
+    /// Pushed, not yet started.
     pushed: Vec<Operation>,
     slots: ManuallyDrop<Slots>,
     /// Completions not yet reaped.
@@ -76,14 +76,14 @@ pub struct Iocp {
 }
 
 impl Iocp {
-    /// Makes the device over a port. Files of other ports must not be pushed to it; those of no
-    /// port, such as an [`OsFileSystem`](crate::fs::OsFileSystem) without one opens, go to threads.
+    /// Makes the device over a port. Files of no port (those of an
+    /// [`OsFileSystem`](crate::fs::OsFileSystem) without one) or of another go to threads.
     ///
     /// # Errors
-    /// Not even one thread can be started.
+    /// No thread at all can be started.
     ///
     /// # Panics
-    /// The port has a device.
+    /// If the port already has a device.
     pub fn new(port: Arc<Port>, options: &IocpOptions) -> Result<Iocp, IoError> {
         Iocp::with(port, options, Functions::SYSTEM)
     }
@@ -139,7 +139,7 @@ impl Iocp {
         self.pool().submit()
     }
 
-    /// Starts the transfers of an operation. `skips`: what succeeds at once sends no packet.
+    /// Starts the transfers of an operation. `skips`: a call that succeeds at once sends no packet.
     fn start(&mut self, operation: &Operation, skips: bool) {
         let slot = self.slots.begin(operation.id);
         let mut offset = operation.offset;
@@ -165,13 +165,13 @@ impl Iocp {
             offset = offset.saturating_add(len as u64);
             match started {
                 Started::Pending => {}
-                // Its packet brings the result.
+                // Its packet reports the result.
                 Started::Moved(_) if !skips && len > 0 => {}
                 Started::Moved(moved) => self.slots.ended(overlapped, Ok(moved)),
                 Started::Failed(errno) => {
                     self.slots
                         .failed(overlapped, super::system::outcome(0, errno));
-                    // What follows a hole is of no use.
+                    // Data after a gap is useless.
                     break;
                 }
             }
@@ -179,7 +179,7 @@ impl Iocp {
         self.ready.extend(self.slots.take_if_ended(slot));
     }
 
-    /// Takes the packets that are there, or waits for the first.
+    /// Takes the available packets, or waits for the first.
     fn take_packets(&mut self, mut wait_ms: u32) {
         let (slots, ready) = (&mut self.slots, &mut self.ready);
         loop {
@@ -268,8 +268,8 @@ impl Device for Iocp {
         self.bell.clone()
     }
 
-    /// See [`Device::shutdown`]. What was not started ends with `CANCELED`; what is in flight gets
-    /// half of the time, is then canceled, and gets the other half.
+    /// See [`Device::shutdown`]. Operations that were not started complete with `CANCELED`; those
+    /// in flight get half of the time, are then canceled, and get the other half.
     fn shutdown(
         mut self: Box<Self>,
         deadline: Instant,

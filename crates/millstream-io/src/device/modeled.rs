@@ -1,12 +1,11 @@
-//! A device that is as slow as another disk: real bytes, completions delayed.
+//! A device that is as slow as a modeled disk: real transfers, delayed completions.
 //!
-//! [`Modeled`] wraps a device. Operations go to it unchanged, and a completion is handed out when
-//! the real one is there and the modeled disk would have finished too. Several lanes of one engine
-//! share a [`ModelClock`]: they are one disk. The model is worked out when an operation is
-//! submitted, from the bytes it asks for, so a late or failed real completion delays no other.
+//! [`Modeled`] wraps a device. Operations go to it unchanged, and a completion is returned once the
+//! real one has arrived and the modeled disk would have finished as well. Several lanes of one
+//! engine share a [`ModelClock`]: they are one disk. Times are computed when an operation is
+//! submitted, from its requested length, so a late or failed real completion delays no other.
 //!
-//! Invariant: `pushed`, `due` and `held` together have each operation that the owner has not
-//! reaped.
+//! Invariant: every operation that the owner has not reaped is in `pushed`, `due` or `held`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -26,13 +25,13 @@ pub use model::{DiskModel, DiskModelError};
 pub struct Modeled {
     inner: Box<dyn Device>,
     clock: ModelClock,
-    /// Pushed, not submitted.
+    /// Pushed, not yet submitted.
     pushed: Vec<Operation>,
-    /// When the modeled disk finishes what the inner device has.
+    /// When the modeled disk finishes each operation of the inner device.
     due: HashMap<OperationId, Instant>,
-    /// Real completions that are not due, by time and order of arrival.
+    /// Real completions that are not due yet, by due time and order of arrival.
     held: BTreeMap<(Instant, u64), Completion>,
-    /// Completions held so far: makes the keys of `held` differ.
+    /// Number of completions held so far: makes the keys of `held` unique.
     held_count: u64,
     /// Reused by `collect`.
     real: Vec<Completion>,
@@ -54,7 +53,7 @@ impl Modeled {
         }
     }
 
-    /// Lets the modeled disk begin what was pushed.
+    /// Starts what was pushed on the modeled disk.
     fn schedule(&mut self) {
         if self.pushed.is_empty() {
             return;
@@ -64,7 +63,7 @@ impl Modeled {
         self.due.extend(ids.zip(due));
     }
 
-    /// Takes what the inner device has completed.
+    /// Collects what the inner device has completed.
     fn collect(&mut self) {
         self.inner.reap(&mut self.real);
         let now = self.clock.now();
@@ -75,7 +74,7 @@ impl Modeled {
         }
     }
 
-    /// When the first completion held is due.
+    /// Returns when the first held completion is due.
     fn first_due(&self) -> Option<Instant> {
         self.held.first_key_value().map(|(&(due, _), _)| due)
     }
@@ -96,10 +95,10 @@ impl Device for Modeled {
 
     #[expect(unsafe_code, reason = "passes the caller's promise on")]
     unsafe fn push(&mut self, operations: &[Operation]) -> usize {
-        // What is held has left the inner device but not this one.
+        // Held completions have left the inner device but not this one.
         let room = self.depth().saturating_sub(self.in_flight());
         let operations = &operations[..operations.len().min(room)];
-        // SAFETY: the caller's promise is the one that the inner device asks for; it is kept
+        // SAFETY: the caller's promise is the one that the inner device requires; it is kept
         // longer, since completions come later.
         let taken = unsafe { self.inner.push(operations) };
         self.pushed.extend_from_slice(&operations[..taken]);
@@ -158,7 +157,7 @@ impl Device for Modeled {
         self.inner.register(region)
     }
 
-    /// See [`Device::shutdown`]. Completions are no longer delayed.
+    /// See [`Device::shutdown`]. Completions are not delayed here.
     fn shutdown(
         self: Box<Self>,
         deadline: Instant,

@@ -1,12 +1,12 @@
-//! A device that does nothing: every operation completes at `submit` with all its bytes and touches
-//! no memory. It measures what the owner of a device costs by itself.
+//! A device that transfers nothing: operations complete at `submit` or `wait` with all their bytes
+//! and touch no memory. It measures the cost of a device's owner alone.
 
 use std::time::{Duration, Instant};
 
 use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation};
 use crate::error::{Errno, IoError};
 
-/// A [`Device`] that does nothing. See the module.
+/// A [`Device`] that transfers nothing. See the module.
 pub struct NullDevice {
     depth: usize,
     pushed: Vec<Completion>,
@@ -15,7 +15,7 @@ pub struct NullDevice {
 }
 
 impl NullDevice {
-    /// A device of this depth (at least 1).
+    /// Makes a device of this depth (at least 1).
     #[must_use]
     pub fn new(depth: usize) -> NullDevice {
         let depth = depth.max(1);

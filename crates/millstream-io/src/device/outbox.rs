@@ -1,4 +1,4 @@
-//! What threads have finished, until the owner takes it.
+//! Finished items of threads, collected by the owner.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,10 @@ struct State<T> {
     closed: bool,
 }
 
-/// See the module.
+/// A list that threads append to and the owner takes as a whole.
 pub(super) struct Outbox<T> {
     state: Mutex<State<T>>,
-    /// Items, readable without the lock.
+    /// Number of items, readable without the lock.
     count: AtomicUsize,
 }
 
@@ -39,8 +39,8 @@ impl<T> Outbox<T> {
         self.count() > 0
     }
 
-    /// Thread: lets `add` append items, under the lock; their number then. Once the owner has
-    /// closed it `add` is not called.
+    /// Called by threads: has `add` append items under the lock, and returns their number then.
+    /// `None`, without calling `add`, once the owner has closed the outbox.
     pub(super) fn put(&self, add: impl FnOnce(&mut Vec<T>)) -> Option<usize> {
         let mut state = self.lock();
         if state.closed {
@@ -51,7 +51,7 @@ impl<T> Outbox<T> {
         Some(state.items.len())
     }
 
-    /// Owner: takes all items; how many.
+    /// Called by the owner: takes all items, and returns their number.
     pub(super) fn take(&self, into: &mut Vec<T>) -> usize {
         if !self.has_any() {
             return 0;
@@ -66,7 +66,7 @@ impl<T> Outbox<T> {
         count
     }
 
-    /// Owner: takes all items for the last time; how many.
+    /// Called by the owner: takes all items for the last time, and returns their number.
     pub(super) fn close(&self, into: &mut Vec<T>) -> usize {
         let mut state = self.lock();
         state.closed = true;

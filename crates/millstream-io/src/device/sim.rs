@@ -1,16 +1,16 @@
 //! A simulated disk with a seed: latency, bandwidth, seeks, short transfers, errors, reordering,
 //! hangs, and a device that breaks.
 //!
-//! Time is simulated and moves only inside the device's calls: `wait` jumps to the next completion
-//! or to its timeout, `submit` and `reap` take [`SimOptions::call_ns`] each, so that an owner that
-//! only polls makes progress. Nothing sleeps, except a `wait` without a timeout while nothing is
-//! scheduled: it sleeps until the doorbell rings. The same calls in the same order give the same
-//! results for a seed. Faults of the owner are counted in [`SimCounts`].
+//! Time is simulated and advances only inside the device's calls: `wait` jumps to the next
+//! completion or to its timeout, `submit` and `reap` take [`SimOptions::call_ns`] each, so that an
+//! owner that only polls makes progress. Nothing sleeps, except a `wait` without a timeout while
+//! nothing is scheduled: it sleeps until the doorbell rings. The same calls in the same order give
+//! the same results for a seed. Faults of the owner are counted in [`SimCounts`].
 //!
 //! # Safety
 //! Lent memory is accessed by the contract of [`Device::push`]: at the completion, partly at the
 //! submission too (seeded), and for abandoned operations even after the shutdown, in
-//! [`SimFiles::release_hung`]. Memory freed or reused early is found by a canary or by
+//! [`SimFiles::release_hung`]. Memory freed or reused early is detected by a canary or by
 //! AddressSanitizer.
 
 #![expect(
@@ -32,41 +32,40 @@ pub use disk::{SimCounts, SimOperation, generate};
 use files::Shared;
 pub use files::{SimFileOptions, SimFiles};
 
-/// What the simulated disk does. Chances are between 0 and 1.
+/// Properties of the simulated disk. Chances are between 0 and 1.
 #[derive(Debug, Clone)]
 pub struct SimOptions {
     /// Seed of all random decisions.
     pub seed: u64,
-    /// Most operations pushed and not yet reaped.
+    /// Maximum number of operations pushed and not yet reaped.
     pub depth: usize,
-    /// Shortest time from start to completion.
+    /// Minimum time from start to completion.
     pub latency_min_ns: u64,
-    /// Longest time, without transfer and seek.
+    /// Maximum time from start to completion, without transfer and seek.
     pub latency_max_ns: u64,
     /// Transfer rate of all operations together; 0 for no limit.
     pub bytes_per_second: u64,
     /// Cost of a seek for each KiB between the head and the operation, in both directions. Only
     /// files with a position on the disk cause seeks.
     pub seek_ns_per_kib: u64,
-    /// Operations complete in any order. If false, in the order of submission.
+    /// Whether operations complete in any order; else in the order of submission.
     pub reorder: bool,
-    /// Part of a read is written to memory at once, the rest at the completion.
+    /// Chance that a part of a read is also written to memory at the submission.
     pub early_write_chance: f64,
-    /// A transfer moves fewer bytes than requested (whole blocks of a direct file).
+    /// Chance that a transfer moves fewer bytes than requested (whole blocks of a direct file).
     pub short_chance: f64,
-    /// `EINTR`.
+    /// Chance of `EINTR`.
     pub interrupted_chance: f64,
-    /// `EAGAIN`.
+    /// Chance of `EAGAIN`.
     pub again_chance: f64,
-    /// `EIO`.
+    /// Chance of `EIO`.
     pub io_error_chance: f64,
-    /// The operation never completes, until [`SimFiles::release_hung`].
+    /// Chance that an operation does not complete until [`SimFiles::release_hung`].
     pub hang_chance: f64,
     /// Time that `submit` and `reap` take.
     pub call_ns: u64,
-    /// The device breaks after this many completions, whatever their results: `submit` and `wait`
-    /// return an error (`EIO`, call `"sim"`) from then on and nothing completes any more. `None`:
-    /// never.
+    /// The device breaks after this many completions, whatever their results: from then on `submit`
+    /// and `wait` return an error (`EIO`, call `"sim"`) and nothing completes. `None`: never.
     pub break_after: Option<u64>,
 }
 
@@ -100,11 +99,11 @@ pub struct Sim {
     call_ns: u64,
     in_flight: usize,
     pushed: Vec<Operation>,
-    /// Started operations by the time of their end and by age, with the bytes that they move, or
-    /// their error.
+    /// Started operations by their completion time and sequence number, with the number of bytes
+    /// that they move, or their error.
     scheduled: BTreeMap<(u64, u64), (Operation, Result<usize, Errno>)>,
     hung: Vec<Operation>,
-    /// How often `release_hung` had been called when hung operations were last looked at.
+    /// The value of `releases` when hung operations were last checked.
     releases_seen: u64,
     sequence: u64,
     completed_count: u64,
@@ -112,7 +111,7 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// A disk and the files on it.
+    /// Makes a disk, and a handle to its files.
     #[must_use]
     pub fn new(options: SimOptions) -> (Sim, SimFiles) {
         let (depth, call_ns) = (options.depth.max(1), options.call_ns);
@@ -169,7 +168,7 @@ impl Sim {
         self.scheduled.insert(key, (operation, moves));
     }
 
-    /// Schedules hung operations that were released: they succeed now.
+    /// Schedules hung operations that were released: they now succeed.
     fn release(&mut self) {
         let releases = self.shared.disk().releases;
         if releases != self.releases_seen {
@@ -203,7 +202,7 @@ impl Sim {
         count
     }
 
-    /// Moves the clock to the next completion or by the timeout, or sleeps if there is neither.
+    /// Advances the clock to the next completion or by the timeout, or sleeps if there is neither.
     fn pass_time(&mut self, timeout: Option<Duration>) {
         let now_ns = self.shared.now_ns();
         let timeout_ns =
@@ -214,7 +213,7 @@ impl Sim {
             (Some(finish_ns), None) => self.shared.advance_to(finish_ns),
             (None, Some(until_ns)) => {
                 self.shared.advance_to(until_ns);
-                // Whatever the owner waits for, another thread has to do it.
+                // What the owner waits for must be done by another thread.
                 std::thread::yield_now();
             }
             (None, None) => self.shared.bell.sleep(None),
@@ -311,20 +310,20 @@ impl Device for Sim {
 
 impl Drop for Sim {
     fn drop(&mut self) {
-        // Dropped without a shutdown: started operations may write to their memory for ever.
+        // Dropped without a shutdown: started operations may write to their memory forever.
         let abandoned = self.take_started();
         self.shared.disk().orphans.extend(abandoned);
     }
 }
 
-/// The segments of an operation that was pushed and has not been reaped.
+/// Returns the segments of an operation that was pushed and has not been reaped.
 fn segments(operation: &Operation) -> &[Segment] {
-    // SAFETY: the disk holds operations from their push to their completion, or for ever if it
+    // SAFETY: the disk holds operations from their push to their completion, or forever if it
     // reported them as abandoned; the list is in place as long (Device::push).
     unsafe { operation.segments.as_slice() }
 }
 
-/// Copies `bytes` into the segments, as many as they hold.
+/// Copies `bytes` into the segments, as far as they fit.
 fn fill_segments(segments: &[Segment], mut bytes: &[u8]) {
     for segment in segments {
         let len = segment.len().min(bytes.len());
@@ -335,7 +334,7 @@ fn fill_segments(segments: &[Segment], mut bytes: &[u8]) {
     }
 }
 
-/// The first `len` bytes of the segments.
+/// Returns the first `len` bytes of the segments.
 fn gather_segments(segments: &[Segment], len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len);
     for segment in segments {

@@ -1,12 +1,12 @@
-//! A pool of threads in `preadv`: the device where io_uring is refused, as in many containers, and
-//! the one for mounts where a read may hang.
+//! A pool of threads in blocking calls: the device where io_uring is refused, as in many
+//! containers, and for mounts where a read may hang.
 //!
 //! A 4 KiB read that hits the page cache takes about half a microsecond, so the handover to a
-//! thread and back decides the speed. Everything moves in arrays: `submit` adds all operations
-//! under one lock and wakes at most one thread; a thread takes a batch (`threads/queue.rs`), runs
-//! it (`threads/worker.rs`) and publishes its completions under a second lock; `reap` takes the
-//! whole array. A thread that leaves work behind wakes the next, so as many threads run as
-//! help. Threads are started when there is work for them, and stay.
+//! thread and back dominates. Everything moves in arrays: `submit` adds all operations under one
+//! lock and wakes at most one thread; a thread takes a batch (`threads/queue.rs`), runs it
+//! (`threads/worker.rs`) and publishes its completions under a second lock; `reap` takes the whole
+//! array. A thread that leaves work behind wakes the next, so only as many threads run as are
+//! useful. Threads are started when there is work for them, and stay.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -29,18 +29,18 @@ mod worker;
 
 use queue::Queue;
 
-/// How to make a [`Threads`].
+/// Options of a [`Threads`].
 #[derive(Debug, Clone)]
 pub struct ThreadsOptions {
-    /// Most threads, from 1 to [`THREADS_MAX`].
+    /// Maximum number of threads, 1 to [`THREADS_MAX`].
     pub threads: usize,
-    /// Most operations pushed and not yet reaped, at least 1.
+    /// Maximum number of operations pushed and not yet reaped, at least 1.
     pub depth: usize,
     /// The bell of another device: for a pool beside it, whose owner sleeps in that device and
     /// reaps both. (`wait` of the pool itself then polls.)
     pub doorbell: Option<Doorbell>,
-    /// A thread takes one operation at a time: for a mount where each may hang, which must not hold
-    /// up those behind it.
+    /// A thread takes one operation at a time: for a mount where each may hang, which must not
+    /// delay the operations behind it.
     pub single: bool,
 }
 
@@ -55,23 +55,23 @@ impl Default for ThreadsOptions {
     }
 }
 
-/// What the owner and the threads share. A hung thread keeps it alive.
+/// State shared by the owner and the threads. A hung thread keeps it alive.
 struct Shared {
     queue: Mutex<Queue>,
     /// Idle threads sleep here.
     idle: Condvar,
     done: Outbox<Completion>,
-    /// Per thread: how many batches it has published. Written under the lock of `done`.
+    /// Per thread: number of batches it has published. Written under the lock of `done`.
     published: Vec<AtomicU64>,
     bell: Doorbell,
-    /// The bell is not another device's.
+    /// The bell belongs to this pool.
     own_bell: bool,
     single: bool,
 }
 
 impl Shared {
     /// Wakes the owner to reap. The owner of another device's bell does not check this pool after
-    /// arming, so its ring must be remembered.
+    /// arming, so the ring must be remembered.
     fn wake_owner(&self) {
         if self.own_bell {
             self.bell.wake_if_sleeping();
@@ -84,7 +84,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Per thread: whether it holds a batch that it has not published.
+    /// Returns, per thread, whether it holds a batch that it has not published.
     fn busy(&self, queue: &Queue) -> Vec<bool> {
         let threads = queue.running.iter().zip(&self.published);
         threads
@@ -93,9 +93,9 @@ impl Shared {
     }
 }
 
-/// A [`Device`] over threads in blocking calls.
+/// A [`Device`] over threads that make blocking calls.
 ///
-/// - While operations are fast (page-cache hits), a thread takes several at a time and no more
+/// - While operations are fast (page-cache hits), a thread takes several at a time, and no more
 ///   threads than cores are awake. When operations block, a thread takes one at a time and wakes
 ///   the next, until all are in the disk's queue.
 /// - Completions are held back while
@@ -114,7 +114,7 @@ pub struct Threads {
     handles: Vec<JoinHandle<()>>,
     depth: usize,
     in_flight: usize,
-    /// Pushed, not submitted.
+    /// Pushed, not yet submitted.
     pushed: Vec<Operation>,
     guard: ForkGuard,
 }
@@ -123,7 +123,7 @@ impl Threads {
     /// Makes the device and starts its first thread.
     ///
     /// # Errors
-    /// Not even one thread can be started.
+    /// No thread at all can be started.
     pub fn new(options: ThreadsOptions) -> Result<Threads, IoError> {
         let threads_max = options.threads.clamp(1, THREADS_MAX);
         let depth = options.depth.max(1);
@@ -150,7 +150,7 @@ impl Threads {
         Ok(device)
     }
 
-    /// Threads started so far.
+    /// Returns the number of threads started so far.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.handles.len()
@@ -181,8 +181,8 @@ impl Threads {
         }
     }
 
-    /// Hands what was pushed to the threads, and starts more of them. Fewer than wanted are not an
-    /// error: there is one.
+    /// Hands what was pushed to the threads, and starts more of them. Failing to start one is not
+    /// an error: at least one runs.
     fn start_pushed(&mut self) {
         if self.pushed.is_empty() {
             return;
@@ -217,8 +217,8 @@ impl Threads {
         shared.bell.disarm();
     }
 
-    /// Sleeps, armed. Threads may hold completions back and then all block, so the owner checks
-    /// now and then.
+    /// Sleeps with the bell armed. Threads may hold completions back and then all block, so the
+    /// owner checks every [`THREADS_HOLD_NS_MAX`].
     fn sleep(&self, timeout: Option<Duration>) {
         let bell = &self.shared.bell;
         if self.in_flight <= THREADS_HOLD_RATIO_FAST {
@@ -233,7 +233,7 @@ impl Threads {
         }
     }
 
-    /// The last reap: a thread drops what it completes after this.
+    /// Reaps for the last time: a thread drops what it completes after this.
     fn collect_abandoned(&mut self, completions: &mut Vec<Completion>) -> Abandoned {
         let queue = self.shared.queue();
         self.in_flight -= self.shared.done.close(completions);
@@ -254,7 +254,7 @@ impl Threads {
         Abandoned { operations }
     }
 
-    /// Joins the threads that hold nothing, which end at once; the others are detached.
+    /// Joins the threads that hold nothing, which end at once, or `all`; the others are detached.
     fn join_all(&mut self, all: bool) {
         let busy = self.shared.busy(&self.shared.queue());
         for (handle, busy) in self.handles.drain(..).zip(busy) {
@@ -315,9 +315,9 @@ impl Device for Threads {
         self.shared.bell.clone()
     }
 
-    /// See [`Device::shutdown`]. Operations that no thread has begun by the deadline end with
-    /// `ECANCELED`. A hung thread is detached and its operations are reported; it ends by itself
-    /// if its call ever returns.
+    /// See [`Device::shutdown`]. Operations that no thread has begun by the deadline complete with
+    /// `ECANCELED`. A hung thread is detached and its operations are reported; it ends by itself if
+    /// its call ever returns.
     fn shutdown(
         mut self: Box<Self>,
         deadline: Instant,
@@ -348,11 +348,11 @@ impl Device for Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         if self.guard.is_child() {
-            // A forked child: a thread of the parent may have held any of the locks.
+            // A forked child: a thread of the parent may hold any of the locks.
             self.handles.drain(..).for_each(std::mem::forget);
             return;
         }
-        // After a shutdown there are no handles. Without one, no waiting: what has not begun is
+        // After a shutdown there are no handles. Otherwise, do not wait: what has not begun is
         // dropped, and a thread in an operation ends after it. The memory is lent until the
         // completion, so an owner that drops without a shutdown must keep it.
         if !self.handles.is_empty() {

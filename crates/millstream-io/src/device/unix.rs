@@ -1,5 +1,5 @@
-//! What devices pass to the system calls of Unix: descriptors and `iovec` lists; and the blocking
-//! calls themselves.
+//! Descriptors and `iovec` lists as the system calls of Unix take them, and the blocking calls
+//! themselves.
 #![expect(
     unsafe_code,
     reason = "reads and writes into memory lent as raw segments"
@@ -24,22 +24,22 @@ const _: () = assert!(offset_of!(Segment, pointer) == offset_of!(libc::iovec, io
 const _: () = assert!(offset_of!(Segment, len) == offset_of!(libc::iovec, iov_len));
 
 impl Descriptor {
-    /// The file descriptor; -1, which every call answers with `EBADF`, if the number is none.
+    /// Returns the file descriptor; -1, for which calls fail with `EBADF`, if the number is none.
     pub(crate) fn fd(self) -> RawFd {
         RawFd::try_from(self.0).unwrap_or(-1)
     }
 
-    /// The descriptor of a file that the system opened.
+    /// Returns the descriptor of a file that the system opened.
     ///
     /// # Panics
-    /// `fd` is negative.
+    /// If `fd` is negative.
     pub(crate) fn of(fd: RawFd) -> Descriptor {
         Descriptor(u64::try_from(fd).expect("the system opens files with descriptors from 0 on"))
     }
 }
 
 impl Segments {
-    /// Address and length of the list, as the system's type.
+    /// Returns address and length of the list, as the system's types.
     pub(crate) fn vectors(&self) -> (*const libc::iovec, u32) {
         let (first, count) = match self {
             Segments::One(segment) => (std::ptr::from_ref(segment), 1),
@@ -49,7 +49,7 @@ impl Segments {
     }
 }
 
-/// Moves the bytes of an operation, blocking; the number moved.
+/// Moves the bytes of an operation, blocking, and returns the number moved.
 ///
 /// # Safety
 /// The operation's memory and list of segments are lent as for [`Device::push`], for as long as the
@@ -77,7 +77,7 @@ fn one(operation: &Operation, offset: i64, segment: &Segment) -> isize {
     }
 }
 
-/// The kernel refuses more than 1024 segments with `EINVAL`.
+/// Makes a vectored call. The kernel refuses more than 1024 segments with `EINVAL`.
 fn many(operation: &Operation, offset: i64) -> isize {
     let file = operation.file.fd();
     let (vectors, count) = operation.segments.vectors();

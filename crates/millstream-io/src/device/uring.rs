@@ -1,17 +1,17 @@
 //! io_uring as a device.
 //!
 //! `push` adds operations to a backlog; `submit` turns it into submission entries, at most
-//! [`URING_SUBMIT_MAX`] for each enter call, until it is empty or the kernel takes no more. Slots,
-//! backlog and queues are allocated once. Which flags the ring has is found by trying; a
-//! [`FeatureMask`] hides features, so that tests on new kernels run the code for old ones (5.10).
+//! [`URING_SUBMIT_MAX`] per enter call, until it is empty or the kernel takes no more. Slots,
+//! backlog and queues are allocated once. The ring's flags are found by trying; a [`FeatureMask`]
+//! hides features, so that tests on new kernels run the code for old ones (5.10).
 //!
 //! Not used: registered files (about 20 ns less per operation, one call more per open and close),
 //! SQPOLL (occupies a core) and IOPOLL (refused per read on ext4).
 //!
 //! # Safety
 //! What an entry points to (lent memory and its list of segments, the doorbell's word, a timeout)
-//! stays in place until the completion entry has been seen: the owner guarantees it for lent
-//! memory ([`Device::push`]), this device for the rest, which it leaks if the kernel keeps it.
+//! stays in place until its completion has been seen: the owner guarantees it for lent memory
+//! ([`Device::push`]), this device for the rest, which it leaks if the kernel still holds it.
 
 #![expect(
     unsafe_code,
@@ -47,20 +47,20 @@ const USER_DATA_BELL: u64 = u64::MAX;
 const USER_DATA_TIMEOUT: u64 = u64::MAX - 1;
 const USER_DATA_OTHER: u64 = u64::MAX - 2;
 
-/// A year: longer sleeps end early.
+/// About a year: longer sleeps end early.
 const TIMEOUT_MAX: Duration = Duration::from_secs(1 << 25);
 
-/// How to make a [`Uring`].
+/// Options of a [`Uring`].
 #[derive(Debug, Clone, Copy)]
 pub struct UringOptions {
-    /// Most operations pushed and not yet reaped; 1 to [`URING_DEPTH_MAX`].
+    /// Maximum number of operations pushed and not yet reaped; 1 to [`URING_DEPTH_MAX`].
     pub depth: u32,
-    /// Only one thread will use the ring (another thread may make it): the kernel can then defer
-    /// its work to that thread's calls, which is the fastest. False if the owner may change; then
-    /// what a thread submitted and left behind when it exited completes with `EINTR` (and so does
-    /// what would fail with `EFAULT`).
+    /// Only one thread will use the ring (another may make it): the kernel can then defer its work
+    /// to that thread's calls, which is fastest. False if the owner may change: then operations
+    /// that a thread had in flight when it exited complete with `EINTR` (and so do those that would
+    /// fail with `EFAULT`).
     pub single_issuer: bool,
-    /// Features to do without.
+    /// Features to leave unused.
     pub mask: FeatureMask,
 }
 
@@ -76,8 +76,8 @@ impl Default for UringOptions {
 
 /// A [`Device`] over one ring.
 ///
-/// - `reap` makes no system call, unless the kernel has flagged completions that it can post only
-///   from inside a call (deferred task work, an overflown completion queue).
+/// - `reap` makes no system call, unless the kernel has flagged completions that it posts only from
+///   inside a call (deferred task work, an overflowed completion queue).
 /// - A buffered read that is not offloaded and hits the page cache runs inside `submit`.
 /// - Reads and writes of one segment inside a registered region use the `_FIXED` verbs.
 /// - `wait` sleeps in the enter call, with a read of the doorbell's eventfd in the ring. That read,
@@ -85,55 +85,55 @@ impl Default for UringOptions {
 ///
 /// # Threads
 /// With `single_issuer` the thread that first submits, waits or registers owns the ring from then
-/// on, whichever thread made it; calls of other threads break it with `EEXIST` (where the kernel
-/// has the flag).
+/// on, whichever thread made it; calls of other threads fail with `EEXIST` and break the ring
+/// (where the kernel has the flag).
 ///
 /// # Broken ring
-/// When a call to the kernel fails for good, `submit` and `wait` return the error from then on.
-/// `reap` still returns what the kernel has posted. `shutdown` ends what the kernel never took with
+/// When a system call fails permanently, `submit` and `wait` return its error from then on. `reap`
+/// still returns what the kernel has posted. `shutdown` completes what the kernel never took with
 /// `ECANCELED` and reports the rest as abandoned.
 ///
 /// # Hung operations
-/// The kernel waits for a thread's ring operations when that thread exits, and for all of them when
-/// the process exits. After a `shutdown` that abandoned something, do not join the owner's thread.
-/// Files on mounts that can hang belong to the threads device.
+/// A thread that exits waits in the kernel for its ring operations, and a process for all of them.
+/// After a `shutdown` that abandoned operations, do not join the owner's thread. Files on mounts
+/// that can hang belong to the threads device.
 ///
 /// # Fork
 /// The ring's descriptor is close-on-exec and its memory is not inherited (`MADV_DONTFORK`). A
-/// forked child may only drop or shut down the device, which does nothing there; other calls would
+/// forked child may only drop or shut down the device, which has no effect there; other calls would
 /// fault.
 pub struct Uring {
     ring: ManuallyDrop<IoUring>,
     features: UringFeatures,
-    /// The ring is made disabled; the thread that will own it enables it.
+    /// The ring is made disabled; its future owner enables it.
     enabled: bool,
     slots: Slots,
     staged: Staged,
     depth: usize,
-    /// Was asked for, whether or not the kernel has it: the thread that submits stays.
+    /// As requested, whether or not the kernel has the flag: one thread submits.
     single_issuer: bool,
     in_flight: usize,
     /// Operations pushed that have no submission entry yet.
     backlog: VecDeque<Operation>,
-    /// The kernel took fewer entries than it was given: the next sleep ends soon, to try again.
+    /// The kernel took fewer entries than were passed: the next sleep is short, to retry.
     refused: bool,
-    /// Completions not yet reaped that are no longer in the completion queue, or never were.
+    /// Unreaped completions that were taken from the completion queue or bypassed it.
     ready: Vec<Completion>,
     registered: Registered,
     bell: Doorbell,
     /// The ring holds a read of the bell into `bell_word`.
     bell_read: bool,
     bell_word: ManuallyDrop<Box<u64>>,
-    /// Timeouts in the ring (kernels without `EXT_ARG`).
+    /// Timeouts in flight in the ring (kernels without `EXT_ARG`).
     timeouts: usize,
     time: ManuallyDrop<Box<types::Timespec>>,
-    /// The error that broke the ring for good.
+    /// The error that broke the ring permanently.
     broken: Option<IoError>,
     guard: ForkGuard,
     closed: bool,
 }
 
-/// Returns what the ring uses of this kernel.
+/// Returns the features that the ring uses.
 #[must_use]
 pub fn describe(uring: &Uring) -> UringFeatures {
     let mut features = uring.features.clone();
@@ -142,7 +142,7 @@ pub fn describe(uring: &Uring) -> UringFeatures {
     features
 }
 
-/// Whether a failed enter call may be repeated: the time has passed, a signal came, or the kernel
+/// Whether a failed enter call may be repeated: the timeout expired, a signal came, or the kernel
 /// is out of memory or needs completions reaped first.
 fn is_transient(error: &std::io::Error) -> bool {
     let errno = error.raw_os_error();
@@ -153,10 +153,10 @@ fn is_transient(error: &std::io::Error) -> bool {
 }
 
 impl Uring {
-    /// Sets up a ring with the best flags that this kernel takes.
+    /// Sets up a ring with the best flags that this kernel supports.
     ///
     /// # Errors
-    /// io_uring is absent or forbidden; the error says which, as far as the system tells.
+    /// io_uring is absent or forbidden; the error tells which, as far as the system does.
     pub fn new(options: UringOptions) -> Result<Uring, IoError> {
         let depth = options.depth.clamp(1, URING_DEPTH_MAX);
         let (ring, features) = probe::set_up(depth, options.single_issuer, options.mask)?;
@@ -194,7 +194,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Marks the ring as broken; the error to return from now on.
+    /// Marks the ring as broken, and returns the error to report from now on.
     fn breaks(&mut self, call: &'static str, error: &std::io::Error) -> IoError {
         let errno = Errno::from(error);
         let error = if errno.0 == libc::EEXIST {
@@ -210,8 +210,8 @@ impl Uring {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    /// Moves the backlog into free submission entries, as far as one enter call takes; the number
-    /// of entries in the queue.
+    /// Moves the backlog into free submission entries, up to the limit of one enter call; returns
+    /// the number of entries in the queue.
     fn fill(&mut self) -> usize {
         let mut sq = self.ring.submission();
         while sq.len() < URING_SUBMIT_MAX {
@@ -235,7 +235,7 @@ impl Uring {
         sq.len()
     }
 
-    /// Submits the backlog. Leaves the rest for later where the kernel is out of memory or its
+    /// Submits the backlog. Keeps the rest for later where the kernel is out of memory or its
     /// completion queue is full.
     fn flush(&mut self) -> Result<(), IoError> {
         self.check()?;
@@ -282,18 +282,18 @@ impl Uring {
         unsafe { submitter.enter(count, wait_for, flags.bits(), arguments) }
     }
 
-    /// Whether the kernel has completions that it can post only from inside a call.
+    /// Whether the kernel has completions that it posts only from inside a call.
     fn flagged(&mut self) -> bool {
         let sq = self.ring.submission();
         sq.cq_overflow() || (self.features.task_run_flag && sq.taskrun())
     }
 
     /// Moves up to `count_max` completions from the completion queue to `completions`, and handles
-    /// the ring's own entries between them; the number moved.
+    /// the ring's own entries among them; returns the number moved.
     fn drain(&mut self, completions: &mut Vec<Completion>, count_max: usize) -> usize {
         let mut count = 0;
-        // When a thread exits, the kernel cancels what it submitted, and what is being copied for
-        // it faults: the owner, which is another thread by now, submits it again.
+        // When a thread exits, the kernel cancels what it submitted, and copies in progress for it
+        // fault: the owner, by then another thread, submits these operations again.
         let resubmit = !self.single_issuer && !self.closed;
         let mut cq = self.ring.completion();
         while count < count_max
@@ -319,14 +319,14 @@ impl Uring {
         count
     }
 
-    /// Whether the completion queue holds a completion. The kernel's flags are ignored: the call
-    /// that sleeps posts what is pending and returns if that is a completion, and the flag of task
-    /// work may stay set with none pending. (It is set after the work was added, so the owner may
-    /// take the work in between; nothing clears the flag before the next work.)
+    /// Whether the completion queue holds a completion. The kernel's flags are ignored: the
+    /// sleeping call posts what is pending and returns if that is a completion, and the flag of
+    /// task work may stay set with none pending. (It is set after the work is added, so the owner
+    /// may take the work in between; nothing clears the flag before the next work.)
     fn has_completions(&mut self) -> bool {
         if self.ready.is_empty() {
             // An entry of the ring's own is no completion, so the queue is read up to the first
-            // that is one.
+            // completion.
             let mut ready = std::mem::take(&mut self.ready);
             self.drain(&mut ready, 1);
             self.ready = ready;
@@ -334,15 +334,15 @@ impl Uring {
         !self.ready.is_empty()
     }
 
-    /// Sleeps in the kernel; the bell is armed.
+    /// Sleeps in the kernel with the bell armed.
     fn block(&mut self, mut timeout: Option<Duration>) -> Result<(), IoError> {
         self.enable()?;
         if self.refused {
-            // Nothing else may wake the owner.
+            // Nothing else may wake the owner in time.
             let retry = Duration::from_nanos(URING_RETRY_NS);
             timeout = Some(timeout.map_or(retry, |timeout| timeout.min(retry)));
         }
-        // The kernel adds it to the present time in 64 bits of nanoseconds.
+        // The kernel adds it to the current time, in 64-bit nanoseconds.
         timeout = timeout.map(|timeout| timeout.min(TIMEOUT_MAX));
         if !self.bell_read {
             let word: *mut u64 = &raw mut **self.bell_word;
@@ -360,7 +360,7 @@ impl Uring {
             let remove = opcode::TimeoutRemove::new(USER_DATA_TIMEOUT).build();
             self.push_own(remove.user_data(USER_DATA_OTHER));
         }
-        // A count of 1: the timeout ends with the next completion, so that none stays for long.
+        // A count of 1: the timeout ends with the next completion, so none remains for long.
         **self.time = timespec;
         let entry = opcode::Timeout::new(&raw const **self.time)
             .count(1)
@@ -388,7 +388,7 @@ impl Uring {
         }
     }
 
-    /// Adds an entry of the ring's own; false if there is no room.
+    /// Adds an entry of the ring's own; returns false if there is no room.
     fn push_own(&mut self, entry: squeue::Entry) -> bool {
         // SAFETY: own entries point to the bell's word or the time, which are freed only after
         // their completions (`close`).
@@ -451,7 +451,7 @@ impl Device for Uring {
         awake: &mut dyn FnMut() -> bool,
     ) -> Result<(), IoError> {
         self.check()?;
-        // Usually one call submits what was pushed and waits.
+        // Usually a single call submits what was pushed and waits.
         if !self.refused && self.backlog.len() < URING_SUBMIT_MAX {
             self.fill();
         } else {
@@ -480,9 +480,9 @@ impl Device for Uring {
         self.registered.add(&self.ring, region, quiet)
     }
 
-    /// See [`Device::shutdown`]. What was not yet submitted ends with `ECANCELED`. In the second
-    /// half of the time the kernel is asked to cancel the rest (it can cancel what no disk has
-    /// begun).
+    /// See [`Device::shutdown`]. Operations not yet submitted complete with `ECANCELED`. In the
+    /// second half of the time the kernel is asked to cancel the rest (it can cancel what no disk
+    /// has begun).
     fn shutdown(
         mut self: Box<Self>,
         deadline: Instant,
@@ -495,7 +495,7 @@ impl Device for Uring {
 impl Drop for Uring {
     fn drop(&mut self) {
         if !self.closed {
-            // Dropped without a shutdown: no waiting; what the kernel holds is leaked.
+            // Dropped without a shutdown: does not wait; what the kernel holds is leaked.
             self.close(Instant::now(), &mut Vec::new());
         }
     }

@@ -1,8 +1,8 @@
-//! What devices pass to the system calls of Windows: handles, completion ports; and the calls that
-//! move bytes, blocking or overlapped.
+//! Handles and completion ports as the system calls of Windows take them, and the calls that
+//! transfer data, blocking or overlapped.
 //!
-//! A [`Descriptor`] carries beside the handle what must be known before each call: the alignment
-//! that an unbuffered handle asks for (checked here, since not every file system checks it), and
+//! Besides the handle, a [`Descriptor`] carries what must be known before each call: the alignment
+//! that an unbuffered handle requires (checked here, since not every file system checks it), and
 //! how the handle is associated with a completion port.
 //!
 //! # Safety
@@ -38,24 +38,24 @@ use super::{Descriptor, Operation, Verb};
 use crate::error::{Errno, IoError};
 use crate::limits::OPERATION_BYTES_MAX;
 
-/// Handles have 32 significant bits, also in programs of 64 bits.
+/// Handles have 32 significant bits, also in 64-bit programs.
 const HANDLE_BITS: u64 = u32::MAX as u64;
-/// Where the binary logarithm of the alignment stands.
+/// Position of the binary logarithm of the alignment.
 const ALIGNMENT_SHIFT: u32 = 32;
 const ALIGNMENT_BITS: u64 = 0x1f << ALIGNMENT_SHIFT;
 /// The handle is associated with the completion port of its file system.
 const ATTACHED: u64 = 1 << 40;
 /// A call that succeeds at once sends no packet to the port.
 const SKIPS: u64 = 1 << 41;
-/// Where the number of the port stands, in the bits that are left.
+/// Position of the port's number, in the remaining bits.
 const PORT_SHIFT: u32 = 42;
 const PORT_BITS: u64 = !0 << PORT_SHIFT;
-/// Ports made so far: a device serves the files of its own alone, since packets of others would
-/// reach another device.
+/// Number of ports made so far, which numbers them: a device serves only files of its own port,
+/// since packets of other files would reach another device.
 static PORTS: AtomicU64 = AtomicU64::new(0);
 
 impl Descriptor {
-    /// The descriptor of a handle. `alignment` is what an unbuffered handle asks for, else 1.
+    /// Returns the descriptor of a handle. `alignment` is that of an unbuffered handle, else 1.
     pub(crate) fn of(handle: HANDLE, alignment: u32, port: Option<Attachment>) -> Descriptor {
         assert!(alignment.is_power_of_two(), "alignments are powers of two");
         let port = port.map_or(0, |port| {
@@ -66,17 +66,17 @@ impl Descriptor {
         Descriptor(handle.addr() as u64 & HANDLE_BITS | alignment | port)
     }
 
-    /// The handle; the invalid one if the number is no descriptor.
+    /// Returns the handle; a null one if the number is no descriptor.
     pub(crate) fn handle(self) -> HANDLE {
         let known = HANDLE_BITS | ALIGNMENT_BITS | ATTACHED | SKIPS | PORT_BITS;
         match self.0 & !known == 0 && self.0 & HANDLE_BITS < HANDLE_BITS {
             true => std::ptr::without_provenance_mut((self.0 & HANDLE_BITS) as usize),
-            // The all-ones number is the calling process to some calls; zero is nothing to all.
+            // To some calls the all-ones number is the calling process; null is valid for none.
             false => null_mut(),
         }
     }
 
-    /// How its handle is associated with a completion port.
+    /// Returns how the handle is associated with a completion port.
     pub(super) fn port(self) -> Option<Attachment> {
         let attached = self.0 & ATTACHED != 0 && !self.handle().is_null();
         attached.then_some(Attachment {
@@ -85,8 +85,8 @@ impl Descriptor {
         })
     }
 
-    /// Whether the handle takes a transfer of `len` bytes at `offset` of the file: an unbuffered
-    /// one moves whole sectors between aligned addresses.
+    /// Checks that the handle allows a transfer of `len` bytes at `offset` of the file: an
+    /// unbuffered handle transfers whole sectors at aligned addresses.
     pub(crate) fn check(self, offset: u64, pointer: *const u8, len: usize) -> Result<(), Errno> {
         if self.handle().is_null() {
             return Err(Errno::BAD_DESCRIPTOR);
@@ -101,16 +101,16 @@ impl Descriptor {
 /// How a handle is associated with a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attachment {
-    /// A call that succeeds at once sends no packet; else it sends one, as it does later.
+    /// A call that succeeds at once sends no packet; else every call sends one.
     pub(crate) skips: bool,
     /// The number of the port, in 22 bits.
     pub(crate) number: u64,
 }
 
-/// How a call went that may complete later.
+/// The outcome of starting a call that may complete later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Started {
-    /// It has moved this many bytes. A port may get a packet all the same ([`Attachment`]).
+    /// It transferred this many bytes. A port may still get a packet ([`Attachment`]).
     Moved(u32),
     /// It will complete through the `OVERLAPPED`.
     Pending,
@@ -118,7 +118,7 @@ pub(crate) enum Started {
     Failed(Errno),
 }
 
-/// One call: what moves between where, and the `OVERLAPPED` with the place in the file.
+/// Arguments of one call. The `OVERLAPPED` has the file offset.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Transfer {
     pub(crate) verb: Verb,
@@ -128,16 +128,16 @@ pub(crate) struct Transfer {
     pub(crate) overlapped: *mut OVERLAPPED,
 }
 
-/// The calls of the system that move bytes. A table, so that tests can put other outcomes in their
-/// place: a removed volume, a server that hangs, a read that completes at once.
+/// The system calls that transfer data. A table, so that tests can simulate other outcomes: a
+/// removed volume, a server that hangs, a read that completes at once.
 #[derive(Clone, Copy)]
 pub(crate) struct Functions {
-    /// Begins a transfer.
+    /// Starts a transfer.
     ///
     /// # Safety
     /// Memory and `OVERLAPPED` are lent until the transfer has ended.
     pub(crate) start: unsafe fn(&Transfer) -> Started,
-    /// Asks the system to give up a transfer. A hint: its completion comes in any case.
+    /// Asks the system to cancel a transfer. Only a hint: its completion arrives in any case.
     ///
     /// # Safety
     /// The `OVERLAPPED` is that of a transfer on the handle.
@@ -182,7 +182,7 @@ unsafe fn cancel(handle: HANDLE, overlapped: *mut OVERLAPPED) {
     unsafe { CancelIoEx(handle, overlapped) };
 }
 
-/// An `OVERLAPPED` for a transfer at an offset of a file.
+/// Returns an `OVERLAPPED` for a transfer at an offset of a file.
 pub(crate) fn overlapped_at(offset: u64, event: HANDLE) -> OVERLAPPED {
     OVERLAPPED {
         Internal: 0,
@@ -197,7 +197,7 @@ pub(crate) fn overlapped_at(offset: u64, event: HANDLE) -> OVERLAPPED {
     }
 }
 
-/// The result of a transfer that has ended: the end of the file is no error.
+/// Returns the result of a transfer that has ended: the end of the file is no error.
 pub(crate) fn outcome(moved: u32, errno: Errno) -> Result<u32, Errno> {
     match errno.0 {
         0 => Ok(moved),
@@ -206,7 +206,7 @@ pub(crate) fn outcome(moved: u32, errno: Errno) -> Result<u32, Errno> {
     }
 }
 
-/// Moves the bytes of an operation, blocking; the number moved.
+/// Moves the bytes of an operation, blocking, and returns the number moved.
 ///
 /// # Safety
 /// The operation's memory and list of segments are lent as for [`Device::push`], for as long as the
@@ -234,10 +234,10 @@ pub(super) unsafe fn transfer(operation: &Operation) -> Result<usize, Errno> {
     Ok(done)
 }
 
-/// Moves bytes at an offset of a file, blocking; the number moved, 0 at the end of the file.
+/// Moves bytes at an offset of a file, blocking; returns the number moved, 0 at the end of file.
 ///
 /// # Safety
-/// `len` bytes at `pointer` are lent for as long as the call lasts, for a read writable.
+/// `len` bytes at `pointer` are lent for as long as the call lasts; for a read they are writable.
 pub(crate) unsafe fn move_at(
     verb: Verb,
     file: Descriptor,
@@ -248,7 +248,7 @@ pub(crate) unsafe fn move_at(
     file.check(offset, pointer, len)?;
     EVENT.with(|event| {
         let event = event.as_ref().map_err(|errno| *errno)?.as_raw_handle();
-        // The lowest bit says that a completion port is to get no packet.
+        // The lowest bit set means that no completion port gets a packet.
         let mut overlapped = overlapped_at(offset, event.map_addr(|addr| addr | 1));
         let transfer = Transfer {
             verb,
@@ -276,7 +276,7 @@ pub(crate) unsafe fn move_at(
 }
 
 thread_local! {
-    /// What the calling thread waits for in a blocking transfer.
+    /// The event that the calling thread waits for in a blocking transfer.
     static EVENT: Result<OwnedHandle, Errno> = {
         // SAFETY: makes an unnamed event that is reset by the calls that use it.
         let event = unsafe { CreateEventW(null(), 1, 0, null()) };
@@ -291,8 +291,8 @@ thread_local! {
 /// The key of packets of files; the doorbell's have 0.
 const KEY_FILE: usize = 1;
 
-/// A completion port: where overlapped calls on associated handles report their ends. It has at
-/// most one device.
+/// A completion port, to which overlapped calls on associated handles report their completion. It
+/// has at most one device.
 #[derive(Debug)]
 pub struct Port {
     handle: OwnedHandle,
@@ -300,7 +300,7 @@ pub struct Port {
     has_device: AtomicBool,
 }
 
-/// A packet of a transfer that has ended.
+/// The packet of a transfer that has ended.
 pub(crate) struct Packet {
     pub(crate) overlapped: *mut OVERLAPPED,
     pub(crate) result: Result<u32, Errno>,
@@ -310,7 +310,7 @@ impl Port {
     /// Makes a port.
     ///
     /// # Errors
-    /// The system has no memory for it.
+    /// The system has not enough memory.
     pub fn new() -> Result<Arc<Port>, IoError> {
         // SAFETY: makes a port that no file is associated with.
         let port = unsafe { CreateIoCompletionPort(INVALID_HANDLE_VALUE, null_mut(), 0, 1) };
@@ -325,16 +325,16 @@ impl Port {
         }))
     }
 
-    /// Makes a device its owner, which alone takes its packets.
+    /// Claims the port for a device, which alone takes its packets.
     ///
     /// # Panics
-    /// It has a device: the two would take each other's packets.
+    /// If the port has a device: the two would take each other's packets.
     pub(super) fn claim(&self) {
         let before = self.has_device.swap(true, Ordering::Relaxed);
         assert!(!before, "a completion port has one device");
     }
 
-    /// Associates a handle, once and for good.
+    /// Associates a handle with the port, permanently.
     pub(crate) fn attach(&self, handle: HANDLE) -> Result<Attachment, Errno> {
         // SAFETY: passes two open handles and numbers.
         let port =
@@ -351,19 +351,19 @@ impl Port {
         })
     }
 
-    /// Its number among the ports of the process, as the descriptors of its files have it.
+    /// Returns its number among the ports of the process, as in the descriptors of its files.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
     /// Ends the owner's sleep in [`Port::take`], or its next one.
     pub(crate) fn wake(&self) {
-        // A packet that the system has no memory for is lost: so no sleep of the owner is long.
+        // A packet that the system has no memory for is lost, so the owner never sleeps for long.
         // SAFETY: a packet without an OVERLAPPED.
         unsafe { PostQueuedCompletionStatus(self.handle.as_raw_handle(), 0, 0, null()) };
     }
 
-    /// Brings the packet of a transfer, in the system's place.
+    /// Delivers the packet of a transfer in place of the system.
     #[cfg(test)]
     pub(crate) fn deliver(&self, overlapped: *mut OVERLAPPED, moved: u32) {
         // SAFETY: tests pass the OVERLAPPED of a transfer that they began and the system did not.
@@ -372,7 +372,7 @@ impl Port {
         };
     }
 
-    /// Hands the packets that are there to `each`, or waits for the first; whether there may be
+    /// Passes the available packets to `each`, or waits for the first; returns whether there may be
     /// more. Packets of [`Port::wake`] only end the wait.
     pub(crate) fn take(&self, wait_ms: u32, mut each: impl FnMut(Packet)) -> Result<bool, Errno> {
         let mut entries = [OVERLAPPED_ENTRY::default(); PACKETS_MAX];
@@ -411,7 +411,7 @@ impl Port {
     }
 }
 
-/// Packets that one call takes from a port.
+/// Maximum number of packets that one call takes from a port.
 const PACKETS_MAX: usize = 64;
 
 #[cfg(test)]

@@ -6,15 +6,15 @@ use rustix::event::EventfdFlags;
 
 use crate::error::IoError;
 
-/// A non-blocking, close-on-exec eventfd. Readable from a signal until the next read.
+/// A non-blocking, close-on-exec eventfd, readable after a signal until it is cleared.
 #[derive(Debug)]
 pub struct EventFd(OwnedFd);
 
 impl EventFd {
-    /// Makes an eventfd with the count 0.
+    /// Makes an eventfd with a count of 0.
     ///
     /// # Errors
-    /// `EMFILE` or `ENFILE` if no descriptor is left; else what the system says.
+    /// `EMFILE` or `ENFILE` if no descriptor is left; else the system's error.
     pub fn new() -> Result<EventFd, IoError> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         rustix::event::eventfd(0, flags)
@@ -22,18 +22,18 @@ impl EventFd {
             .map_err(|error| IoError::new("eventfd", error))
     }
 
-    /// Makes the descriptor readable. Never blocks; from any thread.
+    /// Makes the descriptor readable. Never blocks; may be called from any thread.
     pub fn signal(&self) {
         // Fails only with EAGAIN at a count of 2⁶⁴ − 2, when the descriptor is readable anyway.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Takes all signals back; whether there was one. Never blocks.
+    /// Resets the event, and returns whether it was signaled. Never blocks.
     pub fn clear(&self) -> bool {
         rustix::io::read(&self.0, &mut [0; 8]).is_ok()
     }
 
-    /// The event for other event loops.
+    /// Returns the event for other event loops.
     #[must_use]
     pub fn event(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

@@ -1,4 +1,4 @@
-//! A pipe, which is readable from a signal until it is cleared.
+//! An event as a pipe, which is readable from a signal until it is cleared.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -7,7 +7,7 @@ use rustix::pipe::pipe;
 
 use crate::error::IoError;
 
-/// An event, set from a signal until it is cleared.
+/// An event, set by a signal until it is cleared.
 #[derive(Debug)]
 pub struct EventFd {
     reader: OwnedFd,
@@ -31,13 +31,13 @@ impl EventFd {
         made().map_err(|errno: rustix::io::Errno| IoError::new("pipe", errno))
     }
 
-    /// Sets the event. Never blocks; from any thread.
+    /// Sets the event. Never blocks; may be called from any thread.
     pub fn signal(&self) {
         // A full pipe is readable anyway.
         let _ = rustix::io::write(&self.writer, &[1]);
     }
 
-    /// Takes all signals back; whether there was one. Never blocks.
+    /// Resets the event, and returns whether it was signaled. Never blocks.
     pub fn clear(&self) -> bool {
         let mut any = false;
         while rustix::io::read(&self.reader, &mut [0; 64]).is_ok_and(|bytes| bytes > 0) {
@@ -46,7 +46,7 @@ impl EventFd {
         any
     }
 
-    /// The event for other event loops.
+    /// Returns the event for other event loops.
     #[must_use]
     pub fn event(&self) -> BorrowedFd<'_> {
         self.reader.as_fd()

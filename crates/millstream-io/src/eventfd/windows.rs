@@ -13,14 +13,14 @@ use windows_sys::Win32::System::Threading::{
 
 use crate::error::{Errno, IoError};
 
-/// An event, set from a signal until it is cleared.
+/// An event, set by a signal until it is cleared.
 #[derive(Debug)]
 pub struct EventFd(OwnedHandle);
 
 /// A borrowed event: a handle.
 pub type BorrowedEvent<'a> = BorrowedHandle<'a>;
 
-/// The number of an event, for C: handles have 32 significant bits.
+/// Returns the number of an event, for C: handles have 32 significant bits.
 #[must_use]
 pub fn number_of(event: BorrowedEvent<'_>) -> i32 {
     event.as_raw_handle().addr() as i32
@@ -30,9 +30,9 @@ impl EventFd {
     /// Makes an event that is not set.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn new() -> Result<EventFd, IoError> {
-        // SAFETY: makes an unnamed event that is reset by calls alone.
+        // SAFETY: makes an unnamed manual-reset event.
         let event = unsafe { CreateEventW(null(), 1, 0, null()) };
         if event.is_null() {
             return Err(IoError::new("CreateEvent", Errno::last()));
@@ -41,13 +41,13 @@ impl EventFd {
         Ok(EventFd(unsafe { OwnedHandle::from_raw_handle(event) }))
     }
 
-    /// Sets the event. Never blocks; from any thread.
+    /// Sets the event. Never blocks; may be called from any thread.
     pub fn signal(&self) {
         // SAFETY: an open handle of an event.
         unsafe { SetEvent(self.0.as_raw_handle()) };
     }
 
-    /// Takes all signals back; whether there was one. Never blocks.
+    /// Resets the event, and returns whether it was signaled. Never blocks.
     pub fn clear(&self) -> bool {
         // SAFETY: an open handle of an event.
         let set = unsafe { WaitForSingleObject(self.0.as_raw_handle(), 0) } == WAIT_OBJECT_0;
@@ -58,7 +58,7 @@ impl EventFd {
         set
     }
 
-    /// The event for other event loops.
+    /// Returns the event for other event loops.
     #[must_use]
     pub fn event(&self) -> BorrowedEvent<'_> {
         self.0.as_handle()

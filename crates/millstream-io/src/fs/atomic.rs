@@ -1,11 +1,11 @@
-//! Files that are replaced as a whole.
+//! Atomic replacement of files.
 //!
-//! The new content goes to a file without a name (`O_TMPFILE`) or, where the system or the file
-//! system has no such files, under a temporary name in the target's folder (a rename cannot cross
-//! file systems). It is synced and takes the target's name; then the folder is synced, without
-//! which a crash could bring the old file back. All through one open folder, so that a folder
-//! renamed meanwhile does no harm. After the rename an error can only say that the new content may
-//! not outlive a crash.
+//! The new content goes to an unnamed file (`O_TMPFILE`) or, where the system or the file system
+//! does not support it, to a temporary name in the target's folder (a rename cannot cross file
+//! systems). It is synced and renamed to the target; then the folder is synced, without which a
+//! crash could restore the old file. All calls use one open folder, so renaming the folder
+//! meanwhile does no harm. After the rename, an error can only mean that the new content may not
+//! survive a crash.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -23,8 +23,8 @@ use crate::error::{Errno, IoError};
 #[cfg_attr(not(target_os = "linux"), path = "atomic/named.rs")]
 mod system;
 
-/// The new content of a file, which [`AtomicFile::commit`] puts in its place. Dropped without
-/// that, it leaves nothing behind. All calls block.
+/// The new content of a file, which [`AtomicFile::commit`] puts in its place. If dropped before, it
+/// leaves nothing behind. All calls block.
 #[derive(Debug)]
 pub struct AtomicFile {
     file: File,
@@ -36,19 +36,19 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// All bits of the mode of a file that is replaced, for [`AtomicFile::commit`] on Linux.
+    /// All bits of the mode of the replaced file, for [`AtomicFile::commit`] on Linux.
     pub const KEEP_ALL: u32 = 0o7777;
 
-    /// The bits without set-user-ID and the like, which vouch for the old content.
+    /// The permission bits only: set-user-ID and the like apply to the old content.
     pub const KEEP_PERMISSIONS: u32 = 0o777;
 
-    /// Creates an empty file that will replace what `path` leads to, through symbolic links, or
-    /// become it. If it replaces a file, on Linux only its owner may open it until
-    /// [`AtomicFile::commit`]. Removes what killed processes left in the folder.
+    /// Creates an empty file that will replace the file that `path` leads to, through symbolic
+    /// links, or become it. If it replaces a file, on Linux only its owner may open it until
+    /// [`AtomicFile::commit`]. Removes leftovers of killed processes from the folder.
     ///
     /// # Errors
     /// `path` is a dangling symbolic link, or names something that is not a regular file; the
-    /// folder is missing, full, or may not be written.
+    /// folder is missing, full, or not writable.
     pub fn create(path: &Path) -> Result<AtomicFile, IoError> {
         let path = resolve(path)?;
         let folder = folder_of(&path);
@@ -56,8 +56,8 @@ impl AtomicFile {
         AtomicFile::create_as(system::open_folder(folder)?, &path, false)
     }
 
-    /// As [`AtomicFile::create`], under a temporary name, which is returned: for a file that is
-    /// opened by it again. The folder must be readable, so that it can be synced.
+    /// As [`AtomicFile::create`], but under a temporary name, which is returned so that the file
+    /// can be opened again by it. The folder must be readable, so that it can be synced.
     ///
     /// # Errors
     /// As [`AtomicFile::create`].
@@ -77,11 +77,11 @@ impl AtomicFile {
         })?;
         check_final_name(name)?;
         let replaces = folder.old_file(name)?.is_some();
-        // Only Linux's `complete` gives the file its permissions in the end.
+        // Only Linux's `complete` gives the file its final permissions.
         let private = replaces && cfg!(target_os = "linux");
         let mode = if private { 0o600 } else { 0o666 };
         let folder = Arc::new(folder);
-        // An error may be one of the folder: to create a named file reports it.
+        // An error may be one of the folder: creating a named file reports it.
         let unnamed = (!named).then(|| system::unnamed_in(&folder, mode).ok());
         let (file, temporary) = match unnamed.flatten() {
             Some(file) => (file, None),
@@ -96,36 +96,36 @@ impl AtomicFile {
         })
     }
 
-    /// The file to write, open for reading as well.
+    /// Returns the file to write, open for reading as well.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Writes all of `content`, then [`AtomicFile::commit`].
+    /// Writes all of `content`, then commits as [`AtomicFile::commit`].
     ///
     /// # Errors
-    /// As [`AtomicFile::commit`]; the bytes cannot be written.
+    /// As [`AtomicFile::commit`]; or the bytes cannot be written.
     pub fn write_and_commit(self, content: &[u8], mode_mask: u32) -> Result<(), IoError> {
         let written = self.file().write_all(content);
         written.map_err(|error| explain("write", &error))?;
         self.commit(mode_mask)
     }
 
-    /// Makes the file durable and renames it. It gets the permissions of the one that it replaces:
+    /// Makes the file durable and renames it. It gets the permissions of the file that it replaces:
     /// on Linux the owner, group, access control list and `mode_mask` bits of the mode, on Windows
-    /// all (`ReplaceFile`).
+    /// all (`ReplaceFile`), on macOS none.
     ///
     /// # Errors
-    /// The system cannot store the bytes after all, or not rename: the target is unchanged. Or the
-    /// folder cannot be synced: the new content is in place, but may not outlive a crash.
+    /// The system cannot store the data or cannot rename: the target is unchanged. Or the folder
+    /// cannot be synced: the new content is in place, but may not survive a crash.
     pub fn commit(self, mode_mask: u32) -> Result<(), IoError> {
         system::complete(&self.folder, &self.file, &self.name, mode_mask)?;
         let temporary = match self.temporary {
             Some(temporary) => temporary,
             None => system::link(&self.file, &self.folder)?,
         };
-        // Not every file system of Windows renames a file that is open. Elsewhere it is locked as
+        // Some file systems on Windows do not rename an open file. Elsewhere the file is locked as
         // long as it is open.
         let _locked = (!cfg!(windows)).then_some(self.file);
         temporary.rename(&self.folder, &self.name)?;
@@ -137,22 +137,21 @@ impl AtomicFile {
 /// is closed.
 ///
 /// # Errors
-/// The folder is missing, full, or may not be written.
+/// The folder is missing, full, or not writable.
 pub fn create_unnamed(folder: &Path) -> Result<File, IoError> {
     let folder = Arc::new(system::open_folder(folder)?);
-    // Where a name is needed, it goes at once.
+    // Where a name is needed, it is removed at once.
     system::unnamed_in(&folder, 0o600).or_else(|_| Ok(TemporaryFile::create(&folder, 0o600)?.0))
 }
 
-/// Replaces the content of `path` as a whole.
+/// Replaces the content of `path` atomically.
 pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), IoError> {
     let path = resolve(path)?;
     let new = AtomicFile::create_as(Folder::open(folder_of(&path))?, &path, false)?;
     new.write_and_commit(content, AtomicFile::KEEP_ALL)
 }
 
-/// The file that a name stands for, through symbolic links: the link stays, what it names is
-/// replaced.
+/// Resolves symbolic links: the link stays, the file that it names is replaced.
 fn resolve(path: &Path) -> Result<PathBuf, IoError> {
     #[cfg(windows)]
     let path = &super::os::verbatim(path)?;
@@ -174,7 +173,7 @@ mod tests {
         drop(file);
         let file = create_unnamed(path.path()).expect("created");
         (&file).write_all(b"bytes").expect("written");
-        // Windows may keep the name of a removed file until it is closed.
+        // Windows may keep the name of a removed file until the file is closed.
         let _open = (!cfg!(windows)).then_some(file);
         assert_eq!(fs::read_dir(path.path()).expect("ours").count(), 0);
     }

@@ -1,4 +1,4 @@
-//! Files of the standard library: the calls that it names differently on each system.
+//! Calls on files of the standard library that it names differently on each system.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ mod system;
 
 pub use system::{about, are_same, check_writable, kind, open, open_plain, read_at, write_at};
 
-/// What stands behind a name.
+/// The type of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -21,31 +21,31 @@ pub enum Kind {
     Folder,
     /// A symbolic link.
     Link,
-    /// A FIFO: to open it waits for a writer.
+    /// A FIFO: opening it waits for a writer.
     Fifo,
     /// A socket.
     Socket,
-    /// A device, of blocks or characters.
+    /// A block or character device.
     Device,
     /// Something else.
     Other,
 }
 
-/// What a path leads to, through links.
+/// What a path leads to, following links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct About {
     /// Whether it is a regular file.
     pub is_file: bool,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// Which file, in which state.
+    /// Identifies the file and its state.
     pub identity: Identity,
 }
 
-/// Fills `into` from `offset` on. Blocks.
+/// Fills `into` from offset `offset`. Blocks.
 ///
 /// # Errors
-/// What the system says; `UnexpectedEof` if the file ends before.
+/// The system's error; `UnexpectedEof` if the file ends before.
 pub fn read_exact_at(file: &File, mut into: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !into.is_empty() {
         match read_at(file, into, offset) {
@@ -61,10 +61,10 @@ pub fn read_exact_at(file: &File, mut into: &mut [u8], mut offset: u64) -> io::R
     Ok(())
 }
 
-/// Writes all of `bytes` from `offset` on. Blocks.
+/// Writes all of `bytes` at offset `offset`. Blocks.
 ///
 /// # Errors
-/// What the system says; a part may have been written.
+/// The system's error; a part may have been written.
 pub fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match write_at(file, bytes, offset) {
@@ -80,7 +80,7 @@ pub fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Resul
     Ok(())
 }
 
-/// Whether a folder is one of procfs, whose links lead to what is open already.
+/// Whether a folder is of procfs, whose links lead to files that are already open.
 #[must_use]
 pub fn is_of_procfs(folder: &Path) -> bool {
     #[cfg(target_os = "linux")]
@@ -95,8 +95,8 @@ pub fn is_of_procfs(folder: &Path) -> bool {
     }
 }
 
-/// Tells Linux that a file will be read from its begin to its end. A hint, which Windows takes only
-/// when a file is opened.
+/// Tells Linux that a file will be read from start to end. A hint, which Windows takes only when a
+/// file is opened.
 pub fn expect_sequential(file: &File) {
     #[cfg(target_os = "linux")]
     let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Sequential);
@@ -104,11 +104,11 @@ pub fn expect_sequential(file: &File) {
     let _ = file;
 }
 
-/// Whether reads and writes of an open file go past the page cache. Elsewhere than on Linux, those
-/// of a file that the standard library opened do not.
+/// Whether reads and writes of an open file bypass the page cache. On systems other than Linux,
+/// those of a file that the standard library opened do not.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn is_direct(file: &File) -> io::Result<bool> {
     #[cfg(target_os = "linux")]
     {
@@ -121,10 +121,10 @@ pub fn is_direct(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Has reads and writes of an open file go past the page cache, or through it again.
+/// Has reads and writes of an open file bypass the page cache, or use it again.
 ///
 /// # Errors
-/// The system or the file system has no such switch: Windows decides when a file is opened.
+/// The system or the file system has no such switch: Windows fixes this when a file is opened.
 pub fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -197,7 +197,7 @@ mod tests {
         let mut permissions = std::fs::metadata(&path).unwrap().permissions();
         permissions.set_readonly(true);
         std::fs::set_permissions(&path, permissions.clone()).unwrap();
-        // Root may write everything on Unix.
+        // On Unix, root may write everything.
         let refused = check_writable(&path).map_err(|error| error.kind());
         assert!(cfg!(unix) || refused == Err(io::ErrorKind::PermissionDenied));
         #[cfg(windows)]

@@ -1,9 +1,9 @@
-//! Files opened, read and written on the calling thread.
+//! Files that are opened, read and written on the calling thread.
 //!
-//! For the first bytes of a file, and for small files, a call is faster than asking another thread.
-//! A [`LocalFile`] blocks its caller. Once it pays to have requests in flight, its descriptor goes
-//! to an engine ([`LocalFile::into_opened`]): whatever its name has come to mean since, the file is
-//! the same.
+//! For the first bytes of a file, and for small files, a blocking call is faster than a request to
+//! another thread. A [`LocalFile`] blocks its caller. Once it pays to have requests in flight, its
+//! descriptor can be moved to an engine ([`LocalFile::into_opened`]): it refers to the same file,
+//! even if the name by now refers to another.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -29,12 +29,12 @@ use super::{FileSystem, OpenMode, Opened, mostly};
 use crate::device::Descriptor;
 use crate::error::IoError;
 
-/// A file that is open on the calling thread. Closed when dropped.
+/// A file opened on the calling thread. Closed when dropped.
 pub struct LocalFile {
     fs: Arc<dyn FileSystem>,
     path: Arc<Path>,
     mode: OpenMode,
-    /// `None` once it was closed or handed over.
+    /// `None` after `close` or `into_opened`.
     opened: Option<Opened>,
 }
 
@@ -58,13 +58,13 @@ impl LocalFile {
         })
     }
 
-    /// Its name.
+    /// Returns the path that it was opened by.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Length, identity and mount as of when it was opened.
+    /// Returns its length, identity and mount as of when it was opened.
     #[must_use]
     pub fn opened(&self) -> &Opened {
         self.opened
@@ -83,10 +83,10 @@ impl LocalFile {
         !self.mode.direct && mostly(self.fs.cached(self.descriptor(), offset, len), len)
     }
 
-    /// Reads at an offset; short at the end of the file only. Blocks.
+    /// Reads at an offset; short only at the end of the file. Blocks.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, IoError> {
         self.fs.read_at(self.descriptor(), offset, into)
     }
@@ -94,24 +94,24 @@ impl LocalFile {
     /// Writes all of `bytes` at an offset. Blocks.
     ///
     /// # Errors
-    /// What the system says; a part may have been written.
+    /// The system's error; a part may have been written.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
         self.fs.write_at(self.descriptor(), offset, bytes)
     }
 
-    /// Makes durable what was written. Blocks.
+    /// Makes written data durable. Blocks.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn sync(&self) -> Result<(), IoError> {
         self.fs.sync(self.descriptor(), false)
     }
 
-    /// Closes the file and reports what a drop would hide: a network file system may keep the error
-    /// of a write until now.
+    /// Closes the file and reports errors that a drop would hide: a network file system may report
+    /// a write error only now.
     ///
     /// # Errors
-    /// What the system says; the file is closed in any case.
+    /// The system's error; the file is closed in any case.
     pub fn close(mut self) -> Result<(), IoError> {
         match self.opened.take() {
             Some(opened) => self.fs.close(opened.descriptor),
@@ -119,14 +119,14 @@ impl LocalFile {
         }
     }
 
-    /// What opened the file, and what its descriptor belongs to.
+    /// Returns the file system that opened the file and that its descriptor belongs to.
     #[must_use]
     pub fn fs(&self) -> &Arc<dyn FileSystem> {
         &self.fs
     }
 
-    /// Hands the open file over: its name, a mode that opens it again (without creating or
-    /// truncating it), and its descriptor, which the caller closes, through [`LocalFile::fs`].
+    /// Returns the path, a mode that opens the file again (without creating or truncating it), and
+    /// the open descriptor, which the caller closes through [`LocalFile::fs`].
     #[must_use]
     pub fn into_opened(mut self) -> (Arc<Path>, OpenMode, Opened) {
         let opened = self

@@ -7,22 +7,22 @@ use std::path::Path;
 
 use crate::error::{Errno, IoError};
 
-/// Characters that no part of a name may have on Windows, beside those below a space.
+/// Characters that no part of a name may have on Windows, besides control characters.
 const FORBIDDEN: [char; 8] = ['<', '>', ':', '"', '|', '?', '*', '\\'];
 
-/// Names of devices in every folder, whatever follows after a dot.
+/// Names of devices in every folder, with any extension.
 const DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "conin$", "conout$"];
 
-/// Names of devices with a number behind them.
+/// Names of devices that are followed by a digit.
 const NUMBERED: [&str; 2] = ["com", "lpt"];
 
-/// Longest part of a name, in units of UTF-16.
+/// Maximum length of a part of a name, in UTF-16 units.
 const PART_UNITS_MAX: usize = 255;
 
-/// The path of a relative name with parts between `/`, such as those of packages.
+/// Returns the path of a relative name whose parts are separated by `/`, as in packages.
 ///
 /// # Errors
-/// Windows does not take the name; Unix takes all.
+/// Windows does not allow the name; Unix allows all.
 pub fn path(name: &[u8]) -> Result<&Path, IoError> {
     if cfg!(windows)
         && let Some(cause) = refused_by_windows(name)
@@ -32,11 +32,11 @@ pub fn path(name: &[u8]) -> Result<&Path, IoError> {
     os_str(name).map(Path::new)
 }
 
-/// Refuses a path that names no file but would be opened as something else, before any call on it:
-/// on Windows a device (`con`, which waits for keys), and what is relative to a drive.
+/// Refuses, before any call on it, a path that names no file but would be opened as something else:
+/// on Windows a device (`con`, which waits for keys), or a path relative to a drive.
 ///
 /// # Errors
-/// The path is such a one, with the reason; never on Unix.
+/// The path is refused, with the reason; never on Unix.
 pub fn check(path: &Path) -> Result<(), IoError> {
     #[cfg(windows)]
     super::os::verbatim(path)?;
@@ -45,7 +45,7 @@ pub fn check(path: &Path) -> Result<(), IoError> {
     Ok(())
 }
 
-/// The folder that a path names a file of.
+/// Returns the folder of the file that a path names.
 pub(super) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if parent.as_os_str() != OsStr::new("") => parent,
@@ -53,10 +53,10 @@ pub(super) fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Bytes as the system's text: on Windows UTF-8.
+/// Returns bytes as the system's string type: on Windows they are UTF-8.
 ///
 /// # Errors
-/// They are not UTF-8, on Windows.
+/// On Windows, they are not UTF-8.
 pub fn os_str(bytes: &[u8]) -> Result<&OsStr, IoError> {
     #[cfg(unix)]
     {
@@ -72,7 +72,7 @@ pub fn os_str(bytes: &[u8]) -> Result<&OsStr, IoError> {
     }
 }
 
-/// The bytes of a relative path, with `/` between its parts as in packages on every system.
+/// Returns the bytes of a relative path, with `/` between its parts as in packages.
 #[must_use]
 pub fn bytes(path: &Path) -> Vec<u8> {
     let mut name = path.as_os_str().as_encoded_bytes().to_vec();
@@ -84,7 +84,7 @@ pub fn bytes(path: &Path) -> Vec<u8> {
     name
 }
 
-/// Why Windows does not take a relative name with parts between `/`.
+/// Returns why Windows does not allow a relative name whose parts are separated by `/`.
 fn refused_by_windows(name: &[u8]) -> Option<&'static str> {
     let Ok(name) = std::str::from_utf8(name) else {
         return Some("the name is not UTF-8, which Windows needs");
@@ -105,12 +105,12 @@ fn refused_by_windows(name: &[u8]) -> Option<&'static str> {
     name.split('/').find_map(part_refused_by_windows)
 }
 
-/// Why Windows does not take one part of a name.
+/// Returns why Windows does not allow one part of a name.
 pub(crate) fn part_refused_by_windows(part: &str) -> Option<&'static str> {
     if part.contains(|letter| letter < ' ' || FORBIDDEN.contains(&letter)) {
         return Some(r#"Windows forbids control characters and < > : " | ? * \ in names"#);
     }
-    // The folders `.` and `..` are no names.
+    // The folders `.` and `..` are allowed.
     if part.ends_with(['.', ' ']) && part != "." && part != ".." {
         return Some("Windows drops dots and spaces at the end of a name");
     }
@@ -130,7 +130,7 @@ fn is_device(stem: &str) -> bool {
     let numbered = |device| {
         let number = stem.strip_prefix(device).map(|number| number.chars());
         number.is_some_and(|mut number| {
-            // Superscript digits count.
+            // Superscript digits count as digits.
             let digit = number
                 .next()
                 .is_some_and(|it| it.is_ascii_digit() || "¹²³".contains(it));

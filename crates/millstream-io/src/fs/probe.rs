@@ -1,7 +1,7 @@
-//! What this machine and a place on it can do, for people to read.
+//! Capabilities of this machine and of a place on it, for diagnostics.
 //!
-//! Everything is looked up afresh and nothing is remembered. What the system does not tell is
-//! `None`, never a guess.
+//! Everything is queried anew and nothing is cached. What the system does not report is `None`,
+//! never a guess.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::thread::available_cores;
 #[cfg_attr(windows, path = "probe/windows.rs")]
 mod system;
 
-/// What the machine offers.
+/// Properties of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Machine {
@@ -22,28 +22,28 @@ pub struct Machine {
     pub kernel: Option<String>,
     /// The processor's name, if the system reports it.
     pub cpu: Option<String>,
-    /// Threads that this process may run at once (affinity and control groups counted).
+    /// Number of threads that this process may run at once (by affinity and control groups).
     pub cpus: usize,
     /// Memory of the machine, in bytes.
     pub memory_bytes: Option<u64>,
-    /// Memory that can be had without swapping, in bytes.
+    /// Memory that is available without swapping, in bytes.
     pub memory_available_bytes: Option<u64>,
-    /// Most bytes that this process may lock (`RLIMIT_MEMLOCK`), which bounds registered buffers;
-    /// `None` is no limit.
+    /// Maximum number of bytes that this process may lock (`RLIMIT_MEMLOCK`), which bounds
+    /// registered buffers; `None` if there is no limit or the system does not report it.
     pub memlock_max_bytes: Option<u64>,
-    /// Most files that this process may have open (`RLIMIT_NOFILE`); `None` is no limit.
+    /// Maximum number of open files (`RLIMIT_NOFILE`); `None`: no limit, or not reported.
     pub open_files_max: Option<u64>,
     /// Transparent huge pages: `always`, `madvise` or `never`; `None` if the kernel has none.
     pub huge_pages: Option<String>,
-    /// Processor features that codecs use, by the names that Rust calls them.
+    /// Processor features that codecs use, by their names in Rust.
     pub cpu_features: Vec<&'static str>,
 }
 
-/// What a path's place offers.
+/// Properties of the file system and the disk of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Place {
-    /// What kind of mount.
+    /// Kind of its mount.
     pub mount_kind: MountKind,
     /// Name of the file system (`ext4`), or its magic number in hexadecimal.
     pub file_system: String,
@@ -51,18 +51,18 @@ pub struct Place {
     pub device: u64,
     /// The kernel's name of the disk or partition (`nvme0n1p2`), if one can be named.
     pub device_name: Option<String>,
-    /// Whether seeks cost on the disk.
+    /// Whether the disk is rotating, so that seeks are expensive.
     pub rotating: bool,
-    /// What direct I/O needs there; `None` if there is none, or if no file could be found or made
-    /// to ask with.
+    /// The alignment that direct I/O requires there; `None` if there is no direct I/O, or no file
+    /// to query could be found or made.
     pub direct: Option<DirectAlignment>,
-    /// Whether `cachestat` reports what of its files is in the page cache.
+    /// Whether `cachestat` reports which parts of its files are in the page cache.
     pub cachestat: bool,
 }
 
 #[cfg(not(target_os = "linux"))]
 impl Place {
-    /// A place of which the system tells no more than how it is mounted.
+    /// Makes a place of which the system reports only how it is mounted.
     fn on(mount_kind: MountKind, device: u64, direct: Option<DirectAlignment>) -> Place {
         let name = match mount_kind {
             MountKind::Local => "local volume",
@@ -80,7 +80,7 @@ impl Place {
     }
 }
 
-/// Looks at the machine. Makes a few calls, or reads a few small files of the system.
+/// Queries the machine. Makes a few calls, or reads a few small files of the system.
 #[must_use]
 pub fn machine() -> Machine {
     Machine {
@@ -90,11 +90,11 @@ pub fn machine() -> Machine {
     }
 }
 
-/// Looks at the place of a file, folder or block device. For a folder it makes a file without a
-/// name there for a moment, or where it may not, looks at a file that it finds.
+/// Queries the place of a file, folder or block device. On Linux, in a folder it creates an unnamed
+/// file for a moment or, where it may not, queries a file that it finds.
 ///
 /// # Errors
-/// If the path cannot be opened or asked; with the likely cause.
+/// The path cannot be opened or queried; with the likely cause.
 pub fn place(path: &Path) -> Result<Place, IoError> {
     system::place(path)
 }

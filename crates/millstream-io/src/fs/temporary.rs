@@ -1,8 +1,8 @@
-//! Temporary names of files that get another name when they are whole.
+//! Temporary names of files that are renamed when complete.
 //!
-//! A temporary name tells its process, and goes with its [`TemporaryFile`]. What a killed process
-//! left, [`remove_leftovers`] removes. [`abandon_temporary_files`] is for a program that ends by a
-//! signal.
+//! A temporary name contains its process id, and is removed with its [`TemporaryFile`].
+//! [`remove_leftovers`] removes those of killed processes. [`abandon_temporary_files`] is for a
+//! program that ends by a signal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -16,23 +16,23 @@ use super::os::{self, Folder};
 use crate::error::{Errno, IoError};
 use crate::limits::{ABANDON_WAIT, TEMPORARY_NAMES_MAX};
 
-/// The folders of this process's temporary files, by the number in the name.
+/// The folders of this process's temporary files, by the number in their names.
 static TEMPORARY: Mutex<BTreeMap<u64, Arc<Folder>>> = Mutex::new(BTreeMap::new());
 
-/// Held shared while a temporary name is made or renamed. Taken for good by
+/// Held shared while a temporary name is created or renamed. Taken permanently by
 /// [`abandon_temporary_files`].
 static GATE: RwLock<()> = RwLock::new(());
 
-/// The number in the next name: there may be thousands at once, and each name is tried once.
+/// The number in the next name: there may be thousands at once, and each is tried once.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Temporary names begin and end so.
+/// Temporary names begin and end with these.
 const PREFIX: &str = ".millstream-";
 const SUFFIX: &str = ".tmp";
-/// In front of the number of a file that is being replaced, on Windows.
+/// Precedes the number of a file that is being replaced, on Windows.
 const BACKUP: &str = "old-";
 
-/// A temporary name of a file; dropped without [`TemporaryFile::rename`], it is removed.
+/// A temporary name of a file; removed on drop, unless renamed by [`TemporaryFile::rename`].
 #[derive(Debug)]
 pub struct TemporaryFile {
     folder: Arc<Folder>,
@@ -40,17 +40,17 @@ pub struct TemporaryFile {
 }
 
 impl TemporaryFile {
-    /// Creates an empty file in an open folder, with these permissions less the process's mask
-    /// (Windows has no such permissions). As long as it is open, or its process lives,
-    /// [`remove_leftovers`] leaves it alone.
+    /// Creates an empty file in an open folder, with these permissions less the process's umask
+    /// (ignored on Windows). [`remove_leftovers`] leaves it alone while its process has a temporary
+    /// file open in the folder (on Windows, while its process lives).
     ///
     /// # Errors
-    /// The folder is full or may not be written.
+    /// The folder is full or not writable.
     pub fn create(folder: &Arc<Folder>, mode: u32) -> Result<(File, TemporaryFile), IoError> {
         TemporaryFile::named(folder, |name| folder.create_file(name, mode))
     }
 
-    /// Has `make` make a file of a new name.
+    /// Has `make` create a file under a new name.
     pub(super) fn named<T>(
         folder: &Arc<Folder>,
         make: impl Fn(&str) -> Result<T, IoError>,
@@ -75,8 +75,8 @@ impl TemporaryFile {
     /// Renames the file to `name` in an open folder of the same file system.
     ///
     /// # Errors
-    /// `name` is itself one of temporary files, which would be removed as such, or what the system
-    /// says; the file is removed then.
+    /// `name` is itself a temporary name, whose file would be removed as a leftover; else the
+    /// system's error. The file is removed then.
     pub fn rename(self, folder: &Folder, name: &OsStr) -> Result<(), IoError> {
         check_final_name(name)?;
         let _open = GATE.read().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +85,7 @@ impl TemporaryFile {
         Ok(())
     }
 
-    /// The name in its folder.
+    /// Returns the name in its folder.
     #[must_use]
     pub fn name(&self) -> String {
         temporary_name(self.number)
@@ -94,7 +94,7 @@ impl TemporaryFile {
 
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        // Renamed, or removed by `abandon_temporary_files`, if it is no longer listed.
+        // If it is not listed, it was renamed, or removed by `abandon_temporary_files`.
         let listed = temporary_files().remove(&self.number);
         if let Some(folder) = listed {
             folder.remove(&self.name());
@@ -106,13 +106,13 @@ fn temporary_files() -> MutexGuard<'static, BTreeMap<u64, Arc<Folder>>> {
     TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a file's name is one of temporary files, which [`remove_leftovers`] removes.
+/// Whether a file's name is a temporary one, which [`remove_leftovers`] may remove.
 #[must_use]
 pub fn is_temporary_name(name: &OsStr) -> bool {
     process_of(name).is_some()
 }
 
-/// Checks that a file may keep a name.
+/// Checks that a file may have a name permanently.
 pub(super) fn check_final_name(name: &OsStr) -> Result<(), IoError> {
     if is_temporary_name(name) {
         let cause = "names .millstream-NUMBER-NUMBER.tmp are those of temporary files";
@@ -121,7 +121,7 @@ pub(super) fn check_final_name(name: &OsStr) -> Result<(), IoError> {
     Ok(())
 }
 
-/// The process that a temporary name tells.
+/// Returns the process id in a temporary name.
 fn process_of(name: &OsStr) -> Option<&str> {
     let numbers = name.to_str()?.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
     let (process, number) = numbers.split_once('-')?;
@@ -130,26 +130,26 @@ fn process_of(name: &OsStr) -> Option<&str> {
     (decimal(process) && decimal(number)).then_some(process)
 }
 
-/// Not made of the target's name, which may be as long as names can be.
+/// Not derived from the target's name, which may have the maximum length.
 fn temporary_name(number: u64) -> String {
     format!("{PREFIX}{}-{number}{SUFFIX}", std::process::id())
 }
 
-/// A name for a file that is replaced, for as long as that takes; what a killed process left is
-/// removed as its temporary files are.
+/// Returns a name for a file while it is being replaced; if the process is killed, it is removed as
+/// its temporary files are.
 #[cfg(windows)]
 pub(super) fn backup_name() -> String {
     let number = NEXT.fetch_add(1, Relaxed);
     format!("{PREFIX}{}-{BACKUP}{number}{SUFFIX}", std::process::id())
 }
 
-/// Removes the temporary files in a folder that killed processes left. Blocks.
+/// Removes temporary files of killed processes from a folder. Blocks.
 pub fn remove_leftovers(folder: &Path) {
     let left = temporary_files_in(folder);
     if left.is_empty() {
         return;
     }
-    // Listed anew: what a living process has in use was there before its other files.
+    // Listed again: a living process opens the file that it keeps open before its others.
     let now = temporary_files_in(folder).into_iter();
     let alive: BTreeSet<String> = now
         .filter(|(path, process)| os::is_in_use(path, process))
@@ -162,7 +162,7 @@ pub fn remove_leftovers(folder: &Path) {
     }
 }
 
-/// Files in a folder with temporary names, each with its process.
+/// Returns the files in a folder with temporary names, each with its process id.
 fn temporary_files_in(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -173,10 +173,10 @@ fn temporary_files_in(folder: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Removes every temporary file of this process and lets no other be made or renamed: a thread
-/// that tries waits for ever. For a thread that handles signals: the process must end soon after.
+/// Removes every temporary file of this process and lets no other be created or renamed: a thread
+/// that tries waits forever. For a thread that handles signals: the process must end soon after.
 ///
-/// A thread that hangs while it creates or renames a file is waited for at most two seconds; then
+/// Waits at most two seconds for a thread that is creating or renaming a file; if that hangs,
 /// nothing is removed, since the removal could hang as well.
 pub fn abandon_temporary_files() {
     let begun = Instant::now();

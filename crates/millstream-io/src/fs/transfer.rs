@@ -1,9 +1,9 @@
-//! Blocking transfers of whole ranges, by calls that may do a part.
+//! Blocking transfers of whole ranges, by calls that may transfer a part.
 
 use super::explain;
 use crate::error::{Errno, IoError};
 
-/// Reads at an offset; short at the end of the file only.
+/// Reads at an offset; short only at the end of the file.
 pub(super) fn read(
     offset: u64,
     into: &mut [u8],
@@ -15,8 +15,8 @@ pub(super) fn read(
         match read_at(&mut into[done..], at) {
             Ok(0) => break,
             Ok(read) => done += read,
-            // A direct read that reached the end of the file stops at an offset where no direct
-            // read may start.
+            // A direct read that reached the end of the file ends at an offset where no direct read
+            // may start.
             Err(Errno::INVALID) if done > 0 => break,
             Err(Errno::INVALID) => {
                 let cause = "an offset beyond any file, or a direct read that is not aligned";

@@ -1,4 +1,4 @@
-//! What the files of every Unix have in common.
+//! The files of the operating system, as far as all Unix systems agree.
 //!
 //! # Safety
 //! A [`Descriptor`] is expected to be open: the caller of a [`FileSystem`](crate::FileSystem)
@@ -36,14 +36,14 @@ pub(super) mod linux;
 #[cfg(target_os = "macos")]
 mod macos;
 
-/// The operating system's files. Caches what it learns about mounts.
+/// The operating system's files. Caches the properties of mounts.
 #[derive(Debug, Default)]
 pub struct OsFileSystem {
     known: system::Known,
 }
 
 impl OsFileSystem {
-    /// A file system that knows of no mount.
+    /// Makes a file system with an empty cache of mounts.
     #[must_use]
     pub fn new() -> OsFileSystem {
         OsFileSystem::default()
@@ -61,13 +61,13 @@ impl FileSystem for OsFileSystem {
 
     /// The descriptor is closed even if an error is returned.
     fn close(&self, descriptor: Descriptor) -> Result<(), IoError> {
-        // SAFETY: a number is passed; the caller gives the descriptor up.
+        // SAFETY: a number is passed; the caller gives up the descriptor.
         if unsafe { libc::close(descriptor.fd()) } == 0 {
             return Ok(());
         }
         let error = std::io::Error::last_os_error();
         match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
-            // The descriptor is released even then; a second close could hit another thread's file.
+            // The descriptor is released even then; a second close could close another file.
             Errno::INTR => Ok(()),
             errno => Err(explain("close", errno)),
         }
@@ -110,7 +110,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
-        // Opened first: after the rename an error would deny that it happened.
+        // Opened first: an error after the rename would suggest that it did not happen.
         let folder = Folder::open(folder_of(to))?;
         retry_on_intr(|| rustix::fs::rename(from, to)).map_err(|errno| explain("rename", errno))?;
         folder.sync_names()
@@ -125,7 +125,7 @@ impl FileSystem for OsFileSystem {
     }
 }
 
-/// Borrows a descriptor for safe bindings; `EBADF` if no file can have it.
+/// Borrows a descriptor for safe bindings; `EBADF` if it is not a valid number.
 pub(super) fn borrow(descriptor: &Descriptor) -> Result<BorrowedFd<'_>, Errno> {
     let fd = descriptor.fd();
     if fd < 0 {
@@ -153,7 +153,7 @@ fn open(path: &Path, mode: OpenMode) -> Result<OwnedFd, Errno> {
     retry_on_intr(|| rustix::fs::open(path, flags, creation_mode))
 }
 
-/// The error of opening what is not a file.
+/// Returns the error of opening something that is not a file.
 fn refuse_type(found: FileType) -> IoError {
     match found {
         FileType::Directory => IoError::because("open", Errno::ISDIR, "it is a folder, not a file"),

@@ -1,18 +1,18 @@
-//! Files as memory: a read-only mapped view.
+//! Memory-mapped files: read-only views.
 //!
-//! A view costs no copy and no memory of its own, and pays with two things. A page that is not in
-//! the page cache is read when it is touched, one fault at a time, by the thread that touches it;
-//! so [`MappedView::populate`] brings a range in ahead, from a thread that may wait. And the kernel
-//! has no way to report an error of such a read, or the touch of a page that the file has lost, but
-//! SIGBUS; so making a view is unsafe, and data from strangers is read, not mapped.
+//! A view costs no copy and no memory of its own, but has two drawbacks. A page that is not in the
+//! page cache is read when it is touched, one fault at a time, by the thread that touches it; so
+//! [`MappedView::populate`] loads a range ahead, on a thread that may block. And the kernel reports
+//! an error of such a read, or access to a page that the file has lost, only as SIGBUS; so making a
+//! view is unsafe, and untrusted files should be read, not mapped.
 //!
-//! Populating reports such errors as values (`MADV_POPULATE_READ`, Linux 5.14). Where the kernel
-//! has none, the range is asked for by read-ahead instead, which does not wait; touching the pages
-//! is no substitute, since it could be that SIGBUS.
+//! Populating reports such errors as values (`MADV_POPULATE_READ`, Linux 5.14). Where the system
+//! lacks it, the range is read ahead instead, without waiting; touching the pages is no substitute,
+//! since it could raise that SIGBUS.
 //!
 //! # Safety
-//! A view owns its mapping from `map` to its drop. That its bytes do not change or vanish while
-//! they are referenced is the promise of who called `map`.
+//! A view owns its mapping from `map` to its drop. The caller of `map` promises that its bytes do
+//! not change or vanish while they are referenced.
 #![expect(
     unsafe_code,
     reason = "maps files and makes slices of them; see the section Safety of this file"
@@ -33,14 +33,14 @@ use crate::limits::REGION_BYTES_MAX;
 #[cfg_attr(windows, path = "view/windows.rs")]
 mod system;
 
-/// A range of a file as memory. Derefs to its bytes; unmapped when dropped. May be used from
-/// several threads.
+/// A memory-mapped range of a file. Dereferences to its bytes; unmapped when dropped. May be used
+/// from several threads.
 pub struct MappedView {
-    /// First byte of the mapping: the page that the view begins in.
+    /// Start of the mapping: the page in which the view begins.
     base: NonNull<u8>,
-    /// Bytes of the mapping.
+    /// Length of the mapping in bytes.
     mapped_bytes: usize,
-    /// Where in the mapping the view begins.
+    /// Offset of the view in the mapping.
     start: usize,
     len: usize,
 }
@@ -51,8 +51,8 @@ unsafe impl Send for MappedView {}
 unsafe impl Sync for MappedView {}
 
 impl MappedView {
-    /// Opens the file `path` and maps `len` bytes of it from `offset` on; `u64::MAX` maps the rest
-    /// of the file. Blocks, but reads nothing.
+    /// Opens the file `path` and maps `len` bytes of it at `offset`; `u64::MAX` maps the rest of
+    /// the file. Blocks, but reads nothing.
     ///
     /// # Errors
     /// The file cannot be opened or mapped; `EINVAL` if the range is not within it.
@@ -68,25 +68,25 @@ impl MappedView {
         let opened = files.open(path.as_ref(), OpenMode::default())?;
         let rest = opened.len.saturating_sub(offset);
         let wanted = if len == u64::MAX { rest } else { len };
-        // A length that no memory can have is refused by `map`.
+        // A length that exceeds the address space is refused by `map`.
         let len = usize::try_from(wanted).unwrap_or(usize::MAX);
         // SAFETY: the caller's promise is the one that `map` asks for; the descriptor is open.
         let view = unsafe { MappedView::map(opened.descriptor, offset, len) };
-        // A mapping outlives its descriptor, and a close after reading has nothing to report.
+        // A mapping outlives its descriptor, and a close after reading has no error to report.
         let _ = files.close(opened.descriptor);
         view.map(Arc::new)
     }
 
-    /// Maps `len` bytes of an open file from `offset` on, neither of which need be aligned. The
-    /// descriptor may be closed afterwards. An empty range is an empty view.
+    /// Maps `len` bytes of an open file at `offset`; neither needs to be aligned. The descriptor
+    /// may be closed afterwards. An empty range gives an empty view.
     ///
     /// # Errors
-    /// `EINVAL` if the range is not within the file now; else what the system says.
+    /// `EINVAL` if the range is not within the file now; else the system's error.
     ///
     /// # Safety
-    /// As long as the view lives no process, this one included, may shrink the file below the
-    /// range's end (the touch of a page beyond the end is SIGBUS) or change the bytes of the range.
-    /// The same SIGBUS comes from a device that fails.
+    /// As long as the view lives, no process, this one included, may truncate the file below the
+    /// range's end (access to a page beyond the end raises SIGBUS) or change the bytes of the
+    /// range. A device that fails raises the same SIGBUS.
     pub unsafe fn map(
         descriptor: Descriptor,
         offset: u64,
@@ -117,13 +117,13 @@ impl MappedView {
         })
     }
 
-    /// Brings a range (in bytes of the view) into memory, waiting for the disk (before Linux 5.14
-    /// it only starts to read it). Long ranges are best taken in pieces of a few MiB, so that a
-    /// walk can be given up in between.
+    /// Loads a range (in bytes of the view) into memory, waiting for the disk (on Windows, macOS
+    /// and before Linux 5.14 it only starts to read). Long ranges are best loaded in pieces of a
+    /// few MiB, so that the caller can stop in between.
     ///
     /// # Errors
-    /// `EINVAL` for a range that is not within the view; `EFAULT` with its cause if the file has
-    /// become shorter or its device failed; else what the system says.
+    /// `EINVAL` for a range that is not within the view; `EFAULT` or `EHWPOISON` with its cause if
+    /// the file was truncated or its device failed; else the system's error.
     pub fn populate(&self, range: Range<usize>) -> Result<(), IoError> {
         if range.start > range.end || range.end > self.len {
             let cause = "the range is not within the view";
@@ -146,9 +146,9 @@ impl MappedView {
 impl Deref for MappedView {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: start + len is within the mapping, which lives as long as the view; that its
-        // bytes stay and do not change is the promise of who called `map`. An empty view has a
-        // dangling base, aligned and not null.
+        // SAFETY: start + len is within the mapping, which lives as long as the view; the caller of
+        // `map` promised that its bytes stay and do not change. An empty view has a dangling base,
+        // aligned and not null.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().wrapping_add(self.start), self.len) }
     }
 }

@@ -1,12 +1,12 @@
 //! The files of Windows.
 //!
 //! Every handle is overlapped, and associated with the completion port of the storage's device, if
-//! it has one, as soon as it is open: on the thread that opens, which may wait. Blocking calls wait
-//! for an event of their own thread. Files are opened so that others may read, write, rename and
-//! delete them meanwhile: an asset under work does not block its editor.
+//! it has one, as soon as it is open: on the opening thread, which may block. Blocking calls wait
+//! for an event of their thread. Files are opened so that others may read, write, rename and delete
+//! them: an asset in use does not block its editor.
 //!
-//! Windows tells neither what of a file is cached nor reads only what is cached: `cached` and
-//! `read_cached` have no answer.
+//! Windows neither reports which part of a file is cached nor reads only what is cached: `cached`
+//! and `read_cached` return `None`.
 
 use std::fs::File;
 use std::io;
@@ -33,7 +33,7 @@ mod name;
 mod replace;
 mod volume;
 
-/// The operating system's files. Caches what it learns about volumes.
+/// The operating system's files. Caches the properties of volumes.
 #[derive(Debug, Default)]
 pub struct OsFileSystem {
     volumes: Volumes,
@@ -42,13 +42,13 @@ pub struct OsFileSystem {
 }
 
 impl OsFileSystem {
-    /// A file system with an empty cache of volumes.
+    /// Makes a file system with an empty cache of volumes.
     #[must_use]
     pub fn new() -> OsFileSystem {
         OsFileSystem::default()
     }
 
-    /// A file system whose files are associated with the port of a device.
+    /// Makes a file system whose files are associated with a device's port.
     #[must_use]
     pub fn with_port(port: Arc<Port>) -> OsFileSystem {
         OsFileSystem {
@@ -57,7 +57,7 @@ impl OsFileSystem {
         }
     }
 
-    /// One with other calls in the system's place.
+    /// Makes one with test functions in place of the system's calls.
     #[cfg(test)]
     pub(crate) fn with_functions(functions: calls::Functions) -> OsFileSystem {
         OsFileSystem {
@@ -66,7 +66,7 @@ impl OsFileSystem {
         }
     }
 
-    /// The properties of a file just opened; the descriptor takes the handle.
+    /// Returns the properties of a file that has just been opened; the descriptor takes the handle.
     fn describe(&self, file: OwnedHandle, mode: OpenMode) -> Result<Opened, IoError> {
         let about = calls::about(&file).map_err(|errno| explain("open", errno))?;
         if about.is_folder {
@@ -168,7 +168,7 @@ impl FileSystem for OsFileSystem {
     }
 }
 
-/// Bytes of a whole file that are in the page cache: Windows does not report them.
+/// Returns the number of bytes of a file in the page cache: `None`, Windows does not report it.
 ///
 /// # Errors
 /// Never.
@@ -177,7 +177,7 @@ pub fn cached_bytes(_: &File) -> io::Result<Option<u64>> {
 }
 
 /// Asks the system to drop a file from its cache: opening a file without buffering does so while no
-/// other program has it open. Whether it happened cannot be known. May block.
+/// other program has it open. Success cannot be verified. May block.
 ///
 /// # Errors
 /// The file cannot be opened.
@@ -189,10 +189,10 @@ pub fn evict(file: &File) -> io::Result<()> {
         .map_err(|errno| io::Error::from_raw_os_error(errno.0))
 }
 
-/// What a path leads to, through links. Blocks.
+/// Returns what a path leads to, following links. Blocks.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn about(path: &Path) -> Result<super::file::About, IoError> {
     let file = open_to_look(path)?;
     let about = calls::about(&file).map_err(|errno| explain("open", errno))?;
@@ -203,7 +203,7 @@ pub fn about(path: &Path) -> Result<super::file::About, IoError> {
     })
 }
 
-/// Whether two open files are the same stored bytes: one file on a disk.
+/// Whether two open files are the same storage: one file on a disk.
 #[must_use]
 pub fn are_same(one: &File, other: &File) -> bool {
     let identity = |file: &File| {
@@ -215,7 +215,7 @@ pub fn are_same(one: &File, other: &File) -> bool {
     identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
-/// The serial number and the properties of the volume that a file or folder is on.
+/// Returns serial number and properties of the volume that a file or folder is on.
 pub(super) fn volume_of(path: &Path) -> Result<(u64, volume::Volume), IoError> {
     let file = open_to_look(path)?;
     let about = calls::about(&file).map_err(|errno| explain("open", errno))?;
@@ -223,7 +223,7 @@ pub(super) fn volume_of(path: &Path) -> Result<(u64, volume::Volume), IoError> {
     Ok((serial, Volumes::default().of(&file, serial)))
 }
 
-/// Opens a file or folder, to ask about it alone.
+/// Opens a file or folder, only to query it.
 fn open_to_look(path: &Path) -> Result<OwnedHandle, IoError> {
     let name = name::wide(path)?;
     let (access, flags) = (

@@ -1,5 +1,5 @@
-//! Advice about memory of the application: how the system backs it. Nothing that a program can see
-//! but speed depends on it, and what the system refuses is left as it is.
+//! Advice to the system about how it backs memory. It affects only speed, and what the system
+//! refuses stays unchanged.
 #![cfg_attr(
     target_os = "linux",
     expect(unsafe_code, reason = "madvise takes an address")
@@ -7,9 +7,9 @@
 
 use crate::error::Errno;
 
-/// Asks for huge pages behind `bytes` of memory. The begin is rounded down to a page, so that an
-/// allocator's words before the memory do not keep its first huge page from being whole; the end is
-/// rounded down, since behind it may be a page of another's.
+/// Asks for huge pages behind `bytes` of memory. The start is rounded down to a page, so that an
+/// allocator's header before the memory does not prevent its first huge page; the end is rounded
+/// down, since the page behind it may belong to other memory.
 pub fn ask_for_huge_pages(pointer: *mut u8, bytes: usize) {
     #[cfg(target_os = "linux")]
     {
@@ -22,13 +22,13 @@ pub fn ask_for_huge_pages(pointer: *mut u8, bytes: usize) {
     let _ = (pointer, bytes);
 }
 
-/// Has the system back memory that was never touched at once, instead of page by page as it is
-/// touched. May block.
+/// Has the system back untouched memory at once, instead of page by page as it is touched. May
+/// block.
 pub fn populate(pointer: *mut u8, bytes: usize) {
     let _ = try_populate(pointer, bytes);
 }
 
-/// As [`populate`]; `EINVAL` from a system that cannot (before Linux 5.14).
+/// As [`populate`]; `EINVAL` from a system that does not support it (before Linux 5.14).
 pub(super) fn try_populate(pointer: *mut u8, bytes: usize) -> Result<(), Errno> {
     #[cfg(target_os = "linux")]
     return advise(pointer, bytes, rustix::mm::Advice::LinuxPopulateWrite);
@@ -56,7 +56,7 @@ mod tests {
         let mut memory = vec![7u8; 6 << 20];
         populate(memory[5..].as_mut_ptr(), memory.len() - 5);
         ask_for_huge_pages(memory.as_mut_ptr(), memory.len());
-        // No such range: the system refuses it.
+        // There is no such range: the system refuses it.
         ask_for_huge_pages(memory.as_mut_ptr(), usize::MAX);
         populate(memory[5..].as_mut_ptr(), usize::MAX);
         assert!(memory.iter().all(|&byte| byte == 7));

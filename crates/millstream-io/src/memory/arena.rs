@@ -1,17 +1,17 @@
 //! Bounded staging blocks: one owner, no locks.
 //!
-//! The arena of a storage is the memory through which everything passes that cannot land where it
-//! belongs at once. Its bound is the back-pressure of the engine: if `take` says `None`, nothing
-//! more is read until a block comes back.
+//! The arena of a storage is the staging memory for bytes that cannot be read directly into their
+//! destination. Its bound is the back-pressure of the engine: while `take` returns `None`, nothing
+//! more is read until a block is given back.
 //!
-//! The room is divided by `Pages` (`arena/pages.rs`): whole pages, first fit, in a few steps of a
-//! tree. So the pages in use lie together at the front, nothing is wasted inside, and what was
-//! never needed is never touched (a fresh arena costs no memory, only address space).
+//! The space is divided by `Pages` (`arena/pages.rs`): whole pages, first fit, in a few steps of a
+//! tree. So the pages in use lie together at the front, there is no internal fragmentation, and
+//! unneeded pages are never touched (a fresh arena costs no memory, only address space).
 //!
 //! A [`Block`] is an address and a length, 16 bytes, without a reference count. That is sound
-//! because an arena that goes while blocks are out (or were dropped) leaks its region; and since a
-//! leaked region's addresses are never used again, the address alone tells whether a block is this
-//! arena's.
+//! because an arena that is dropped while blocks are out (or were dropped) leaks its region; and
+//! since a leaked region's addresses are never reused, the address alone tells whether a block is
+//! from this arena.
 //!
 //! # Safety
 //! The memory of a block is referenced by that block alone from `take` to `give`: `Pages` never
@@ -41,7 +41,7 @@ pub struct Arena {
 }
 
 /// A block of an arena: owned memory, sent to workers and back; to be given back to its arena.
-/// Dropping it instead makes its space unusable (that is the quarantine of a hung read).
+/// Dropping it instead makes its space unusable (the quarantine of a hung read).
 #[derive(Debug)]
 #[must_use = "a dropped block is lost to its arena"]
 pub struct Block {
@@ -56,11 +56,10 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Arena {
-    /// An arena of `bytes`, rounded up to whole pages.
+    /// Makes an arena of `bytes`, rounded up to whole pages.
     ///
     /// # Errors
-    /// If there is no memory for it, or `bytes` is zero or more than
-    /// [`ARENA_BYTES_MAX`].
+    /// There is not enough memory, or `bytes` is zero or more than [`ARENA_BYTES_MAX`].
     pub fn new(
         bytes: usize,
         allocator: Option<Arc<dyn RegionAllocator>>,
@@ -80,8 +79,8 @@ impl Arena {
         })
     }
 
-    /// A page-aligned block of at least `len` bytes (at least one page), or `None` if none is free
-    /// now. Its content is unspecified.
+    /// Returns a page-aligned block of at least `len` bytes (at least one page), or `None` if none
+    /// is free now. Its content is unspecified.
     pub fn take(&mut self, len: usize) -> Option<Block> {
         if len > self.capacity() {
             return None;
@@ -100,7 +99,7 @@ impl Arena {
     /// Takes a block back.
     ///
     /// # Panics
-    /// If the block is another arena's.
+    /// If the block is from another arena.
     pub fn give(&mut self, block: Block) {
         let offset = block
             .pointer
@@ -115,25 +114,25 @@ impl Arena {
             .give(offset / MEMORY_ALIGNMENT, block.len / MEMORY_ALIGNMENT);
     }
 
-    /// Bytes in blocks that are out (or were dropped).
+    /// Returns the number of bytes in blocks that are out (or were dropped).
     #[must_use]
     pub fn in_use(&self) -> usize {
         self.pages.used() * MEMORY_ALIGNMENT
     }
 
-    /// Most that `in_use` ever was.
+    /// Returns the maximum that `in_use` reached.
     #[must_use]
     pub fn peak(&self) -> usize {
         self.peak_bytes
     }
 
-    /// The bound.
+    /// Returns the size of the arena, in bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.pages.count() * MEMORY_ALIGNMENT
     }
 
-    /// Its memory, to be registered.
+    /// Returns the arena's memory, for registration.
     #[must_use]
     pub fn region(&self) -> &Arc<Region> {
         &self.region
@@ -161,28 +160,28 @@ impl fmt::Debug for Arena {
 }
 
 impl Block {
-    /// Bytes (as asked for, rounded up to whole pages).
+    /// Length in bytes (as requested, rounded up to whole pages).
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a block has at least a page")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// First byte; for devices.
+    /// Address of the first byte, for devices.
     #[must_use]
     pub fn pointer(&self) -> *mut u8 {
         self.pointer.as_ptr()
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: the range is this block's alone and initialised (module's Safety); the borrow of
+        // SAFETY: the range is this block's alone and initialized (module's Safety); the borrow of
         // the block keeps it.
         unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.len) }
     }
 
-    /// The bytes.
+    /// Returns the bytes, mutable.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as in as_slice; the exclusive borrow of the block makes it the only reference.

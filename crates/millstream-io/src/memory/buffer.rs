@@ -2,27 +2,27 @@
 //!
 //! The expensive part of a fresh buffer is its first touch (see [`region`](super::region)), so
 //! memory is kept and given out again. Buffers up to 1.75 MiB are pieces of slabs, in 31 sizes,
-//! four per octave (`buffer/slab.rs`): at most a fifth is rounding. Larger ones own a region, a
-//! multiple of 2 MiB, reused by best fit (`buffer/spare.rs`).
+//! four per octave (`buffer/slab.rs`): above 16 KiB at most a fifth is rounding. Larger ones own a
+//! region, a multiple of 2 MiB, reused by best fit (`buffer/spare.rs`).
 //!
-//! A class of sizes is one lock, held for a few loads and stores; the memory a pool keeps is
-//! counted where slabs and regions become wholly free, not per buffer. A buffer holds a reference
-//! to its *class*, whose count lies in the cache line of the class's lock, which the caller has
-//! anyway. So nothing that all threads share is written when buffers of different sizes come and
-//! go, and a buffer may outlive the pool: its class then unmaps what becomes free.
+//! A size class has one lock, held for a few loads and stores; the memory a pool keeps is counted
+//! where slabs and regions become wholly free, not per buffer. A buffer holds a reference to its
+//! *class*, whose count lies in the cache line of the class's lock, which the caller needs anyway.
+//! So nothing that all threads share is written when buffers of different sizes are taken and
+//! dropped, and a buffer may outlive the pool: its class then unmaps what becomes free.
 //!
-//! Measured on two virtual cores: taking and dropping costs 53 ns, from 2 MiB on 108 ns; two
-//! threads at once in one class 200 ns, in classes of their own 53 ns. The first fill of 100 MiB
-//! took 436 ms where the hypervisor hands out its memory lazily, the next ones, recycled, 3 ms.
+//! Measured on two virtual cores: a take and a drop cost 53 ns, from 2 MiB on 108 ns; two threads
+//! at once in one class 200 ns, in different classes 53 ns. The first fill of 100 MiB takes 436 ms
+//! where the hypervisor allocates its memory lazily, the next ones, recycled, 3 ms.
 //!
 //! Bound: the wholly free memory a pool keeps (free regions, free slabs) is at most `retained_max`
-//! bytes. A slab of which one piece is still out cannot be unmapped; its free pieces are not
-//! counted as kept.
+//! bytes. A slab with a piece still out cannot be unmapped; its free pieces are not counted as
+//! kept.
 //!
 //! # Safety
 //! From `take` to its drop a [`Buffer`] is the only one that refers to its range: a slab gives each
-//! piece to one buffer at a time, a region of its own belongs to one buffer. The class (or the
-//! buffer itself) holds the region meanwhile. The range is initialised: zero pages or stale bytes.
+//! piece to one buffer at a time, an own region belongs to one buffer. The class (or the buffer
+//! itself) holds the region meanwhile. The range is initialized: zero pages or stale bytes.
 #![expect(
     unsafe_code,
     reason = "makes slices of pooled regions; see the section Safety of this file"
@@ -42,15 +42,15 @@ mod slab;
 mod spare;
 mod touch;
 
-/// Gives out buffers and takes them back when they are dropped. Shared by threads.
+/// A pool that hands out buffers and takes them back when they are dropped. Shared by threads.
 pub struct BufferPool {
     classes: Box<[Arc<Class>]>,
     spare: Arc<Spare>,
 }
 
-/// Page-aligned memory of a pool, owned; derefs to its bytes. Goes back to the pool when dropped,
-/// on any thread, also after the pool itself is gone. A forked child has zeros in its place, unless
-/// the memory is an application's allocator's, and may drop it.
+/// An owned, page-aligned buffer; dereferences to its bytes. It may be dropped on any thread: its
+/// memory returns to the pool or, if that is gone, is unmapped. In a forked child (Linux) its bytes
+/// are zero, unless they come from an application's allocator; the child may drop it.
 pub struct Buffer {
     base: NonNull<u8>,
     capacity: usize,
@@ -59,17 +59,17 @@ pub struct Buffer {
     home: Home,
 }
 
-/// Where a buffer's memory goes.
+/// The owner of a buffer's memory.
 enum Home {
-    /// There is none.
+    /// No memory.
     Nowhere,
     /// A piece of this slab of a class.
     Piece { class: Arc<Class>, slab: u32 },
-    /// A region of its own.
+    /// A region of the buffer's own.
     Own {
         spare: Arc<Spare>,
         region: Arc<Region>,
-        /// The system has not found its pages yet.
+        /// The region was never used: its pages may be unpopulated.
         fresh: bool,
     },
 }
@@ -81,7 +81,7 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl BufferPool {
-    /// A pool that keeps up to `retained_max` bytes of free memory for reuse. Maps nothing yet.
+    /// Makes a pool that keeps up to `retained_max` free bytes for reuse. Maps nothing yet.
     #[must_use]
     pub fn new(
         retained_max: usize,
@@ -94,12 +94,12 @@ impl BufferPool {
         Arc::new(BufferPool { classes, spare })
     }
 
-    /// A buffer that shows `len` bytes with unspecified content. Costs tens of nanoseconds when
-    /// memory of its size is at hand, a few microseconds when some must be mapped. `take(0)` is
-    /// [`Buffer::empty`].
+    /// Returns a buffer of `len` bytes with unspecified content. Costs tens of nanoseconds when
+    /// memory of its size is free in the pool, a few microseconds when it must be mapped. `take(0)`
+    /// is [`Buffer::empty`].
     ///
     /// # Errors
-    /// `ENOMEM` if there is no memory for it, and in a forked child of the process that made the
+    /// `ENOMEM` if there is not enough memory, and in a forked child of the process that made the
     /// pool.
     pub fn take(self: &Arc<Self>, len: usize) -> Result<Buffer, IoError> {
         if len == 0 {
@@ -133,7 +133,7 @@ impl BufferPool {
     }
 }
 
-/// The error of a forked child that takes a buffer of its parent's pool.
+/// Returns the error of a forked child that takes a buffer from its parent's pool.
 fn of_parent() -> IoError {
     let cause = "a forked child has no memory in a pool of its parent";
     IoError::because("buffer", Errno::NO_MEMORY, cause)
@@ -142,7 +142,7 @@ fn of_parent() -> IoError {
 impl Drop for BufferPool {
     fn drop(&mut self) {
         if self.spare.fork.is_child() {
-            // A thread of the parent may have held its locks: what it keeps is leaked.
+            // A thread of the parent may hold its locks, so what it keeps is leaked.
             std::mem::forget((Arc::clone(&self.spare), std::mem::take(&mut self.classes)));
             return;
         }
@@ -171,7 +171,7 @@ impl Buffer {
         }
     }
 
-    /// A buffer of no bytes, of no pool; allocates nothing.
+    /// Returns a buffer of no bytes, without a pool; allocates nothing.
     #[must_use]
     pub fn empty() -> Buffer {
         let base = std::ptr::without_provenance_mut(MEMORY_ALIGNMENT);
@@ -179,20 +179,20 @@ impl Buffer {
         Buffer::new(base, 0, 0, Home::Nowhere)
     }
 
-    /// Bytes that the memory under it holds, from its page-aligned start on.
+    /// Returns the size of the underlying memory, in bytes from its page-aligned start.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// First byte of the memory under it (page-aligned), whatever the view; for devices.
+    /// Address of the underlying memory (page-aligned), whatever the view; for devices.
     #[must_use]
     pub fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// Has memory that was never used touched by a thread of the pool, ahead of a device that will
-    /// fill it from its start on. Does not wait for it; the first call starts the thread.
+    /// Has a thread of the pool touch memory that was never used, ahead of a device that fills it
+    /// from its start. Does not wait for it; the first call starts the thread.
     pub fn touch_ahead(&self) {
         if let Home::Own {
             spare,
@@ -205,10 +205,10 @@ impl Buffer {
         }
     }
 
-    /// Shows `len` bytes from `start` of the memory on.
+    /// Sets the view to `len` bytes at offset `start` of the memory.
     ///
     /// # Panics
-    /// If that is beyond the capacity.
+    /// If the view exceeds the capacity.
     pub fn set_view(&mut self, start: usize, len: usize) {
         assert!(
             start <= self.capacity && len <= self.capacity - start,
@@ -219,7 +219,7 @@ impl Buffer {
         self.len = len;
     }
 
-    /// Gives the memory up for ever: neither reused nor unmapped, whatever becomes of the pool. For
+    /// Leaks the memory: it is neither reused nor unmapped, even after the pool is dropped. For
     /// memory that the kernel may still write to.
     pub fn leak(self) {
         // The home is forgotten with it: a class that is never dropped keeps its slabs, a region
@@ -243,7 +243,7 @@ impl std::ops::Deref for Buffer {
     #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: start + len <= capacity (new, set_view); the range is this buffer's alone and
-        // initialised (module's Safety). Without memory len is 0 and the base is aligned and not
+        // initialized (module's Safety). Without memory len is 0 and the base is aligned and not
         // null.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().wrapping_add(self.start), self.len) }
     }

@@ -1,8 +1,8 @@
 //! Memory of the application that bytes are read into.
 //!
-//! The library's own buffers are the default. Memory of the application comes in by ownership: it
-//! implements [`Destination`], which says where the memory is. A [`Place`] is host memory today;
-//! the enum is open so that memory of a GPU can join without a break.
+//! The library's own buffers are the default. Memory of the application is passed by ownership: it
+//! implements [`Destination`], which returns where the memory is. A [`Place`] is host memory today;
+//! the enum is non-exhaustive so that GPU memory can be added compatibly.
 //!
 //! ```
 //! use millstream_io::memory::{Destination, Place};
@@ -21,15 +21,15 @@ use std::any::Any;
 
 use super::Buffer;
 
-/// Where memory is.
+/// The location of memory.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Place {
     /// Memory of this process.
     Host {
-        /// First byte.
+        /// Address of the first byte.
         pointer: *mut u8,
-        /// Bytes.
+        /// Length in bytes.
         len: usize,
     },
 }
@@ -37,12 +37,12 @@ pub enum Place {
 /// Owned memory that bytes can be read into.
 ///
 /// # Safety
-/// `place` must always name the same memory, which is valid for reads and writes from any thread,
+/// `place` must always return the same memory, which is valid for reads and writes from any thread,
 /// initialized, and not used otherwise, from the call until the value is dropped; moving the value
 /// must not move the memory.
 pub unsafe trait Destination: Any + Send {
-    /// Returns where the memory is. Called once, by what makes a request of the memory; of supplied
-    /// memory on a worker thread.
+    /// Returns where the memory is. Called once, when a request of the memory is made; for supplied
+    /// memory, on a worker thread.
     fn place(&mut self) -> Place;
 }
 

@@ -1,19 +1,19 @@
-//! Huge-page-backed memory, which the arena and the buffers are parts of.
+//! Memory on huge pages, from which the arena and the buffers are allocated.
 //!
 //! Filling fresh 4 KiB pages costs more CPU than reading the bytes does (100 MiB direct: 28 ms into
 //! fresh small pages, 14 ms into fresh huge ones, 1.4 ms into recycled huge ones). So regions of 2
-//! MiB and more are aligned to 2 MiB and ask for huge pages, and the modules above recycle them.
+//! MiB and more are aligned to it, on Linux request huge pages, and are recycled above.
 //!
-//! The pages are not touched here, so a region costs address space until it is used. A forked child
-//! has zero pages in their place (`MADV_WIPEONFORK`): it must not turn pages that a device is
-//! writing into copy-on-write ones, and the addresses must stay taken, because the child may read
-//! buffers that it inherited, and unmaps them. An application's own memory (see
-//! [`RegionAllocator`]) gets no advice, but large buffers of it may be touched ahead of reads.
+//! The pages are not touched here, so a region costs address space until it is used. On Linux a
+//! forked child has zero pages in their place (`MADV_WIPEONFORK`): it must not make pages that a
+//! device writes copy-on-write, and the addresses must stay mapped, because the child may read
+//! inherited buffers, and unmaps them. An application's own memory (see [`RegionAllocator`]) gets
+//! no advice, except that large buffers of it may be touched ahead of reads.
 //!
 //! # Safety
-//! A `Region` owns its bytes from `new` to its drop, and they are initialised (zero pages of the
-//! system, or the contract of the allocator). It hands out a raw pointer only; who makes references
-//! of it keeps the region alive and the references apart (the arena and the buffer pool do).
+//! A `Region` owns its bytes from `new` to its drop, and they are initialized (zero pages of the
+//! system, or the allocator's contract). It hands out a raw pointer only; code that makes
+//! references from it keeps the region alive and the references disjoint.
 #![expect(
     unsafe_code,
     reason = "maps and unmaps memory; see the section Safety of this file"
@@ -33,16 +33,16 @@ mod system;
 /// The application's own memory for arenas and buffers.
 ///
 /// # Safety
-/// What `allocate` returns is null, or `len` bytes at a multiple of `align` that are readable,
-/// writable, zeroed and not used otherwise until `free`. (So the trait is unsafe to implement:
-/// safe code above relies on it.)
+/// `allocate` returns null, or `len` bytes at a multiple of `align` that are readable, writable,
+/// zeroed and not used otherwise until `free`. (The trait is unsafe to implement because safe code
+/// relies on it.)
 pub unsafe trait RegionAllocator: Send + Sync {
-    /// `len` zeroed bytes at a multiple of `align`, or null.
+    /// Returns `len` zeroed bytes at a multiple of `align`, or null.
     fn allocate(&self, len: usize, align: usize) -> *mut u8;
-    /// Gives back what `allocate` gave.
+    /// Frees memory that `allocate` returned.
     ///
     /// # Safety
-    /// `pointer`, `len` and `align` as they were; the memory is no longer used.
+    /// `pointer`, `len` and `align` are those of the allocation; the memory is no longer used.
     unsafe fn free(&self, pointer: *mut u8, len: usize, align: usize);
 }
 
@@ -54,19 +54,19 @@ pub struct Region {
     allocator: Option<Arc<dyn RegionAllocator>>,
 }
 
-// SAFETY: a Region is an address range that it owns; its methods only read its own numbers, and
+// SAFETY: a Region is an address range that it owns; its methods only read its own fields, and
 // unmapping works from any thread.
 unsafe impl Send for Region {}
 // SAFETY: as above; nothing behind a shared reference changes.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps `len` bytes (rounded up to 2 MiB from 2 MiB on, else to pages), huge pages asked for. A
-    /// forked child has zeros there.
+    /// Maps `len` bytes, rounded up to whole pages; from 2 MiB on to a multiple of 2 MiB, with huge
+    /// pages requested. A forked child has zeros there (Linux).
     ///
     /// # Errors
-    /// `ENOMEM` for a length of zero pages or beyond any address space, if the system has no
-    /// room, or if the application's allocator gives null or a misaligned address.
+    /// `ENOMEM` if the length is zero or exceeds any address space, if the system has no memory, or
+    /// if the application's allocator panics or returns null or a misaligned address.
     pub fn new(
         len: usize,
         allocator: Option<Arc<dyn RegionAllocator>>,
@@ -96,13 +96,13 @@ impl Region {
         }))
     }
 
-    /// First byte.
+    /// Address of the first byte.
     #[must_use]
     pub fn pointer(&self) -> *mut u8 {
         self.pointer.as_ptr()
     }
 
-    /// Bytes.
+    /// Length in bytes.
     #[must_use]
     #[expect(
         clippy::len_without_is_empty,
@@ -112,7 +112,7 @@ impl Region {
         self.len
     }
 
-    /// Keeps the memory mapped for ever, even without other handles: the quarantine of memory that
+    /// Keeps the memory mapped forever, even without other handles: the quarantine of memory that
     /// the kernel may still write to.
     pub fn leak(self: &Arc<Self>) {
         std::mem::forget(Arc::clone(self));
@@ -123,11 +123,11 @@ impl Drop for Region {
     fn drop(&mut self) {
         match &self.allocator {
             // SAFETY: the range was mapped by system::map with this length and belongs to this
-            // region alone; the last handle is going, and who made pointers of it promised
+            // region alone; this is the last handle, and code that made pointers from it promised
             // (module's Safety) to keep a handle.
             None => unsafe { system::unmap(self.pointer, self.len) },
-            // SAFETY: pointer, len and align are those of the call of `allocate` in `new`; as above
-            // it is no longer used.
+            // SAFETY: pointer, len and align are those of the call of `allocate` in `new`; the
+            // memory is unused, as above.
             Some(allocator) => unsafe {
                 free(allocator.as_ref(), self.pointer, self.len, self.align);
             },
@@ -144,7 +144,7 @@ impl fmt::Debug for Region {
     }
 }
 
-/// `len` bytes of the application at a multiple of `align`.
+/// Allocates `len` bytes of the application's memory at a multiple of `align`.
 fn allocate_aligned(
     allocator: &dyn RegionAllocator,
     len: usize,
@@ -156,7 +156,7 @@ fn allocate_aligned(
     let pointer =
         NonNull::new(pointer).ok_or_else(|| failed("the application's allocator has no memory"))?;
     if !pointer.as_ptr().addr().is_multiple_of(align) {
-        // SAFETY: just allocated with these numbers, and not used.
+        // SAFETY: just allocated with these arguments, and not used.
         unsafe { free(allocator, pointer, len, align) };
         return Err(failed(
             "the application's allocator did not keep to the alignment",
@@ -165,10 +165,10 @@ fn allocate_aligned(
     Ok(pointer)
 }
 
-/// Frees memory of the application. A panic of its allocator leaks it.
+/// Frees memory of the application. If its allocator panics, the memory is leaked.
 ///
 /// # Safety
-/// As of [`RegionAllocator::free`].
+/// As for [`RegionAllocator::free`].
 unsafe fn free(allocator: &dyn RegionAllocator, pointer: NonNull<u8>, len: usize, align: usize) {
     // SAFETY: by the contract of this function.
     let _ = guard(|| unsafe { allocator.free(pointer.as_ptr(), len, align) });

@@ -1,4 +1,4 @@
-//! Settings of threads on Linux.
+//! Thread settings on Linux.
 #![expect(unsafe_code, reason = "system calls that no safe binding offers")]
 
 use std::fs;
@@ -18,8 +18,8 @@ fn set_nice(nice: i32) {
     if nice == 0 {
         return;
     }
-    // On Linux every thread has a nice value of its own, inherited from its starter. The main
-    // thread's is the base, so that it is not added again in threads that threads start.
+    // On Linux every thread has a nice value of its own, inherited from its parent. The base is the
+    // main thread's, so that `nice` is not added twice in threads that such threads start.
     if let Ok(base) = getpriority_process(Some(getpid())) {
         let wanted = base.saturating_add(nice).clamp(-20, 19);
         let _ = setpriority_process(None, wanted);
@@ -50,7 +50,7 @@ fn set_scheduling(scheduling: Scheduling) {
         Scheduling::Normal => libc::SCHED_OTHER,
     };
     // By number, since musl's wrappers fail with ENOSYS.
-    // SAFETY: asks for the policy of the calling thread; passes numbers.
+    // SAFETY: reads the policy of the calling thread; passes numbers only.
     let now = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
     let ordinary = [libc::SCHED_OTHER, libc::SCHED_BATCH];
     if !ordinary.map(libc::c_long::from).contains(&now) || now == libc::c_long::from(policy) {
@@ -61,9 +61,8 @@ fn set_scheduling(scheduling: Scheduling) {
     unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
 }
 
-/// Numbers of the fast and of the slow cores; none of either where all cores are of one kind.
-/// Looked up below `/sys/devices`: as lists where the processor is an Intel hybrid, else by each
-/// core's capacity.
+/// Returns the numbers of the fast and of the slow cores; none of either where all cores are of one
+/// kind. Found below `/sys/devices`: in two lists on an Intel hybrid, else by each core's capacity.
 fn core_kinds(devices: &Path) -> (Vec<usize>, Vec<usize>) {
     let list = |name: &str| {
         let text = fs::read_to_string(devices.join(name)).ok()?;
@@ -86,7 +85,7 @@ fn core_kinds(devices: &Path) -> (Vec<usize>, Vec<usize>) {
     (cores(false), cores(true))
 }
 
-/// Each core with its capacity (1024 is the fastest), in order.
+/// Returns each core with its capacity (1024 is the fastest), in ascending order.
 fn capacities(folder: &Path) -> Vec<(usize, u64)> {
     let mut found: Vec<(usize, u64)> = fs::read_dir(folder)
         .into_iter()
@@ -107,10 +106,10 @@ fn capacities(folder: &Path) -> Vec<(usize, u64)> {
     found
 }
 
-/// Core numbers beyond this are not believed.
+/// Core numbers from this on are ignored as implausible.
 const CORE_MAX: usize = 1 << 16;
 
-/// The numbers of a list such as `0-3,8`; what is not understood is skipped.
+/// Parses a list such as `0-3,8`; ranges that cannot be parsed or are implausible are skipped.
 fn parse_list(text: &str) -> Vec<usize> {
     let mut cores = Vec::new();
     for range in text.trim().split(',') {
@@ -166,7 +165,7 @@ mod tests {
     }
 
     fn policy() -> i64 {
-        // SAFETY: asks for the policy of the calling thread.
+        // SAFETY: reads the policy of the calling thread.
         (unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) }) as i64
     }
 

@@ -1,6 +1,6 @@
-//! Settings of threads on Windows: priorities for nice values, and sets of cores by number. Which
-//! cores are fast is not looked up, so [`Cores::Performance`] and [`Cores::Efficiency`] are any
-//! core; there is no [`Scheduling::Batch`](super::Scheduling::Batch).
+//! Thread settings on Windows: priorities for nice values, and affinity masks. The kinds of cores
+//! are not determined, so [`Cores::Performance`] and [`Cores::Efficiency`] mean any core;
+//! [`Scheduling::Batch`](super::Scheduling::Batch) has no effect.
 #![expect(
     unsafe_code,
     reason = "sets the priority and the cores of the calling thread"
@@ -13,7 +13,7 @@ use windows_sys::Win32::System::Threading::{
 
 use super::{Cores, ThreadSettings};
 
-/// From this nice value on, in both directions, a thread gets the further of two priorities.
+/// A nice value at least this far from 0 gets `THREAD_PRIORITY_LOWEST` or `_HIGHEST`.
 const NICE_FAR: i32 = 10;
 
 /// Applies settings to the calling thread, the `index`-th of its kind.

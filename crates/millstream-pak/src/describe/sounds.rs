@@ -1,4 +1,4 @@
-//! Ogg and WAVE: rate and channels, from the header fields.
+//! Describers of Ogg and WAVE files, from their header fields.
 
 use super::{Describe, Head};
 use crate::metadata::{Audio, Container, Kind, Metadata};
@@ -25,7 +25,7 @@ impl Describe for Ogg {
             audio.rate_hz = le32(packet, 12)?;
         } else if packet.starts_with(b"OpusHead") {
             audio.channels = u16::from(*packet.get(9)?);
-            // Opus always decodes at this rate; the field in the header is of the source.
+            // Opus always decodes at this rate; the header's field is the rate of the source.
             audio.rate_hz = 48_000;
         } else {
             return None;
@@ -68,7 +68,7 @@ impl Describe for Wav {
                 b"data" => {
                     let held = head.raw_bytes.saturating_sub(body as u64);
                     audio.offset = body as u64;
-                    // PCM and floats have a fixed size of a frame.
+                    // PCM and floats have frames of a fixed size.
                     if matches!(audio.codec, 1 | 3 | 0xfffe) && frame_bytes > 0 {
                         audio.frames = u64::from(len).min(held) / frame_bytes;
                     }

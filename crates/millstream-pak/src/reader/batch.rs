@@ -1,8 +1,8 @@
-//! Batches: many entries in one call, with as few reads as their places allow.
+//! Batches: many entries in one call, with as few reads as their places in the file allow.
 //!
-//! Entries that lie close together on disk become one read, and those that share a block one
-//! decoding of it: a start-up of two thousand small files takes a few hundred requests. The entries
-//! of a read share its memory, which lives until the last of them is dropped.
+//! Entries that lie close together become one read, and a block that several share is decoded once:
+//! a start-up of two thousand small files takes a few hundred requests. The entries of a read share
+//! its memory, which is freed when the last of them is dropped.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -35,13 +35,13 @@ pub struct BatchOptions {
     pub priority: Option<Priority>,
     /// Their tag.
     pub tag: u64,
-    /// How long each may take.
+    /// The timeout of each request.
     pub timeout: Option<Duration>,
-    /// A group that they count in.
+    /// The group that they belong to.
     pub group: Option<Group>,
 }
 
-/// Raw bytes that were loaded; derefs to them. Entries of one read share its memory.
+/// The raw bytes of a piece; dereferences to them. Pieces of one read share its memory.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     buffer: Arc<Buffer>,
@@ -57,7 +57,7 @@ impl Deref for Loaded {
     }
 }
 
-/// Entries on their way; see the module. Dropping it detaches the requests.
+/// Pieces in flight, from [`Package::enqueue_pieces`]. Dropping it detaches the requests.
 pub struct Batch {
     package: Package,
     /// In the order of the pieces.
@@ -66,7 +66,7 @@ pub struct Batch {
     requests: usize,
 }
 
-/// Where a piece is: its read, and the place in what that brings.
+/// Where a piece is: its run, and its place in the run's raw bytes.
 #[derive(Clone, Copy, Default)]
 struct Member {
     /// The entry.
@@ -79,7 +79,7 @@ struct Member {
 /// A read of one piece or of several.
 enum Run {
     Pending(Ticket<Buffer>),
-    /// The thread of the batch is in [`Batch::wait`], and calls back from there.
+    /// [`Batch::wait`] is waiting for it; only a callback on the same thread can see this.
     Waiting,
     Done(Arc<Buffer>),
     Failed(Error),
@@ -94,9 +94,9 @@ struct Planned {
     /// Raw bytes of the blocks before the piece.
     skip: u64,
     len: u64,
-    /// Some of it lies in a base, whose offsets say nothing of distances in the package.
+    /// Some of its blocks lie in a base, so their offsets say nothing about distances in this file.
     in_base: bool,
-    /// It is read into its memory without a copy, which a read with others would need.
+    /// It is empty, or is read into its memory without the copy that a merged read needs.
     alone: bool,
 }
 
@@ -119,7 +119,7 @@ impl Planned {
         Ok(one)
     }
 
-    /// First byte of its blocks in the file.
+    /// The first byte of its blocks in the file.
     fn start(&self) -> u64 {
         self.blocks.first().map_or(0, |block| block.offset.get())
     }
@@ -139,7 +139,7 @@ impl Package {
     /// Enqueues whole entries and submits them; see [`Package::enqueue_pieces`].
     ///
     /// # Errors
-    /// As [`Package::enqueue_pieces`]; an entry that is not there.
+    /// As [`Package::enqueue_pieces`]; or there is no such entry.
     pub fn enqueue_all(
         &self,
         queue: &Queue,
@@ -159,7 +159,7 @@ impl Package {
     /// the queue is full.
     ///
     /// # Errors
-    /// `OutOfMemory`, for a list of the pieces; nothing is enqueued then.
+    /// `OutOfMemory`: there is no memory for a list of the pieces. Nothing is enqueued then.
     pub fn enqueue_pieces(
         &self,
         queue: &Queue,
@@ -169,8 +169,8 @@ impl Package {
         self.enqueue(queue, pieces, options, true)
     }
 
-    /// As [`Package::enqueue_pieces`]; unless neighbors are merged, only pieces of the same blocks
-    /// become one read.
+    /// As [`Package::enqueue_pieces`]; without `merges`, only pieces of the same blocks become one
+    /// read.
     pub(super) fn enqueue(
         &self,
         queue: &Queue,
@@ -198,7 +198,7 @@ impl Package {
         let mut requests = queue.batch();
         let refused = runs.len();
         let mut rest = &planned[..];
-        // Of a run that cannot be requested, each member is tried by itself.
+        // If a run cannot be requested, each of its members is tried by itself.
         let mut apart = 0;
         while !rest.is_empty() {
             let len = if apart > 0 { 1 } else { run_len(rest, merges) };
@@ -214,7 +214,7 @@ impl Package {
             apart = apart.saturating_sub(1);
             let ticket = made.and_then(|mut request| {
                 if self.0.options.name_requests && (len == 1 || queue.is_traced()) {
-                    // Of nothing but traces and messages: without memory there is none.
+                    // Only for traces and messages: without memory for it, there is no name.
                     let names = self.names_of(run, pieces);
                     if let Some(names) = names.ok().filter(|it| !it.is_empty()) {
                         request = request.name(names);
@@ -236,7 +236,7 @@ impl Package {
         })
     }
 
-    /// The names of a run's entries, in the order in which they were asked for, separated by NUL.
+    /// Returns the names of a run's entries, in the order of the pieces, separated by NUL.
     fn names_of(&self, run: &[Planned], pieces: &[Piece]) -> Result<String> {
         let mut order = memory::collect(run.iter().map(|one| one.nth))?;
         order.sort_unstable();
@@ -256,7 +256,7 @@ impl Package {
         Ok(String::from_utf8(names).unwrap_or_default())
     }
 
-    /// The request of a run; notes where in its raw bytes each member lies.
+    /// Returns the request of a run, and notes where in its raw bytes each member lies.
     fn run_request(&self, run: &[Planned], nth_run: usize, members: &mut [Member]) -> Result<Read> {
         let mut place = |one: &Planned, start: u64| {
             let member = &mut members[one.nth];
@@ -271,7 +271,7 @@ impl Package {
         let mut blocks: Vec<BlockRecord> = Vec::new();
         let (mut raw, mut last) = (0, None);
         for one in run {
-            // Members are in the order of their blocks: what several share was put in by the first.
+            // Members are in the order of their blocks: the first has added those that are shared.
             let at = match last {
                 Some((first, at)) if first == one.first => at,
                 _ => {
@@ -289,7 +289,7 @@ impl Package {
     }
 }
 
-/// The request with the options of its batch.
+/// Returns the request with the options of its batch.
 fn with_options(request: Read, options: &BatchOptions) -> Read {
     let mut request = request.tag(options.tag);
     if let Some(priority) = options.priority {
@@ -304,13 +304,13 @@ fn with_options(request: Read, options: &BatchOptions) -> Read {
     request
 }
 
-/// How many pieces from the first on go into one read.
+/// Returns how many pieces, from the first on, become one read.
 fn run_len(rest: &[Planned], merges: bool) -> usize {
     let first = &rest[0];
     let (mut before, mut end, mut raw) = (first, first.end(), first.blocks_raw());
     for (nth, one) in rest.iter().enumerate().skip(1) {
         let shares = one.first == before.first && one.blocks.len() == before.blocks.len();
-        // A block that only part of the last piece needs would stand in the table twice.
+        // If a piece shares only some blocks with the one before, they would be in the table twice.
         let is_behind = one.first >= before.first + before.blocks.len() as u32;
         let is_near = || {
             one.start() <= end.saturating_add(RUN_GAP_MAX)
@@ -333,29 +333,30 @@ fn run_len(rest: &[Planned], merges: bool) -> usize {
 }
 
 impl Batch {
-    /// Pieces of the batch.
+    /// Returns the number of pieces.
     #[must_use]
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether it has none.
+    /// Returns whether the batch has no pieces.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// Requests that it became.
+    /// Returns the number of requests that the pieces became.
     #[must_use]
     pub fn requests(&self) -> usize {
         self.requests
     }
 
-    /// Blocks until a piece is loaded; pieces are numbered as they were given. May be asked again.
+    /// Blocks until a piece is loaded, and returns it; pieces are numbered in the order in which
+    /// they were given. May be called again for the same piece.
     ///
     /// # Errors
-    /// What its request failed with; `OnStorageThread`, of a piece that is not loaded; `Closed`,
-    /// also in a forked child.
+    /// That of its request; `OnStorageThread`, if the piece is not loaded yet; `Closed`, also in a
+    /// forked child.
     ///
     /// # Panics
     /// There is no such piece.
@@ -365,7 +366,7 @@ impl Batch {
         let ended = match put(Run::Waiting) {
             Run::Pending(mut ticket) => match ticket.wait() {
                 Ok(buffer) => Ok(Arc::new(buffer)),
-                // The request goes on.
+                // The request stays in flight.
                 Err(error) if error == ErrorKind::OnStorageThread => {
                     put(Run::Pending(ticket));
                     return Err(error.into());
@@ -383,7 +384,7 @@ impl Batch {
             Ok(buffer) => Run::Done(Arc::clone(buffer)),
             Err(error) => Run::Failed(error.clone()),
         });
-        // What could not be requested is of the piece; a read may have failed for its neighbor.
+        // A piece that could not be requested is at fault itself; a read may fail for a neighbor.
         let buffer = ended.map_err(|error| match error.engine() {
             None => self.package.blame(member.index, error),
             Some(_) => error,
@@ -395,7 +396,7 @@ impl Batch {
         })
     }
 
-    /// Cancels what has not completed; waits for it then fail with `Canceled`.
+    /// Cancels the requests that have not completed; waiting for them then fails with `Canceled`.
     pub fn cancel(&self) {
         for run in self.runs.borrow().iter() {
             if let Run::Pending(ticket) = run {

@@ -1,8 +1,8 @@
-//! Verification: everything that a package says is compared with what it holds.
+//! Verification: compares everything that a package's tables say with its bytes.
 //!
-//! Opening and reading check what they touch. This touches all: the header's copy, every page of
-//! every section, the order of the tables, every name, every block's checksum, every content's
-//! hash, and that what lies in between is zero.
+//! Opening and reading check what they touch. This checks everything: the header's copy, every page
+//! of every section, the order of the tables, every name, every block's checksum, every entry's
+//! content hash, and that padding is zero.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -23,27 +23,27 @@ use crate::metadata::Metadata;
 use crate::names;
 use crate::sign::PublicKey;
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Verification {
-    /// Entries that were looked at.
+    /// Entries that were verified, including those that are gone or damaged.
     pub entries: u64,
-    /// Entries of a patch that were not, as blocks of theirs lie in a base that is not given.
+    /// Entries of a patch that were skipped, since they have blocks in a base that is not given.
     pub skipped: u64,
-    /// Their raw bytes.
+    /// Raw bytes that were loaded and found right.
     pub raw_bytes: u64,
     /// Blocks that lie in the package itself.
     pub blocks: u64,
     /// Whether the package has a signature.
     pub signed: bool,
-    /// Whether it was compared with a key, and is right.
+    /// Whether a key was given and the signature is valid for it.
     pub signature_verified: bool,
     /// The package's [`content_version`](Package::content_version).
     pub content_version: u64,
-    /// Things that are wrong.
+    /// Number of errors.
     pub failures: u64,
-    /// The first ten of them.
+    /// The first ten errors.
     pub errors: Vec<Error>,
 }
 
@@ -55,7 +55,7 @@ impl Verification {
         }
     }
 
-    /// As [`Verification::take`], of an entry. Names are read for the errors that are kept.
+    /// As [`Verification::take`], for an entry. Names are read only for the errors that are kept.
     fn take_of<T>(&mut self, package: &Package, index: u32, result: Result<T>) -> Option<T> {
         let is_kept = self.errors.len() < VERIFY_ERRORS;
         self.take(result.map_err(|error| match is_kept {
@@ -70,11 +70,12 @@ impl Verification {
 }
 
 /// Verifies a package, and its signature if a key is given. Blocks of a patch that lie in its base
-/// are verified if the base is given. `progress` is called with the raw bytes done so far, those
-/// that failed among them, and returns whether to go on.
+/// are verified if the base is given. `progress` is called with the raw bytes done so far,
+/// including those that failed, and returns whether to go on.
 ///
 /// # Errors
-/// The package cannot be opened at all; everything else is in the report.
+/// The package cannot be opened again or was replaced, or the storage has no queue or memory for
+/// it; all other errors are in the report.
 pub fn verify(
     storage: &Storage,
     package: &Package,
@@ -85,7 +86,7 @@ pub fn verify(
         content_version: package.content_version(),
         ..Verification::default()
     };
-    // Opened anew: what is in memory already says nothing of the file.
+    // Opened again: what is in memory already says nothing about the file.
     let mut opened = Package::open(storage, package.path())?;
     if opened.root() != package.root() {
         let cause = "the file was replaced after it was opened";
@@ -121,7 +122,7 @@ fn check_signature(package: &Package, key: Option<&PublicKey>, found: &mut Verif
     }
 }
 
-/// Every page of every section, and the header's copy.
+/// Verifies every page of every section, and the header's copy; returns whether all are right.
 fn check_sections(tables: &Tables, found: &mut Verification) -> bool {
     let before = found.failures;
     let end = tables.header.file_bytes.get() - HEADER_BYTES as u64;
@@ -138,12 +139,12 @@ fn check_sections(tables: &Tables, found: &mut Verification) -> bool {
     found.failures == before
 }
 
-/// The order of entries, their buckets and names, and the metadata. Names and metadata are looked
-/// at in the order in which they lie, so that one page of them is in memory.
+/// Checks the order of entries, their buckets and names, and the metadata. Names and metadata are
+/// checked in the order in which they lie, so that one page of them is in memory.
 fn check_tables(package: &Package, found: &mut Verification) {
     let tables = package.tables();
     for bucket in 0..1 << tables.bucket_bits {
-        // Those without entries, too: a lookup of a name that is not there meets them.
+        // Empty ones, too: a lookup of a name that does not exist may use them.
         found.take(tables.bucket(bucket << (64 - tables.bucket_bits)));
     }
     let mut places: Vec<(u32, u32)> = Vec::new();
@@ -192,7 +193,7 @@ fn check_entry(package: &Package, index: u32, before: &mut Option<u64>) -> Resul
     Ok(entry.name_offset.get())
 }
 
-/// Whether an entry that is gone may be, and is nothing but a name.
+/// Whether an entry that is gone is in a patch, and has nothing but a name.
 fn is_rightly_gone(package: &Package, index: u32, entry: &EntryRecord) -> Result<bool> {
     let bare = EntryRecord {
         hash: entry.hash,
@@ -205,8 +206,7 @@ fn is_rightly_gone(package: &Package, index: u32, entry: &EntryRecord) -> Result
     Ok(package.base_root().is_some() && *entry == bare && content == [0; 32])
 }
 
-/// Checks a name, and that it has the entry's hash. No two entries have one hash, so none have one
-/// name.
+/// Checks a name, and that it has the entry's hash. All hashes differ, so all names do.
 fn check_name(package: &Package, index: u32, view: &mut PageView) -> Result<()> {
     let tables = package.tables();
     let name = package.name_in(index, Some(view))?;
@@ -218,8 +218,8 @@ fn check_name(package: &Package, index: u32, view: &mut PageView) -> Result<()> 
     Err(tables.entries.wrong(index as usize * 32, cause))
 }
 
-/// Checks the order of the index of metadata; returns the offset of each record and its entry, in
-/// the order of offsets.
+/// Checks the order of the metadata index; returns the offset of each record and its entry, in the
+/// order of offsets.
 fn check_metadata_index(package: &Package, found: &mut Verification) -> Vec<(u32, u32)> {
     let tables = package.tables();
     let Some(places) = &tables.metadata_index else {
@@ -244,7 +244,7 @@ fn check_metadata_index(package: &Package, found: &mut Verification) -> Vec<(u32
 
 fn check_metadata(package: &Package, offset: u32, view: &mut PageView) -> Result<()> {
     let tables = package.tables();
-    // Without records the package says nothing of its entries.
+    // Without a section of records, the reader ignores the index.
     let Some(records) = &tables.metadata else {
         return Ok(());
     };
@@ -253,7 +253,7 @@ fn check_metadata(package: &Package, offset: u32, view: &mut PageView) -> Result
     Metadata::decode(record).map(|_| ())
 }
 
-/// Blocks one after the other, and nothing but zeros in between.
+/// Checks that blocks follow one another, and that nothing but zeros is between the file's parts.
 fn check_blocks_and_gaps(package: &Package, found: &mut Verification) {
     let tables = package.tables();
     let header = &tables.header;
@@ -325,7 +325,7 @@ fn check_contents(
     let queue = storage.queue(QueueOptions::default())?;
     let mut entries = Vec::new();
     for index in 0..package.len() {
-        // What has no blocks that could be read was noted when the tables were checked.
+        // An entry without readable blocks was noted when the tables were checked.
         let storing = package.storing(index).ok();
         let in_base = storing.as_ref().is_some_and(|it| it.base_bytes > 0);
         if in_base && package.0.base.is_none() {
@@ -338,7 +338,7 @@ fn check_contents(
             memory::push(&mut entries, index)?;
         }
     }
-    // What fails has been decoded, too.
+    // Pieces that fail count as done, too.
     let (mut failed, mut done) = (None, 0_u64);
     visit(
         package,
@@ -349,7 +349,7 @@ fn check_contents(
             done = done.saturating_add(piece.len);
             match loaded {
                 Ok(bytes) => found.raw_bytes += bytes.len() as u64,
-                // The pieces of one entry fail as one.
+                // An entry of several pieces that fail is one error.
                 Err(error) if failed != Some(piece.index) => {
                     failed = Some(piece.index);
                     found.note(error);

@@ -1,4 +1,4 @@
-//! The dictionaries of an open package: found in the hot sections, made ready once.
+//! The dictionaries of an open package: bytes of a hot section, which are made ready once.
 
 use std::sync::Arc;
 
@@ -15,32 +15,32 @@ use crate::limits::{DICTIONARY_BYTES_MAX, PAGE_BYTES};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DictionaryUse {
-    /// Its own bytes.
+    /// Bytes of the dictionary.
     pub bytes: usize,
     /// Blocks that are encoded with it.
     pub blocks: u64,
-    /// Raw bytes of these.
+    /// Raw bytes of these blocks.
     pub raw_bytes: u64,
-    /// Stored bytes of these.
+    /// Stored bytes of these blocks.
     pub stored_bytes: u64,
-    /// Entries whose first block is one of these.
+    /// Entries whose first block is one of these blocks.
     pub entries: u64,
 }
 
-/// The use of the dictionary that a block names, if it names one.
+/// Returns the use of the dictionary that a block names, if it names one.
 fn used<'a>(uses: &'a mut [DictionaryUse], block: &BlockRecord) -> Option<&'a mut DictionaryUse> {
     let index = usize::from(block.dictionary.get()).checked_sub(1)?;
     uses.get_mut(index)
 }
 
 impl Tables {
-    /// Dictionaries that blocks may name.
+    /// Returns the number of dictionaries that blocks may name.
     pub(crate) fn dictionary_count(&self) -> usize {
         let section = self.dictionaries.as_ref();
         section.map_or(0, |section| section.len().div_ceil(PAGE_BYTES))
     }
 
-    /// The bytes of a dictionary, from number 1 on, if there are so many.
+    /// Returns the bytes of a dictionary, numbered from 1 on, if the package has it.
     fn dictionary(&self, number: usize) -> Result<Option<&[u8]>> {
         let Some(section) = self.dictionaries.as_ref().filter(|_| number > 0) else {
             return Ok(None);
@@ -55,9 +55,9 @@ impl Tables {
 }
 
 impl Package {
-    /// The bytes of a zstd dictionary of the package, from number 1 on, if it has so many. Given to
-    /// [`Dictionaries::Given`](crate::Dictionaries), it keeps the blocks of the next version of a
-    /// package as they are, and so its patches short.
+    /// Returns the bytes of a zstd dictionary, numbered from 1 on, if the package has it. Packing
+    /// the next version with it ([`Dictionaries::Given`](crate::Dictionaries)) keeps unchanged
+    /// blocks as they are, and so patches short.
     ///
     /// # Errors
     /// The tables are damaged.
@@ -66,7 +66,7 @@ impl Package {
         found.map_err(|error| error.of(self.path()))
     }
 
-    /// What its dictionaries are used for, in the order of their numbers, from 1 on.
+    /// Returns what the dictionaries are used for, in the order of their numbers, from 1 on.
     ///
     /// # Errors
     /// The tables are damaged.
@@ -92,8 +92,8 @@ impl Package {
         for index in 0..self.len() {
             let entry = tables.entry(index).map_err(of_path)?;
             if entry.block_count() > 0 {
-                // Of an entry with several blocks the first stands for all: how many entries have
-                // the same ones is for the package to say, and a walk must end.
+                // Of several blocks only the first is looked at: a hostile package may have all its
+                // entries name all its blocks.
                 let block = tables.block(entry.first_block.get()).map_err(of_path)?;
                 if let Some(one) = used(&mut uses, &block) {
                     one.entries += 1;
@@ -103,7 +103,7 @@ impl Package {
         Ok(uses)
     }
 
-    /// All of them, ready for requests.
+    /// Returns all dictionaries, ready for requests.
     pub(crate) fn dictionaries(&self) -> Result<Arc<[Dictionary]>> {
         if let Some(ready) = self.0.dictionaries.get() {
             return Ok(Arc::clone(ready));
@@ -118,7 +118,7 @@ impl Package {
         };
         let made = (1..=tables.dictionary_count()).map(make);
         let made: Arc<[Dictionary]> = made.collect::<Result<_>>()?;
-        // Threads that race make the same dictionaries.
+        // Threads that race here make the same dictionaries.
         Ok(Arc::clone(self.0.dictionaries.get_or_init(|| made)))
     }
 }

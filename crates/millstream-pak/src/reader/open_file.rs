@@ -1,4 +1,4 @@
-//! The file of an open package: its first bytes, and what reads and decodes the others.
+//! The file of an open package: its hot bytes, and what is needed to read and decode the others.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,14 +12,14 @@ use crate::error::Result;
 use crate::limits::TABLE_QUEUE_CAPACITY;
 use crate::memory::no_memory;
 
-/// The open file of a package. It is closed when dropped.
+/// The open file of a package. Dropping it closes the file.
 pub(crate) struct OpenFile {
     pub(crate) id: FileId,
     /// For the package's own reads.
     pub(crate) queue: Queue,
     /// The file's first bytes, once they are read: header and hot sections.
     pub(crate) hot: Buffer,
-    /// For packed sections.
+    /// Decodes pages of packed sections.
     scratch: Mutex<Scratch>,
     buffers: Arc<BufferPool>,
 }
@@ -53,21 +53,21 @@ impl OpenFile {
         Ok(self.request(offset, len)?.wait()?)
     }
 
-    /// Memory in huge pages if it is long: lookups in ordinary pages take a third longer.
+    /// Returns memory, in huge pages if it is long: lookups in ordinary pages take a third longer.
     pub(crate) fn buffer(&self, len: usize) -> Result<Buffer> {
         self.buffers.take(len).map_err(|_| no_memory(len))
     }
 
     pub(crate) fn scratch(&self) -> MutexGuard<'_, Scratch> {
-        // Whatever a decoder that panicked left, the next one begins anew.
+        // A decoder that panicked may leave any state, which the next one resets.
         self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for OpenFile {
-    /// A later open of the path opens the file that it then names.
+    /// Closes the file, so that a later open of the path opens the file that it names then.
     fn drop(&mut self) {
-        // A storage that is closing refuses, and closes the file itself.
+        // A storage that is closing refuses the request, and closes the file itself.
         let _ = self.queue.batch().close(self.id);
     }
 }

@@ -1,16 +1,16 @@
 //! Lookups: from a name, or its hash, to the entry.
 //!
-//! Hash the name, look up its bucket by the hash's top bits, find the hash among the bucket's two
-//! entries or so, and compare the name: three accesses to memory, each of which needs the one
-//! before, and of a package of 10^6 entries none is cached (150 ns each). Lookups are fast where
-//! the processor begins the next while it waits for this one: it must guess every branch right, and
-//! have room for both. So there is a fast path for tables whose pages were all found right (after
-//! [`Package::preload`], or enough use), without a branch that depends on where in its bucket an
-//! entry is; what it does not find goes the slow path, which checks pages on their first touch,
-//! walks long buckets, and has the errors. The fast path compares up to four entries of a bucket,
-//! and never looks at another bucket: a line of the cache more is one more to wait for. Batches go
-//! in stages, each for all lookups of a group before the next stage of any: what a stage needs is
-//! on its way while the one before goes on with the others.
+//! A lookup hashes the name, finds its bucket by the hash's top bits, finds the hash among the
+//! bucket's two entries or so, and compares the name: three dependent memory accesses, all of them
+//! cache misses in a package of 10^6 entries (150 ns each). Throughput depends on the processor
+//! overlapping a lookup with the next one: it must predict every branch, and have room for both. So
+//! there is a fast path for tables whose pages are all verified (after [`Package::preload`];
+//! without names, also after enough use), which has no branch that depends on an entry's place in
+//! its bucket. What it does not find takes the slow path, which verifies pages on their first
+//! touch, searches long buckets, and returns the errors. The fast path compares four entries at a
+//! time, and never looks at another bucket, which would be one more cache line to wait for. Batches
+//! run in stages, each for all lookups of a group before the next stage of any: what a stage needs
+//! is being loaded while the stage before it runs for the others.
 
 use zerocopy::little_endian::{U16, U32, U64};
 
@@ -21,21 +21,22 @@ use crate::format::EntryRecord;
 use crate::limits::BUCKET_WINDOW;
 use crate::names;
 
-/// Bytes of an entry's record, and of those that are compared at once.
+/// Bytes of an entry's record, and of the records that are compared at once.
 const ENTRY_BYTES: usize = size_of::<EntryRecord>();
 const WINDOW_BYTES: usize = BUCKET_WINDOW * ENTRY_BYTES;
 
-/// Lookups of a batch that go through the stages together: their lines are a third of the first
+/// Lookups of a batch that go through the stages together: their cache lines are a third of the L1
 /// cache.
 const AT_ONCE: usize = 32;
 
-/// Windows of a bucket that the fast path looks at: no bucket of a million entries has more.
+/// Maximum windows of a bucket that the fast path compares: enough for every bucket of a million
+/// entries.
 const BUCKET_WINDOWS: usize = 4;
 
-/// Bytes from a name's first on whose line is fetched too.
+/// Offset from the start of a name's item of a second byte whose cache line is loaded, too.
 const NAME_TOUCH_BYTES: usize = 40;
 
-/// The tables of the fast path. Hostile ones lead nowhere: each access has its bounds.
+/// The tables of the fast path. Each access is bounds-checked, since they may be hostile.
 struct FastTables<'a> {
     buckets: &'a [u8],
     entries: &'a [u8],
@@ -43,7 +44,7 @@ struct FastTables<'a> {
 }
 
 impl<'a> FastTables<'a> {
-    /// If all pages of both were found right.
+    /// Returns the tables, if all pages of both are verified.
     #[inline(always)]
     fn new(tables: &'a Tables) -> Option<FastTables<'a>> {
         Some(FastTables {
@@ -66,8 +67,8 @@ impl<'a> FastTables<'a> {
         entries.first_chunk()
     }
 
-    /// Loads a byte of each line in which the first entries of a bucket lie; what it gives means
-    /// nothing.
+    /// Loads a byte of each cache line that holds the first entries of a bucket. The result has no
+    /// meaning.
     #[inline(always)]
     fn touch(&self, start: u32, end: u32) -> u8 {
         let last = last_of_window(start, end);
@@ -77,8 +78,8 @@ impl<'a> FastTables<'a> {
         })
     }
 
-    /// The entry of a hash, if it is in its bucket. Up to four are compared without a branch in
-    /// between: one guessed wrong costs as much as a lookup.
+    /// Returns the entry of a hash, if it is in its bucket. Four entries are compared without a
+    /// branch between them: a mispredicted one costs as much as a lookup.
     #[inline(always)]
     fn find(&self, hash: u64, mut start: u32, end: u32) -> Option<(u32, EntryRecord)> {
         for _ in 0..BUCKET_WINDOWS {
@@ -89,7 +90,7 @@ impl<'a> FastTables<'a> {
             let last = last_of_window(start, end);
             let mut hits = 0u32;
             for nth in 0..BUCKET_WINDOW {
-                // The last one again, rather than an entry of another bucket.
+                // Past the end of the bucket, its last entry again, not one of another bucket.
                 let (found, _) = window[nth.min(last) * ENTRY_BYTES..].split_first_chunk()?;
                 hits |= u32::from(u64::from_le_bytes(*found) == hash) << nth;
             }
@@ -103,15 +104,15 @@ impl<'a> FastTables<'a> {
         None
     }
 
-    /// Finds a group of hashes, stage by stage; `hit` gets what was found of each.
+    /// Finds a group of hashes, stage by stage; `hit` gets the result for each.
     #[inline(always)]
     fn find_all(&self, hashes: &[u64], mut hit: impl FnMut(usize, Option<(u32, EntryRecord)>)) {
         let mut ranges = [(0, 0); AT_ONCE];
         for (range, &hash) in ranges.iter_mut().zip(hashes) {
             *range = self.bucket(hash).unwrap_or((0, 0));
         }
-        // Nothing depends on these loads, so the processor waits for all of them together, and
-        // finds the lines in its cache when it compares.
+        // Nothing depends on these loads, so the processor waits for all of them together, and the
+        // comparisons find the lines in the cache.
         let mut touched = 0;
         for &(start, end) in &ranges[..hashes.len()] {
             touched ^= self.touch(start, end);
@@ -123,9 +124,9 @@ impl<'a> FastTables<'a> {
     }
 }
 
-/// The record in these bytes, read as four words. Copied as it is, the compiler moves it in pieces
-/// and reads fields across two of them: the processor then waits for all that came before, and no
-/// lookup overlaps another.
+/// Returns the record in these bytes, read as four words. In a plain copy, the compiler stores the
+/// record in pieces and loads fields across two of them: the processor then waits for all earlier
+/// stores, and no lookup overlaps another.
 #[inline(always)]
 fn record_of(bytes: &[u8; ENTRY_BYTES]) -> EntryRecord {
     let word = |nth: usize| {
@@ -145,14 +146,13 @@ fn record_of(bytes: &[u8; ENTRY_BYTES]) -> EntryRecord {
     }
 }
 
-/// The place in its window of the last entry of a bucket, or of the window.
+/// Returns the place in the window of the bucket's last entry, or of the window's.
 #[inline(always)]
 fn last_of_window(start: u32, end: u32) -> usize {
     (end.wrapping_sub(start).wrapping_sub(1) as usize).min(BUCKET_WINDOW - 1)
 }
 
-/// The item at an offset of names that were found right. Length and name lie together: they are
-/// one access to memory.
+/// Returns the item at an offset of verified names: one memory access for length and name.
 #[inline(always)]
 fn name_at(names: &[u8], offset: u32) -> Option<&[u8]> {
     let (len, item) = names.get(offset as usize..)?.split_first_chunk()?;
@@ -160,23 +160,24 @@ fn name_at(names: &[u8], offset: u32) -> Option<&[u8]> {
 }
 
 impl Package {
-    /// The entry of a name. Empty parts and `.` in the name are ignored.
+    /// Looks a name up; in a patch, it may find an entry that is [gone](EntryInfo::gone). Empty
+    /// parts and `.` in the name are ignored.
     ///
     /// # Errors
-    /// A name that no package may have, or damaged tables.
+    /// The name is empty or absolute, has a part `..` or a NUL; or the tables are damaged.
     #[inline]
     pub fn lookup(&self, name: &[u8]) -> Result<Option<EntryInfo>> {
         if let Some(found) = self.lookup_fast(name) {
             return Ok(Some(found));
         }
-        // A name that is found is clean: only of others is it asked.
+        // A name that is found is clean: only others are cleaned.
         if let Some(found) = self.lookup_clean(name)? {
             return Ok(Some(found));
         }
         self.lookup_other(name)
     }
 
-    /// A name that was not found as it stands.
+    /// Looks up a name that was not found as it is, after cleaning it.
     #[cold]
     fn lookup_other(&self, name: &[u8]) -> Result<Option<EntryInfo>> {
         let clean = millstream_source::clean_name(name)
@@ -187,7 +188,7 @@ impl Package {
         }
     }
 
-    /// A name that is there, in tables that were found right; what it does not find may be there.
+    /// The fast path, for verified tables; a name that it does not find may still exist.
     #[inline]
     fn lookup_fast(&self, name: &[u8]) -> Option<EntryInfo> {
         let tables = self.tables();
@@ -214,7 +215,7 @@ impl Package {
         Ok(found)
     }
 
-    /// The hash of a name, for [`Package::lookup_hashes`] of packages with this seed.
+    /// Returns the hash of a name with the package's seed, for [`Package::lookup_hashes`].
     #[must_use]
     #[inline]
     pub fn hash_name(&self, name: &[u8]) -> u64 {
@@ -222,7 +223,7 @@ impl Package {
         names::hash(name, tables.header.hash_seed.get(), tables.fold_case)
     }
 
-    /// The entry of a name's hash; the name is not confirmed.
+    /// Looks up the hash of a name; the name is not confirmed.
     #[inline]
     fn lookup_hash(&self, hash: u64) -> Result<Option<EntryInfo>> {
         let (start, end) = self.tables().bucket(hash)?;
@@ -230,11 +231,11 @@ impl Package {
         Ok(found.map(|(index, entry)| info(index, &entry)))
     }
 
-    /// The entries of many hashes; names are not confirmed. The memory accesses of several lookups
+    /// Looks up many hashes; names are not confirmed. The memory accesses of several lookups
     /// overlap.
     ///
     /// # Errors
-    /// Damaged tables.
+    /// The tables are damaged; hashes that could be looked up have their results.
     ///
     /// # Panics
     /// `found` is shorter than `hashes`.
@@ -262,7 +263,7 @@ impl Package {
         failed.map_or(Ok(()), Err)
     }
 
-    /// The entries of many names. Faster than one by one in large packages, as
+    /// Looks up many names. In large packages this is faster than one by one, as
     /// [`Package::lookup_hashes`] is.
     ///
     /// # Errors
@@ -288,7 +289,7 @@ impl Package {
         Ok(())
     }
 
-    /// The fast path for a group of names; what it does not find may be there.
+    /// The fast path for a group of names; names that it does not find may still exist.
     fn find_names<N: AsRef<[u8]>>(&self, names: &[N], hits: &mut [Option<EntryInfo>]) {
         let tables = self.tables();
         let (Some(fast), Some(texts)) = (FastTables::new(tables), tables.names.whole(&tables.file))
@@ -312,10 +313,10 @@ impl Package {
                 hits[nth] = Some(info(index, &entry));
             }
         });
-        // A loop of its own: what waits keeps a place in the processor's window, which the longer
-        // loop above would fill with a few lookups.
+        // A separate loop: a load that waits keeps its place in the processor's reorder buffer,
+        // which the longer loop above would fill with a few lookups.
         for &place in &places {
-            // Most names lie in one line, or in two.
+            // Most names lie in one cache line, or in two.
             let near = (place as usize + NAME_TOUCH_BYTES).min(texts.len().max(1) - 1);
             let byte = |at: usize| texts.get(at).copied().unwrap_or(0);
             touched ^= byte(place as usize) ^ byte(near);
@@ -330,8 +331,8 @@ impl Package {
         }
     }
 
-    /// Finds a hash among the entries of its bucket, which are two or so. However many a hostile
-    /// table says there are, a few steps suffice.
+    /// Finds a hash among the entries of its bucket, which are two or so. Long buckets, such as a
+    /// hostile table's, are searched by bisection.
     fn search(
         &self,
         hash: u64,

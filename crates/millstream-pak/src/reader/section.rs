@@ -1,14 +1,14 @@
-//! Sections of an open package: their pages are hashed when they are first touched.
+//! Sections of an open package, whose pages are verified when they are first touched.
 //!
-//! Hot sections are in memory from the first read on. Cold ones are read page by page, or all at
-//! once, into memory without gaps, by [`Section::preload`]. Either way a page is compared with its
+//! Hot sections are in memory once the package is open. Cold ones are read page by page, or all at
+//! once by [`Section::preload`], into contiguous memory. Either way, a page is compared with its
 //! hash before a byte of it is used, and the hashes with their digest in the header, which the root
-//! covers: so what a lookup sees is what was packed, and opening costs nothing for what is never
-//! looked at.
+//! covers: a lookup sees what was packed, and opening costs nothing for pages that are never used.
 //!
 //! The pages of a packed section are compressed one by one. Their hashes are of the stored bytes,
-//! so that no decoder sees bytes that were not packed so, and the length of each stands behind the
-//! hashes. What is decoded is never more than the header said, which the stored bytes bound.
+//! so that no decoder sees bytes that the packer did not write, and are followed by the stored
+//! length of each page. Decoding never yields more than the raw length in the header, which is
+//! bounded by a multiple of the stored length.
 
 use std::ops::Range;
 use std::path::Path;
@@ -24,21 +24,21 @@ use crate::format::SectionRecord;
 use crate::limits::{PAGE_BYTES, SECTION_AT_ONCE_BYTES};
 use crate::memory;
 
-/// A section, see the module.
+/// A section of an open package.
 pub(crate) struct Section {
-    /// The package, for errors.
+    /// The package's path, for errors.
     path: Arc<Path>,
     record: SectionRecord,
-    /// Its first byte, and its bytes in memory.
+    /// Its first byte in the file, and its size in memory.
     offset: u64,
     bytes: usize,
-    /// It is in memory since the package was opened.
+    /// It is in memory once the package is open.
     is_hot: bool,
     hashes_checked: OnceLock<()>,
-    /// Pages of a hot section that were found right, and how many were not yet.
+    /// Which pages of a hot section are verified, and how many are not yet.
     checked: Box<[AtomicBool]>,
     left: AtomicUsize,
-    /// Pages of a cold section that were read; all of it, if they were read at once.
+    /// Pages of a cold section that were read one by one; the whole section, if it was preloaded.
     pages: Box<[OnceLock<Buffer>]>,
     whole: OnceLock<Buffer>,
     index: OnceLock<PageIndex>,
@@ -48,11 +48,11 @@ fn boxed<T>(items: impl ExactSizeIterator<Item = T>) -> Result<Box<[T]>> {
     Ok(memory::collect(items)?.into_boxed_slice())
 }
 
-/// A page of a cold section that the section does not keep; of one section only.
+/// A page of a cold section, with its number, that the section does not keep. For one section only.
 #[derive(Default)]
 pub(crate) struct PageView(Option<(usize, Buffer)>);
 
-/// What is stored after a cold section: the hashes of its pages, found right, and of a packed one
+/// What is stored after a cold section: the verified hashes of its pages and, for a packed section,
 /// where they lie.
 struct PageIndex {
     hashes: Buffer,
@@ -61,11 +61,11 @@ struct PageIndex {
 }
 
 impl Section {
-    /// A section whose record was checked against the file's length (and, for a hot one, against
-    /// what was read).
+    /// Creates a section. The caller has checked its record against the file's length and, if it is
+    /// hot, against what was read.
     ///
     /// # Errors
-    /// There is no memory for a word for each page.
+    /// There is no memory for the state of each page.
     pub(crate) fn new(path: &Arc<Path>, record: &SectionRecord, is_hot: bool) -> Result<Section> {
         let bytes = usize::try_from(record.raw_bytes.get()).expect("checked by the caller");
         let pages = bytes.div_ceil(PAGE_BYTES);
@@ -90,12 +90,12 @@ impl Section {
     }
 
     fn stored_bytes(&self) -> usize {
-        // No more than in memory.
+        // At most the raw bytes, which fit a `usize`.
         self.record.stored_bytes.get() as usize
     }
 
-    /// The whole section, if all of its pages are in memory and were found right: what a lookup
-    /// uses without further questions.
+    /// The whole section, if it is in contiguous memory and all its pages are verified: lookups
+    /// then use it without further checks.
     #[inline(always)]
     pub(crate) fn whole<'a>(&'a self, file: &'a OpenFile) -> Option<&'a [u8]> {
         if self.is_hot {
@@ -106,7 +106,7 @@ impl Section {
         self.whole.get().map(|whole| &whole[..])
     }
 
-    /// Bytes of the section. `len` must not be 0; a cold range must not cross a page.
+    /// Returns bytes of the section. `len` must not be 0; a cold range must not cross a page.
     ///
     /// # Errors
     /// The range leaves the section, its page cannot be read, or has another hash.
@@ -170,7 +170,7 @@ impl Section {
 
     /// Returns the item at `offset`, of 1 to `most` bytes: two bytes of its length, then its bytes,
     /// all in one page. A page that is not in memory is read into `view`, and not kept by the
-    /// section; without a view it is kept. `what` begins the error of another length.
+    /// section; without a view it is kept. `what` names the item in the error of another length.
     pub(crate) fn item<'a>(
         &'a self,
         file: &'a OpenFile,
@@ -203,18 +203,18 @@ impl Section {
         rest.get(..len).ok_or_else(crosses)
     }
 
-    /// Checks every page of a cold section, of which one at a time is in memory, and none is kept.
+    /// Verifies every page of a cold section. One page at a time is in memory, and none is kept.
     pub(crate) fn check_pages(&self, file: &OpenFile) -> Result<()> {
         (0..self.page_count()).try_for_each(|page| self.read(file, page..page + 1).map(drop))
     }
 
-    /// Reads pages of a cold section, checks and decodes them.
+    /// Reads, verifies and decodes pages of a cold section.
     fn read(&self, file: &OpenFile, pages: Range<usize>) -> Result<Buffer> {
         let range = |at: u64, len: usize| Read::range(file.id, at, len as u64);
         let raw_start = pages.start * PAGE_BYTES;
         let raw_bytes = self.bytes.min(pages.end * PAGE_BYTES) - raw_start;
         let mut batch = file.queue.batch();
-        // Hashes and pages are on their way together, unless the ones say where the others are.
+        // Hashes and pages are in flight together, unless the hashes must say where the pages are.
         let ahead = match (self.index.get(), self.record.is_packed()) {
             (Some(_), _) => None,
             (None, false) => Some((raw_start, raw_bytes)),
@@ -264,7 +264,7 @@ impl Section {
         Ok(packed.map_or(read, |(raw, _)| raw))
     }
 
-    /// Brings all of a section into memory, and checks it.
+    /// Brings the whole section into memory and verifies it.
     pub(crate) fn preload(&self, file: &OpenFile) -> Result<()> {
         let pages = self.page_count();
         if pages > 0 && self.is_hot {
@@ -283,7 +283,7 @@ impl Section {
         PAGE_BYTES.min(self.bytes - page * PAGE_BYTES)
     }
 
-    /// Where a page is in the stored bytes: first byte and length.
+    /// Returns where a page is in the stored bytes: first byte and length.
     fn place(&self, index: &PageIndex, page: usize) -> (usize, usize) {
         match index.starts.get(page..page + 2) {
             Some(ends) => (ends[0] as usize, (ends[1] - ends[0]) as usize),
@@ -291,7 +291,7 @@ impl Section {
         }
     }
 
-    /// Checks hashes that were read, and finds the places of pages.
+    /// Verifies hashes that were read, and finds the places of pages.
     fn index_of(&self, hashes: Buffer) -> Result<PageIndex> {
         self.check_hashes(&hashes)?;
         if !self.record.is_packed() {
@@ -320,7 +320,7 @@ impl Section {
         Ok(PageIndex { hashes, starts })
     }
 
-    /// Decodes a page that was found right; one of its raw length is as it is.
+    /// Decodes a verified page; one that has its raw length is stored uncompressed.
     fn decode(
         &self,
         page: usize,
@@ -364,7 +364,7 @@ impl Section {
         Err(self.located(corrupt(cause), page * PAGE_BYTES))
     }
 
-    /// An error at a place of the section.
+    /// Returns an error at an offset in the section.
     pub(crate) fn wrong(&self, offset: usize, cause: &str) -> crate::error::Error {
         self.located(
             corrupt(format!("section {}: {cause}", self.record.kind)),
@@ -372,7 +372,8 @@ impl Section {
         )
     }
 
-    /// Of a packed section the file has no byte for each of its own: it is named itself then.
+    /// Adds the path and the offset in the file to an error. For a packed section it is that of the
+    /// section's first byte, since its raw offsets are not offsets in the file.
     fn located(&self, error: crate::error::Error, offset: usize) -> crate::error::Error {
         let within = if self.record.is_packed() {
             0

@@ -1,23 +1,23 @@
-//! Which codec makes a package load fastest.
+//! The choice of the codecs with which a package loads fastest.
 //!
-//! The device brings stored bytes while the cores decode those that came before, so a load takes
-//! about the greater of two *sums*: what its blocks cost the device, and what they cost the cores.
-//! Which of the two is the greater one depends on the whole package; a choice by the whole would
-//! make an unchanged block change with its neighbors, and patches large. So each block takes the
-//! candidate with the least `weight × device + cores`: a saving on one side must pay for what the
-//! other loses. The weight depends on the target alone: 1.25, and more the longer the device takes
-//! beside a core, which then waits for it anyway.
+//! The device reads stored bytes while the cores decode earlier ones, so a load takes about the
+//! greater of two *sums*: what its blocks cost the device, and what they cost the cores. Which of
+//! the two is greater depends on the whole package; a choice by the whole would change unchanged
+//! blocks with their neighbors, and make patches large. So each block takes the candidate with the
+//! least `weight × device + cores`: a saving on one side must pay for what the other loses. The
+//! weight depends on the target alone: at least 1.25, and more the slower the device is compared
+//! with a core, which then waits for it anyway.
 //!
-//! What decoding costs stands in a table that is part of this file, and not in a clock: the same
-//! input gives the same package on any machine. `docs/ARCHITECTURE.md` says where its figures are
-//! from. Loading costs by raw byte, by stored byte (symbols), and by block (hand-over, setting up).
+//! The costs of decoding are a table in this file and not measured, so that the same input gives
+//! the same package on any machine. `docs/ARCHITECTURE.md` says where its figures are from. A load
+//! costs by raw byte, by stored byte (symbols), and by block (hand-over, setup).
 
 use millstream::CodecId;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{ALIGNED_BYTES_MIN, BLOCK_ALIGNMENT, STORED_ALIGNMENT};
 
-/// What `auto` chooses for.
+/// The machine that [`Coding::Auto`](crate::Coding::Auto) chooses codecs for.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     /// What the device reads, in units of 10^6 bytes a second.
@@ -38,7 +38,7 @@ impl Default for Target {
 /// Costs of a load, in nanoseconds: for each block, raw byte and stored byte.
 type Cost = (CodecId, f64, f64, f64);
 
-/// See the module.
+/// What `auto` assumes that each codec costs.
 const COSTS: [Cost; 6] = [
     (CodecId::STORED, 3000.0, 0.50, 0.0),
     (CodecId::LZ4_BLOCK, 5000.0, 0.60, 0.40),
@@ -48,14 +48,14 @@ const COSTS: [Cost; 6] = [
     (CodecId::GDEFLATE, 8000.0, 0.63, 1.85),
 ];
 
-/// What the device's time counts for at least, beside that of the cores.
+/// Minimum weight of the device's time, relative to that of the cores.
 const DEVICE_WEIGHT_MIN: f64 = 1.25;
 
-/// The rate for each core, in MB/s, of a device whose time counts for one more.
+/// Rate of the device per core, in MB/s, at which that weight is one more than the minimum.
 const CORE_RATE: f64 = 300.0;
 
-/// The codecs that `auto` tries, in this order: each is tried only if what may come of it would be
-/// taken, by what those before it gave (see [`CostModel::may_take`]).
+/// The codecs that `auto` tries, in this order: each only if its result could be taken, judging by
+/// the results of those before it (see [`CostModel::may_take`]).
 ///
 /// zlib shrinks some kinds (tables of numbers) further than zstd. GDeflate shrinks as much as zlib
 /// and decodes faster, but encodes at a quarter of its rate.
@@ -66,12 +66,12 @@ pub(super) const CANDIDATES: [CodecId; 4] = [
     CodecId::GDEFLATE,
 ];
 
-/// The level of zstd for `auto`: its decoder gets no slower. Level 12 leaves 0.5 % less, and takes
-/// four times as long.
+/// The level of zstd for `auto`: decoding is no slower for it. Level 12 leaves 0.5 % less, and
+/// encodes four times as long.
 pub(super) const AUTO_ZSTD_LEVEL: i32 = 9;
 
 impl Target {
-    /// The target that a package records, if it does; the rate in bytes a second.
+    /// Returns the target that a package records, if it does; the rate is in bytes a second.
     pub(crate) fn of_bytes(bytes_per_second: u64, cores: u32) -> Option<Target> {
         (bytes_per_second > 0 && cores > 0).then(|| Target {
             megabytes_per_second: bytes_per_second as f64 / 1e6,
@@ -79,17 +79,17 @@ impl Target {
         })
     }
 
-    /// The rate, in bytes a second.
+    /// Returns the rate in bytes a second.
     pub(crate) fn bytes_per_second(&self) -> u64 {
         (self.megabytes_per_second * 1e6).round() as u64
     }
 
-    /// The target as a package records it, which codecs are chosen for: in whole bytes a second.
+    /// Returns the target as recorded and used for the choice: in whole bytes a second.
     pub(crate) fn recorded(&self) -> Option<Target> {
         Target::of_bytes(self.bytes_per_second(), self.cores)
     }
 
-    /// What a block costs the device, and what it costs the cores, in nanoseconds.
+    /// Returns what a block costs the device, and what it costs the cores, in nanoseconds.
     fn cost(&self, codec: CodecId, raw_bytes: usize, stored_bytes: usize) -> (f64, f64) {
         let stored = codec == CodecId::STORED;
         let align = if stored && stored_bytes as u64 >= u64::from(ALIGNED_BYTES_MIN) {
@@ -108,7 +108,7 @@ impl Target {
     }
 }
 
-/// What blocks cost on a target, see the module.
+/// What blocks cost on a target; see the [module](self).
 pub(super) struct CostModel {
     target: Target,
     device_weight: f64,
@@ -123,14 +123,14 @@ impl CostModel {
         }
     }
 
-    /// What a block adds to the time of loading the whole, by this model.
+    /// Returns what a block adds to the time of loading the whole package, by this model.
     pub(super) fn price(&self, codec: CodecId, raw_bytes: usize, stored_bytes: usize) -> f64 {
         let (device, cores) = self.target.cost(codec, raw_bytes, stored_bytes);
         self.device_weight * device + cores
     }
 
-    /// Which of a block's candidates is taken, each a codec with its stored bytes; the first is the
-    /// stored block.
+    /// Returns which of a block's candidates is taken. Each is a codec with its stored bytes; the
+    /// first is the stored block.
     pub(super) fn choose(&self, raw_bytes: usize, candidates: &[(CodecId, usize)]) -> usize {
         let price = |nth: usize| {
             let (codec, stored_bytes) = candidates[nth];
@@ -141,9 +141,9 @@ impl CostModel {
             .expect("the stored block is one")
     }
 
-    /// Whether a block that a GPU decodes, at `rate` × 10^6 raw bytes a second, loads faster as so
-    /// many bytes of GDeflate than stored. The device reads other blocks meanwhile, so the slower
-    /// of both counts.
+    /// Whether a block that a GPU decodes, at `rate` × 10^6 raw bytes a second, loads faster as
+    /// `gdeflate_bytes` of GDeflate than stored. The device reads other blocks meanwhile, so the
+    /// slower of reading and decoding counts.
     pub(super) fn gains_on_gpu(&self, rate: f64, raw_bytes: usize, gdeflate_bytes: usize) -> bool {
         let (stored, _) = self.target.cost(CodecId::STORED, raw_bytes, raw_bytes);
         let (read, _) = self
@@ -153,8 +153,8 @@ impl CostModel {
         read.max(decode) < stored
     }
 
-    /// Whether a codec that takes long to encode could be taken: what it leaves at best is guessed
-    /// from what zstd's fastest level left, or zlib, whichever is nearer to it.
+    /// Whether a codec that is slow to encode could be taken: the fewest bytes that it may leave
+    /// are estimated from those of zstd's fastest level or of zlib, whichever is nearer to it.
     pub(super) fn may_take(
         &self,
         codec: CodecId,
@@ -165,9 +165,9 @@ impl CostModel {
         let zlib = others.iter().find(|(codec, _)| *codec == CodecId::ZLIB);
         let hoped = match (codec, zlib) {
             (CodecId::ZSTD, _) => (CodecId::ZSTD, quick_bytes - quick_bytes / 8),
-            // Of game models, textures and texts 0.95 to 1.03 of what zlib leaves.
+            // For game models, textures and texts it leaves 0.95 to 1.03 of what zlib leaves.
             (CodecId::GDEFLATE, Some((_, zlib_bytes))) => (codec, zlib_bytes - zlib_bytes / 16),
-            // zlib's bytes also say what GDeflate would leave.
+            // zlib is tried also to estimate what GDeflate would leave.
             (CodecId::ZLIB, _) => (CodecId::GDEFLATE, quick_bytes / 8 * 5),
             _ => return codec == CodecId::LZ4_BLOCK,
         };
@@ -177,7 +177,7 @@ impl CostModel {
     }
 }
 
-/// Whether so many stored bytes promise enough for a slow encoder to be tried.
+/// Whether a quick encoder saves enough, more than 1/64, for a slow one to be tried.
 pub(super) fn shrinks(raw_bytes: usize, stored_bytes: usize) -> bool {
     stored_bytes < raw_bytes - raw_bytes / 64
 }
@@ -215,11 +215,11 @@ mod tests {
                 "{rate}, {cores}"
             );
         }
-        // What zstd leaves less of than the others takes less decoding, too.
+        // Where zstd leaves less than the others, it also costs less to decode.
         let mut text = SIZES;
         text[2].1 = 68_000;
         assert_eq!(taken(550.0, 2, &text), CodecId::ZSTD);
-        // A slow device rewards the shorter one, though it is decoded at half the rate.
+        // On a slow device the shorter result is taken, though it decodes at half the rate.
         let mut longer = SIZES;
         longer[4].1 = 78_000;
         assert_eq!(taken(48.0, 4, &longer), CodecId::ZLIB);
@@ -252,7 +252,7 @@ mod tests {
             }
         }
         assert!(tried > 80 && not_tried > 80, "{tried}, {not_tried}");
-        // Without zlib nothing says what GDeflate would leave.
+        // Without a result of zlib, GDeflate's cannot be estimated.
         let model = CostModel::new(target(48.0, 4));
         assert!(!model.may_take(CodecId::GDEFLATE, 262_144, 80_000, &SIZES[..3]));
     }

@@ -1,14 +1,14 @@
-//! The dictionary of shared blocks: made of a part of them, and tested on another.
+//! The dictionary of shared blocks: trained on some of them, and tested on others.
 //!
-//! A block of 64 KiB of short texts spends its first KiB on what the block before it knew. A
-//! dictionary of 64 KiB made of a hundred such blocks leaves 83 % of zstd's bytes of 10^5 records
-//! of JSON, 79 % of the XML of a game; of pictures and sounds it leaves all. It costs its own
-//! bytes, and it makes patches longer, since every shared block depends on it. So `auto` takes one
-//! only if it shortens the loading of the whole package by a twentieth: where most of a package is
-//! long entries, nothing is tried.
+//! The first KiB of a 64 KiB block of short texts repeat what earlier blocks contain. A dictionary
+//! of 64 KiB, trained on a hundred such blocks, reduces zstd's bytes to 83 % for 10^5 records of
+//! JSON and to 79 % for the XML of a game, and saves nothing for pictures and sounds. It costs its
+//! own bytes, and it makes patches longer, since every shared block depends on it. So `auto` takes
+//! one only if it shortens the loading of the whole package by a twentieth, and does not try where
+//! most of a package is long entries.
 //!
-//! Which blocks are looked at is fixed by their numbers, and libzstd's training is a function of
-//! the samples alone: the same input gives the same dictionary on any machine.
+//! Which blocks are sampled follows from their numbers, and libzstd's training is a function of the
+//! samples alone: the same input gives the same dictionary on any machine.
 
 use millstream::CodecId;
 use millstream_codec::{DictionaryEncoder, Scratch, train_dictionary};
@@ -21,26 +21,26 @@ use super::{Coding, Dictionaries, PackOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{DICTIONARY_BYTES_MAX, DICTIONARY_RAW_BYTES_MIN, DICTIONARY_UNITS_MAX};
 
-/// Of the blocks that are looked at, one in so many tests what the others gave.
+/// One in this many of the sampled blocks tests the dictionary that the others train.
 const TEST_EVERY: usize = 4;
 
-/// Samples have at least so many times the bytes of the dictionary; fewer make a shorter one.
+/// Minimum bytes of samples for a byte of the dictionary; fewer make a shorter dictionary.
 const SAMPLES_PER_BYTE: usize = 32;
 
-/// The shortest dictionary worth a section.
+/// Minimum bytes of a dictionary that is worth a section.
 const DICTIONARY_BYTES_MIN: usize = 1 << 10;
 
-/// `auto` takes a dictionary that shortens the loading of the package by this part of it ...
+/// `auto` takes a dictionary if it shortens the loading of the package by this fraction ...
 const GAIN_MIN: f64 = 1.0 / 20.0;
 
-/// ... which it cannot where shared blocks are less than this part of the raw bytes: not even a
-/// quarter of their bytes is saved.
+/// ... which it cannot if shared blocks are less than this fraction of the raw bytes, since it
+/// saves less than a quarter of their bytes.
 const SHARED_SHARE_MIN: f64 = 4.0 * GAIN_MIN;
 
-/// What making a dictionary ready takes a reader once, in nanoseconds.
+/// Time that a reader takes, once, to make a dictionary ready, in nanoseconds.
 const READY_NS: f64 = 60_000.0;
 
-/// The dictionary that the options ask for, if there is one to be had.
+/// Returns the dictionary that the options ask for, if it can be made and, for `auto`, is worth it.
 pub(super) fn make(plan: &Plan, options: &PackOptions<'_>) -> Result<Option<Made>> {
     let auto = match (options.coding, options.dictionaries) {
         (_, Dictionaries::Never) => return Ok(None),
@@ -117,7 +117,7 @@ pub(super) fn ready(bytes: Vec<u8>, options: &PackOptions<'_>) -> Result<Made> {
     Ok(Made { bytes, encoder })
 }
 
-/// Makes one of these blocks; only of those that shrink, since nothing can be learned from noise.
+/// Trains a dictionary on those of these blocks that shrink: nothing can be learned from noise.
 fn train(plan: &Plan, units: &[&[u32]], options: &PackOptions<'_>) -> Result<Option<Made>> {
     let read = in_parallel(units.len(), thread_count(options), |nth| {
         let mut raw = Vec::new();
@@ -145,7 +145,7 @@ fn train(plan: &Plan, units: &[&[u32]], options: &PackOptions<'_>) -> Result<Opt
     }
 }
 
-/// What a block adds to the time of loading.
+/// What a block adds to the time of loading, with and without the dictionary.
 struct Prices {
     raw_bytes: f64,
     with: f64,

@@ -1,8 +1,8 @@
 //! Encoding: threads turn the plan's units into blocks, which are written in order.
 //!
-//! The calling thread sends the numbers of units to the encoding threads, so many ahead of the one
-//! that it writes, and waits for the result of each in turn. So memory is bounded, and the file's
-//! bytes do not depend on the order of threads.
+//! The calling thread sends the numbers of units to the encoding threads, at most a fixed number
+//! ahead of the one that it writes, and waits for the result of each in turn. So memory is bounded,
+//! and the file's bytes do not depend on the order of threads.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::{BlockRecord, entry_flag};
 use crate::limits::{PACK_AHEAD, PACK_BLOCKS_MAX};
 
-/// Into a file, past the page cache or not.
+/// Encodes a plan into a file; past the page cache if the flag is set and the package is long.
 pub(super) fn encode(
     plan: &Plan,
     options: &PackOptions<'_>,
@@ -48,7 +48,7 @@ pub(super) fn encode(
                     }
                     let unit = &plan.units[nth];
                     let work = || encoder.encode(&plan.parts(unit), plan.kind(unit));
-                    // Of a panic the writing thread hears by the end of the channel.
+                    // After a panic, the writing thread sees that the channel is closed.
                     if let Ok(done) = catch_unwind(AssertUnwindSafe(work)) {
                         let _ = result.send(done);
                     }
@@ -59,7 +59,7 @@ pub(super) fn encode(
                 Err(error) if nth == 0 => {
                     return Err(Error::io(Path::new(""), "start a thread", error));
                 }
-                // Those that run do its share.
+                // The threads that run do its share.
                 Err(_) => break,
             }
         }
@@ -84,7 +84,7 @@ pub(super) fn encode(
     })
 }
 
-/// Writes the blocks that `next` gives, in order, and the tables. Their buffers become free.
+/// Writes the blocks that `next` returns, in order, and the tables. Their buffers become free.
 pub(super) fn write_units<'a>(
     plan: &Plan,
     options: &PackOptions<'_>,

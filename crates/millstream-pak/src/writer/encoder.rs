@@ -1,8 +1,8 @@
-//! The encoding of blocks: with the codec asked for, or the one that the cost model chooses.
+//! Encodes blocks with the codec that the options name, or the one that the cost model chooses.
 //!
-//! Memory that is new costs more than what is done in it: the system clears each page, and in a
-//! virtual machine the host must find it first. So buffers go round: from the thread that encodes
-//! to the one that writes, and back. Their number is bounded by that of the blocks held at once.
+//! Fresh memory costs more than the work done in it: the system clears each page, and in a virtual
+//! machine the host must allocate it first. So buffers are recycled, from the thread that encodes
+//! to the one that writes and back. Their number is bounded by that of the blocks held at once.
 
 use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +17,7 @@ use super::plan::{BlockKind, Part};
 use super::{Coding, PackOptions, Target, tree};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Buffers that may be used again.
+/// Buffers that are not in use.
 #[derive(Default)]
 pub(super) struct FreeBuffers(Mutex<Vec<Vec<u8>>>);
 
@@ -31,7 +31,7 @@ impl FreeBuffers {
         self.all().push(buffer);
     }
 
-    /// An empty buffer.
+    /// Returns an empty buffer.
     fn take(&self) -> Vec<u8> {
         let mut buffer = self.all().pop().unwrap_or_default();
         buffer.clear();
@@ -39,23 +39,23 @@ impl FreeBuffers {
     }
 }
 
-/// A block that is encoded.
+/// An encoded block.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Done<'a> {
     /// The number of its codec.
     pub(super) codec: u8,
-    /// Borrowed where a block is stored as it lies in memory.
+    /// Borrowed if a block is stored and its item is in memory.
     #[serde(borrow, serialize_with = "super::task::as_bytes")]
     pub(super) stored: Cow<'a, [u8]>,
     pub(super) checksum: u64,
-    /// It is encoded with the dictionary.
+    /// Whether it is encoded with the dictionary.
     pub(super) dictionary: bool,
     pub(super) raw_bytes: u32,
     /// Hashes of the items of a shared block, or of this part of an item.
     pub(super) hashes: Vec<[u8; 32]>,
 }
 
-/// Encodes blocks as the options say, on one thread.
+/// Encodes blocks according to the options, on one thread.
 pub(super) struct Encoder<'a> {
     options: &'a PackOptions<'a>,
     /// Prices candidates.
@@ -66,7 +66,7 @@ pub(super) struct Encoder<'a> {
     scratch: Scratch,
 }
 
-/// What prices candidates: for the target, if there is one.
+/// Returns the cost model of the target; without one, of the default target.
 pub(super) fn cost_model(options: &PackOptions<'_>) -> CostModel {
     CostModel::new(match options.coding {
         Coding::Auto(target) => target.recorded().expect("the options were checked"),
@@ -89,7 +89,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Encodes a block of these parts.
+    /// Encodes a block that consists of these parts.
     pub(super) fn encode<'p>(&mut self, parts: &[Part<'p>], kind: BlockKind) -> Result<Done<'p>> {
         let in_memory = match parts {
             [one] => one.item.in_memory(one.offset, one.len),
@@ -134,7 +134,7 @@ impl<'a> Encoder<'a> {
         self.dictionary.filter(|_| kind == BlockKind::Shared)
     }
 
-    /// A block as the codec stores it that is taken; `None` where it is stored as it is.
+    /// Encodes a block with the codec that is taken for it; `None` if it is stored as it is.
     pub(super) fn shrink(
         &mut self,
         raw: &[u8],
@@ -160,7 +160,7 @@ impl<'a> Encoder<'a> {
         Ok(None)
     }
 
-    /// The candidate that `auto` takes; `None` for the block as it is.
+    /// Returns the candidate that `auto` takes; `None` if the block is stored as it is.
     fn best(
         &mut self,
         raw: &[u8],
@@ -169,7 +169,7 @@ impl<'a> Encoder<'a> {
         let quick = self.stored_as((quick_codec(), 1), None, raw)?;
         let quick_bytes = quick.len();
         self.free.put(quick);
-        // What a quick encoder does not shrink, a slow one hardly does.
+        // A block that a quick encoder does not shrink, a slow one hardly shrinks.
         if with.is_none() && !shrinks(raw.len(), quick_bytes) {
             return Ok(None);
         }
@@ -203,7 +203,7 @@ impl<'a> Encoder<'a> {
         Ok(best)
     }
 
-    /// The block as this codec stores it; with the dictionary, if there is one and it is zstd.
+    /// Encodes a block with this codec; with the dictionary, if there is one and the codec is zstd.
     fn stored_as(
         &mut self,
         (codec, level): (CodecId, i32),

@@ -1,4 +1,4 @@
-//! Inputs of a package, and the file that becomes one.
+//! Inputs of a package, and the replacement of a package's file.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -20,7 +20,7 @@ pub struct Item {
     pub(super) name: Vec<u8>,
     pub(super) len: u64,
     pub(super) content: Content,
-    /// When a file was last modified, if it is one.
+    /// When it was last modified, if it is a file that others may change.
     pub(super) modified: Option<Time>,
     /// Boxed: most items have none, and there may be millions.
     pub(super) metadata: Option<Box<Metadata>>,
@@ -28,18 +28,17 @@ pub struct Item {
 
 #[derive(Debug, Clone)]
 pub(super) enum Content {
-    /// A file below a folder, of the item's name.
+    /// The file of the item's name below this folder.
     Below(Arc<Path>),
-    /// A file.
     File(Arc<Path>),
     /// A range of a file that is open.
     Range(Arc<File>, u64),
-    /// Bytes, the first of which has this offset in the item.
+    /// Bytes in memory; the first has this offset in the item.
     Memory(Arc<[u8]>, u64),
 }
 
 impl Item {
-    /// Bytes under a name.
+    /// Creates an item of bytes in memory.
     #[must_use]
     pub fn from_bytes(name: impl Into<Vec<u8>>, bytes: impl Into<Arc<[u8]>>) -> Item {
         let bytes = bytes.into();
@@ -52,10 +51,10 @@ impl Item {
         }
     }
 
-    /// A regular file under a name. Links are not followed.
+    /// Creates an item of a regular file, which is read when packed. Links are not followed.
     ///
     /// # Errors
-    /// There is no such file, or it is no regular one.
+    /// The file's metadata cannot be read, or it is not a regular file.
     pub fn from_file(name: impl Into<Vec<u8>>, path: impl AsRef<Path>) -> Result<Item> {
         let (name, path) = (name.into(), path.as_ref());
         let about = fs::symlink_metadata(path).map_err(|error| Error::io(path, "find", error))?;
@@ -69,20 +68,20 @@ impl Item {
         })
     }
 
-    /// The same item with its metadata given, not made by describers.
+    /// Returns the item with this metadata, instead of that which describers make.
     #[must_use]
     pub fn metadata(mut self, metadata: Metadata) -> Item {
         self.metadata = Some(Box::new(metadata));
         self
     }
 
-    /// Its name.
+    /// Returns the item's name.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// Its raw bytes.
+    /// Returns the item's size in raw bytes.
     #[must_use]
     pub fn raw_bytes(&self) -> u64 {
         self.len
@@ -96,7 +95,7 @@ impl Item {
         }
     }
 
-    /// The same bytes where they lie, if that is in memory.
+    /// Returns a range of the item, if it is in memory.
     pub(super) fn in_memory(&self, offset: u64, len: usize) -> Option<&[u8]> {
         match &self.content {
             Content::Memory(bytes, first) => bytes.get((offset - first) as usize..)?.get(..len),
@@ -104,7 +103,7 @@ impl Item {
         }
     }
 
-    /// Appends `len` bytes from `offset` on; all of them, or it is an error.
+    /// Appends `len` bytes from `offset` on to `into`; fewer are an error.
     pub(super) fn read(&self, offset: u64, len: usize, into: &mut Vec<u8>) -> Result<()> {
         let start = into.len();
         match &self.content {
@@ -141,7 +140,7 @@ impl Item {
         }
     }
 
-    /// Checks that a file that reports no bytes has none: no block is read of it.
+    /// Checks that a file whose length is 0 has no bytes, since no block of it is read.
     pub(super) fn check_empty(&self) -> Result<()> {
         let (Content::Below(_) | Content::File(_)) = &self.content else {
             return Ok(());
@@ -159,7 +158,7 @@ impl Item {
         Ok(())
     }
 
-    /// The file ended before its length.
+    /// Returns the error of a file that ends before its length.
     fn ended_early(&self, file: &File) -> Error {
         match file.metadata() {
             Ok(about) if about.len() == self.len => self.unusable(
@@ -180,10 +179,10 @@ impl Item {
     }
 }
 
-/// Seconds since 1970, and nanoseconds; both negative before.
+/// Seconds since 1970, and nanoseconds; both are negative before 1970.
 pub(super) type Time = (i64, i64);
 
-/// When a file was last modified.
+/// Returns when a file was last modified.
 pub(super) fn modified(about: &fs::Metadata) -> Time {
     let Ok(modified) = about.modified() else {
         return (0, 0);
@@ -210,7 +209,7 @@ pub(super) fn check_kind(path: &Path, about: &fs::Metadata) -> Result<()> {
     Err(Error::new(ErrorKind::NotAFile, cause).of(path))
 }
 
-/// Has `write` fill a file that replaces `path` once it is complete and synced.
+/// Calls `write` to fill a file, which replaces `path` once it is complete and synced.
 pub(crate) fn replace<T>(path: &Path, write: impl FnOnce(&File) -> Result<T>) -> Result<T> {
     let failed = |error: IoError| Error::io(path, "write", error.into());
     let file = AtomicFile::create(path).map_err(failed)?;

@@ -1,18 +1,17 @@
 //! The file that is being written, from some offset on: bytes are gathered and written in order.
 //!
-//! A long package that is synced next is written past the page cache. To find pages for its
-//! bytes, to copy them there and to write them out takes two cores a seventh of packing with a
-//! quick codec; the sync at the end then waits for the disk half as long again, and what others
-//! had in the cache is gone. With direct writes the disk works while the cores encode: with LZ4 a
-//! package was safe on a disk of 1.3 GB/s at 1.5 GB/s of raw bytes, through the cache at 1.0.
-//! What was made is not cached then, so a short package, which is likely to be opened next, goes
-//! through the cache.
+//! A long package that is synced next is written past the page cache. Through it, allocating pages,
+//! copying and writeback take two cores a seventh of the time of packing with a fast codec, the
+//! sync at the end waits for the disk half as long again, and other data are evicted. With direct
+//! writes the disk works while the cores encode: to a disk of 1.3 GB/s, a package with LZ4 was
+//! written and synced at 1.5 GB/s of raw bytes, through the cache at 1.0. The package is not cached
+//! then, so a short one, which is likely to be opened next, goes through the cache.
 //!
-//! Direct writes need offsets, lengths and memory on multiples of a logical block. A package's
-//! parts are on multiples of 4096, of which its length is one too; so the first offset is, and each
-//! write but the last is as long as the memory. The flag of direct writes is one of the open file,
-//! which the caller lent: it is taken away at the end, and before a write that the file system or a
-//! disk of larger blocks refused is repeated through the cache.
+//! Direct writes need offsets, lengths and memory that are multiples of a logical block. The first
+//! offset and the package's length are multiples of 4096, and each write but the last is as long as
+//! the memory. The flag of direct writes belongs to the open file, which is the caller's: it is
+//! cleared at the end, and before a write that the file system, or a disk of larger blocks, refused
+//! is repeated through the cache.
 
 use std::fs::File;
 use std::io;
@@ -25,31 +24,32 @@ use crate::limits::{
     PACK_DIRECT_BYTES_MIN, PACK_DIRECT_WRITE_BYTES, PACK_WRITE_AT_ONCE_BYTES, PACK_WRITE_BYTES,
 };
 
-/// What the memory of direct writes is aligned to.
+/// Alignment of the memory of direct writes.
 const PAGE_BYTES: usize = 4096;
 
 const _: () = assert!(PACK_WRITE_BYTES.is_multiple_of(PAGE_BYTES));
 const _: () = assert!(PACK_DIRECT_WRITE_BYTES.is_multiple_of(PAGE_BYTES));
 
-/// See the module.
+/// Gathers bytes and writes them in order.
 pub(super) struct Output<'a> {
     file: &'a File,
-    /// On a multiple of 4096 from `skip` on.
+    /// Aligned to 4096 from `skip` on.
     memory: Vec<u8>,
     skip: usize,
     /// Bytes of the memory that are to be written.
     gathered: usize,
-    /// Where they go.
+    /// Their offset in the file.
     written: u64,
-    /// Writes go past the page cache.
+    /// Whether writes go past the page cache.
     direct: bool,
 }
 
 impl<'a> Output<'a> {
-    /// From `start` on, a multiple of 4096; about so many bytes may go past the page cache.
+    /// Starts writing at `start`, a multiple of 4096. Direct writes are used if `bytes`, about how
+    /// many may go past the page cache, is large.
     pub(super) fn new(file: &'a File, start: u64, bytes: u64) -> Output<'a> {
         assert!(start.is_multiple_of(PAGE_BYTES as u64), "a page begins");
-        // Not all writes that follow are aligned, as a file that is direct already needs.
+        // Not for a file that is direct already: not all writes that follow are aligned.
         let direct = bytes >= PACK_DIRECT_BYTES_MIN
             && matches!(is_direct(file), Ok(false))
             && set_direct(file, true).is_ok();
@@ -68,18 +68,17 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Where the next byte goes.
+    /// Returns the offset in the file of the next byte.
     pub(super) fn end(&self) -> u64 {
         self.written + self.gathered as u64
     }
 
-    /// Memory behind what is gathered.
+    /// Returns the memory after what is gathered.
     fn room(&mut self) -> &mut [u8] {
         let end = self.memory.len() - PAGE_BYTES + self.skip;
         &mut self.memory[self.skip + self.gathered..end]
     }
 
-    /// Appends bytes.
     pub(super) fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
         if !self.direct && bytes.len() >= PACK_WRITE_AT_ONCE_BYTES {
             self.flush()?;
@@ -110,7 +109,7 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// So many bytes were put behind the gathered ones: full memory is written.
+    /// Adds bytes that were put into [`Output::room`] to the gathered ones, and writes full memory.
     fn take(&mut self, bytes: usize) -> Result<()> {
         self.gathered += bytes;
         match self.room() {
@@ -137,7 +136,7 @@ impl<'a> Output<'a> {
         write_all_at(self.file, bytes, offset).map_err(|error| failed(error, offset))
     }
 
-    /// Gives the file its own flags back.
+    /// Clears the flag of direct writes, if this set it.
     fn end_direct(&mut self) -> Result<()> {
         match std::mem::take(&mut self.direct) {
             true => set_direct(self.file, false).map_err(|error| failed(error, self.written)),
@@ -145,8 +144,8 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Writes what is gathered, then these pieces, each with its offset, through the cache: tables
-    /// are what is looked at next. The file's length.
+    /// Writes what is gathered, then these pieces, each at its offset, through the cache, since
+    /// tables are read next. Returns the file's length.
     pub(super) fn finish(mut self, pieces: &[(&[u8], u64)]) -> Result<u64> {
         self.flush()?;
         self.end_direct()?;
@@ -159,7 +158,7 @@ impl<'a> Output<'a> {
 
 impl Drop for Output<'_> {
     fn drop(&mut self) {
-        // After an error; what stays direct is only slower.
+        // Needed only after an error, when the file's content is undefined anyway.
         let _ = self.end_direct();
     }
 }
@@ -176,7 +175,7 @@ mod tests {
         millstream_io::fs::file::is_direct(file).unwrap()
     }
 
-    /// Pieces of all lengths and paddings, and what the file must then hold.
+    /// Appends pieces of all lengths and paddings; returns what the file must then hold.
     fn fill(output: &mut Output<'_>, seed: u64, start: u64, bytes: usize) -> Vec<u8> {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut want = vec![0; start as usize];
@@ -231,7 +230,7 @@ mod tests {
             println!("SKIP: no direct writes in {}", folder.path().display());
             return;
         }
-        // No multiple of any block, as of a disk whose blocks are longer than a page.
+        // Not a multiple of any block, as on a disk whose blocks are longer than a page.
         for byte in [7, 8, 9] {
             output.append(&[byte; 1000]).unwrap();
             output.flush().unwrap();

@@ -1,9 +1,9 @@
 //! Cold sections whose pages are compressed, each alone: a reader that needs one name decodes one
 //! page.
 //!
-//! Names, sorted, shrink to a tenth, and their pages decode at 2 GB/s, as fast as a page that was
-//! not packed is hashed: so a first touch is no slower, and there is less to read. Content hashes
-//! do not shrink and stay as they are.
+//! Names, sorted, shrink to a tenth, and their pages decode at 2 GB/s, as fast as an unpacked page
+//! is hashed: so a first touch is no slower, and there is less to read. Content hashes do not
+//! shrink and stay as they are.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use millstream_codec::{Scratch, block_level_range, encode_block};
 
 use crate::limits::{PAGE_BYTES, SECTION_PACKED_BYTES_MIN, SECTION_RATIO_MAX};
 
-/// The level: names shrink by a sixth more than at the default, at 110 MB/s.
+/// The level of zstd: names shrink by a sixth more than at the default, at 110 MB/s.
 const LEVEL: i32 = 9;
 
-/// The hash of each page.
+/// Returns the hash of each page.
 pub(super) fn page_hashes(bytes: &[u8]) -> Vec<u8> {
     let pages = bytes.chunks(PAGE_BYTES);
     pages
@@ -23,9 +23,9 @@ pub(super) fn page_hashes(bytes: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-/// A cold section as it is stored, and its page hashes, behind which the lengths of packed pages
-/// stand. It is packed unless that saves less than an eighth, or more than readers take, or cannot
-/// be done in this build.
+/// Returns a cold section as it is stored, and its page hashes, followed by the lengths of packed
+/// pages. It is packed unless it is short, that saves less than an eighth, the ratio is more than
+/// readers accept, or this build has no zstd encoder.
 pub(super) fn store(raw: &[u8]) -> (Cow<'_, [u8]>, Vec<u8>) {
     let is_possible = !block_level_range(CodecId::ZSTD).is_empty();
     if raw.len() >= SECTION_PACKED_BYTES_MIN && is_possible {

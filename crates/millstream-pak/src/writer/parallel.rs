@@ -1,4 +1,4 @@
-//! Work on many items at once.
+//! Runs work on several threads.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,8 +6,8 @@ use std::thread::Builder;
 
 use super::PackOptions;
 
-/// Runs `work` for `0..count` on several threads, the calling one among them; returns the results
-/// in order. For cooks and the packer itself. Threads that the system refuses are done without.
+/// Runs `work` for `0..count` on several threads, including the calling one, and returns the
+/// results in order. If the system refuses a thread, fewer are used. For cooks and the packer.
 ///
 /// ```
 /// let squares = millstream_pak::in_parallel(4, 2, |n| Ok::<_, ()>(n * n));
@@ -15,7 +15,7 @@ use super::PackOptions;
 /// ```
 ///
 /// # Errors
-/// The first error by number, of those that `work` returned before it was stopped.
+/// Of the errors that `work` returned before all threads stopped, that of the lowest number.
 ///
 /// # Panics
 /// If `work` does.
@@ -25,7 +25,7 @@ pub fn in_parallel<T: Send, E: Send>(
     work: impl Fn(usize) -> Result<T, E> + Sync,
 ) -> Result<Vec<T>, E> {
     let next = AtomicUsize::new(0);
-    // Errors stand apart: they are many times as long as most results, and there is one at most.
+    // Errors are kept apart: they are much larger than most results, and at most one is kept.
     let all: Vec<Option<T>> = (0..count).map(|_| None).collect();
     let results = Mutex::new((all, None::<(usize, E)>));
     let run = || {

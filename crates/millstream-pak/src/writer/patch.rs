@@ -1,9 +1,9 @@
 //! Differences of two packages, and the patch that turns one into the other.
 //!
 //! A patch is a package to be mounted over its base. It has an entry for each name whose content is
-//! new or changed, and one that says "gone" for each that is no more. Of a changed entry it holds
-//! the blocks that the base does not have; the others are references into the base's file. Blocks
-//! are compared by their stored bytes, so both packages should be made with the same options.
+//! new or changed, and one marked as gone for each name that is removed. It holds the blocks of its
+//! entries that the base does not have; the others are references into the base's file. Blocks are
+//! compared by their stored bytes, so both packages should be made with the same options.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -35,14 +35,14 @@ pub enum Change {
 /// A name that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// How.
+    /// How it differs.
     pub change: Change,
     /// The name.
     pub name: Vec<u8>,
 }
 
-/// What differs between two packages, in the byte order of the names. Contents are compared by
-/// their hashes: no data are read.
+/// Returns the names that differ between two packages, in their byte order. Contents are compared
+/// by their hashes: no data are read.
 ///
 /// # Errors
 /// A package's tables are damaged, or it has no content hashes.
@@ -92,7 +92,8 @@ fn content(package: &Package, index: u32) -> Result<[u8; 32]> {
 /// [`write()`](crate::write()). It has the content version of `b`.
 ///
 /// # Errors
-/// A package is damaged, or a patch itself, or the file cannot be written.
+/// A package is damaged, has no content hashes, or is a patch itself; only one of them folds the
+/// case of names; or the file cannot be written.
 pub fn write_patch(
     a: &Package,
     b: &Package,
@@ -113,7 +114,7 @@ pub fn write_patch(
     let blocks = place_blocks(b, &mut wanted)?;
     let block_count = blocks.iter().map(|run| run.len() as u64).sum();
     let dictionaries = dictionaries_of(b, &blocks)?;
-    // How many bytes differ is not known yet; patches are short.
+    // The length is not known yet. Most patches are short, so they go through the page cache.
     let place = (file, 0);
     let mut builder = Builder::new(place, wanted.len() as u64, block_count, &dictionaries)?;
     let mut report = PackReport {
@@ -139,12 +140,12 @@ pub fn write_patch(
     Ok(report)
 }
 
-/// What of `b` stands in the patch, in the order of the data, so that the patch's blocks lie as
-/// those of the package.
+/// Returns the entries of the patch in the order of `b`'s data, so that the patch's blocks have the
+/// same order.
 fn wanted<'a>(a: &'a Package, b: &'a Package) -> Result<Vec<Wanted<'a>>> {
     let mut differing = differing(a, b)?;
     if b.folds_case() {
-        // A name of which only the case differs is one name.
+        // Names that differ only in case are the same name.
         let added = differing.iter().filter(|(_, entries)| entries[0].is_none());
         let added: HashSet<_> = added.map(|(name, _)| name.to_ascii_lowercase()).collect();
         differing.retain(|(name, entries)| {
@@ -168,7 +169,7 @@ fn wanted<'a>(a: &'a Package, b: &'a Package) -> Result<Vec<Wanted<'a>>> {
 }
 
 /// Returns the blocks of the patch, each once however many entries name it, in the order of `b`;
-/// and says of each entry which of them is its first.
+/// and sets the first block of each entry, as a number in the patch.
 fn place_blocks(b: &Package, wanted: &mut [Wanted<'_>]) -> Result<Vec<Range<u32>>> {
     let mut runs: Vec<Range<u32>> = Vec::new();
     let mut count = 0;
@@ -212,11 +213,11 @@ pub fn write_patch_file(
     replace(path.as_ref(), |file| write_patch(a, b, sign, file))
 }
 
-/// An entry of the patch to be; without an index, one that is gone.
+/// A planned entry of the patch; without an index, one that is gone.
 struct Wanted<'a> {
     name: &'a [u8],
     index: Option<u32>,
-    /// In the package, then in the patch.
+    /// Its number in the package, and after [`place_blocks`] in the patch.
     first_block: u32,
 }
 
@@ -247,9 +248,9 @@ fn entry<'a>(b: &'a Package, wanted: Wanted<'a>, report: &mut PackReport) -> Res
     })
 }
 
-/// The dictionaries that the patch needs: all that the package has, so that they keep their
-/// numbers, if a block names one. A block that lies in the base is decoded with them too: its
-/// stored bytes are those of the package's block.
+/// Returns the dictionaries that the patch needs: if a block names one, all that the package has,
+/// so that they keep their numbers. A block that lies in the base is decoded with them too, since
+/// its stored bytes are those of the package's block.
 fn dictionaries_of<'a>(b: &'a Package, blocks: &[Range<u32>]) -> Result<Vec<&'a [u8]>> {
     let mut named = false;
     for index in blocks.iter().cloned().flatten() {
@@ -264,7 +265,7 @@ fn dictionaries_of<'a>(b: &'a Package, blocks: &[Range<u32>]) -> Result<Vec<&'a 
     Ok(all)
 }
 
-/// An entry's blocks, checked against the table.
+/// Returns an entry's blocks, checked against the table.
 fn run_of(b: &Package, index: u32) -> Result<Range<u32>> {
     let raw_bytes = b.info(index)?.raw_bytes;
     let span = plan::span(b.tables(), index, 0, raw_bytes);
@@ -312,7 +313,7 @@ fn read_block(package: &Package, file: &File, block: &BlockRecord) -> Result<Vec
     Ok(stored)
 }
 
-/// The blocks of the base, by what tells them apart.
+/// The blocks of the base, by their `key`.
 struct BaseBlocks<'a> {
     package: &'a Package,
     file: File,
@@ -334,13 +335,13 @@ impl BaseBlocks<'_> {
         })
     }
 
-    /// Where the base has the same stored bytes.
+    /// Returns the offset in the base of the same stored bytes, if it has them.
     fn find(&self, block: &BlockRecord, stored: &[u8]) -> Result<Option<u64>> {
         let Some(found) = self.by_content.get(&key(block)) else {
             return Ok(None);
         };
         assert!(!found.in_base(), "the base is no patch");
-        // Equal checksums can be made; equal bytes cannot.
+        // Equal checksums can be forged, so the bytes are compared.
         let same = read_block(self.package, &self.file, found)? == stored;
         Ok(same.then(|| found.offset.get()))
     }

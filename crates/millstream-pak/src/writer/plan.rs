@@ -1,9 +1,8 @@
-//! The plan: which inputs there are, in which order, which are the same, and in which blocks.
+//! The plan of a package: its inputs, their order, which have the same content, and their blocks.
 //!
-//! Order: what the trace of a load names, as it was loaded; then the rest by name, so that a
-//! folder's files lie together. Inputs of one length are hashed first, and of those with one hash
-//! only the first is stored. Short inputs share blocks; a shared block ends with its folder once it
-//! is half full.
+//! The inputs that the trace of a load names are in the order of loading; the rest follow by name,
+//! so that a folder's files lie together. Of inputs with the same content only the first is stored.
+//! Short inputs share blocks; without a trace, one that is half full ends with its folder.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,7 +27,7 @@ pub(super) struct Made {
     pub(super) encoder: DictionaryEncoder,
 }
 
-/// What is to be written.
+/// What a package will contain.
 pub(super) struct Plan {
     pub(super) items: Vec<Planned>,
     /// Blocks, in the order of the file.
@@ -38,12 +37,12 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Encodes with the dictionary, if there is one.
+    /// Returns the encoder for the dictionary, if there is one.
     pub(super) fn dictionary_encoder(&self) -> Option<&DictionaryEncoder> {
         self.dictionary.as_ref().map(|made| &made.encoder)
     }
 
-    /// Appends the items of a shared block; the length of each.
+    /// Appends the items of a shared block to `raw`; returns the length of each.
     pub(super) fn read_shared(&self, items: &[u32], raw: &mut Vec<u8>) -> Result<Vec<usize>> {
         let read = |&nth: &u32| {
             let item = &self.items[nth as usize].item;
@@ -61,7 +60,7 @@ impl Plan {
         }
     }
 
-    /// What stands in a block, in order.
+    /// Returns the parts of a block, in order.
     pub(super) fn parts(&self, unit: &Unit) -> Vec<Part<'_>> {
         match unit {
             Unit::Shared(items) => {
@@ -82,7 +81,7 @@ impl Plan {
     }
 }
 
-/// Bytes of an item that stand in a block.
+/// A range of an item's bytes that is in a block.
 pub(super) struct Part<'a> {
     pub(super) item: &'a Item,
     pub(super) offset: u64,
@@ -103,17 +102,17 @@ impl Part<'_> {
     }
 }
 
-/// An input in its place.
+/// An input with its metadata and its place in the blocks.
 pub(super) struct Planned {
     pub(super) item: Item,
-    /// The item with the same content that is stored.
+    /// The item whose blocks it uses, since it has the same content.
     pub(super) same_as: Option<Same>,
     pub(super) first_unit: u32,
     pub(super) unit_count: u32,
     pub(super) offset_in_block: u32,
     pub(super) block_shift: u8,
     pub(super) shared: bool,
-    /// It is loaded into the memory of a GPU.
+    /// Whether it is loaded into the memory of a GPU as it is.
     pub(super) on_gpu: bool,
     pub(super) metadata: Option<Vec<u8>>,
 }
@@ -129,7 +128,7 @@ pub(super) enum BlockKind {
     Gpu,
 }
 
-/// A block to be.
+/// A planned block.
 pub(super) enum Unit {
     /// Several items, one after the other.
     Shared(Vec<u32>),
@@ -137,7 +136,7 @@ pub(super) enum Unit {
     Part { item: u32, nth: u32 },
 }
 
-/// The plan of inputs that are cooked, without a dictionary.
+/// Plans a package of inputs that are already cooked, without a dictionary.
 pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Plan> {
     for item in &items {
         names::check(&item.name)?;
@@ -162,13 +161,13 @@ pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Pl
     for (nth, ((item, record), same_as)) in items.into_iter().zip(described).zip(same).enumerate() {
         let on_gpu = on_gpu[nth];
         let nth = u32::try_from(nth).expect("checked against the limit when written");
-        // Tiles of blocks that are shared would not begin where their bytes land.
+        // In a shared block, GDeflate tiles would not begin where the item's bytes do.
         let shared = item.len > 0 && item.len < share_below && same_as.is_none() && !on_gpu;
         let before = plan
             .items
             .last()
             .map(|one: &Planned| folder(&one.item.name));
-        // Where a trace gave the order, neighbours of other folders are loaded together too.
+        // In the order of a trace, neighbors in other folders are loaded together, too.
         let folder_ends = ordered == 0 && before.is_some_and(|it| it != folder(&item.name));
         let full = open_bytes + item.len as usize > SHARED_BLOCK_BYTES;
         let close = (shared && full) || (folder_ends && open_bytes >= SHARED_BLOCK_CLOSE_BYTES);
@@ -207,7 +206,7 @@ pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Pl
     Ok(plan)
 }
 
-/// Returns the raw bytes of all items, which are no more than the longest blocks can hold.
+/// Returns the raw bytes of all items, after checking that blocks of 1 MiB can hold them.
 fn check_size(items: &[Item]) -> Result<u64> {
     let mut raw_bytes = 0u64;
     for item in items {
@@ -220,9 +219,8 @@ fn check_size(items: &[Item]) -> Result<u64> {
     Ok(raw_bytes)
 }
 
-/// Which items are loaded into the memory of the target's GPU as they are: images, and the buffers
-/// of scenes. Items that have their blocks from another one
-/// decide for that one too.
+/// Returns which items are loaded into the memory of the target's GPU as they are: images, and the
+/// buffers of scenes. An item that uses the blocks of another one decides for that one, too.
 fn on_gpu(
     items: &[Item],
     records: &[Option<Box<Metadata>>],
@@ -247,7 +245,7 @@ fn on_gpu(
     on_gpu
 }
 
-/// Whether an entry is an image whose levels lie in it as a GPU takes them.
+/// Whether an entry is an image whose mip levels are laid out as a GPU takes them.
 fn is_ready_for_upload(record: &Metadata) -> bool {
     let container = record.image.map(|image| image.container);
     let containers = [Container::OTHER, Container::DDS, Container::KTX2];
@@ -288,7 +286,7 @@ fn shift_of(record: Option<&Metadata>, options: &PackOptions<'_>) -> u8 {
     }
 }
 
-/// Checks names, which are sorted.
+/// Refuses equal names, and names that are folders of others. The items are sorted by name.
 fn check_duplicates(items: &[Item], fold_case: bool) -> Result<()> {
     let duplicate =
         |name: &[u8], cause: &str| Err(Error::new(ErrorKind::Duplicate, cause).entry(name));
@@ -298,7 +296,7 @@ fn check_duplicates(items: &[Item], fold_case: bool) -> Result<()> {
         if name == before {
             return duplicate(name, "two inputs have this name");
         }
-        // A name that is a folder of another: such a package could not be unpacked.
+        // A package with a name that is a folder of another could not be unpacked.
         let mut above = folder(name);
         while !above.is_empty() && above != folder(before) {
             if items.binary_search_by(|it| it.name[..].cmp(above)).is_ok() {
@@ -323,11 +321,11 @@ fn put_in_order(items: &mut [Item], order: &[Vec<u8>]) {
     for (nth, name) in order.iter().enumerate() {
         places.entry(name).or_insert(nth);
     }
-    // A stable sort.
+    // The sort is stable, so the rest stay in order.
     items.sort_by_key(|item| places.get(&item.name[..]).copied().unwrap_or(usize::MAX));
 }
 
-/// Blocks that short items share, and their raw bytes.
+/// Returns the blocks that short items share, and their raw bytes.
 pub(super) fn shared_units(plan: &Plan) -> (Vec<&[u32]>, u64) {
     let shared = plan.units.iter().filter_map(|unit| match unit {
         Unit::Shared(items) => Some(&items[..]),

@@ -1,10 +1,10 @@
 //! Inputs with the same content, of which only the first is stored.
 //!
-//! To hash everything before it is packed would be to read everything twice. Only inputs of one
-//! length can be the same; textures of one size have one length too, so of long inputs samples are
-//! compared first (front, middle and end: of textures the end is the small mips, which differ where
-//! the pictures do). What still looks the same is hashed as a whole, and the hash decides. Samples
-//! can only say that inputs differ, so the result does not depend on them.
+//! Hashing every input before it is packed would read everything twice. Only inputs of equal length
+//! can be the same, but textures of one size have equal lengths too, so samples of long inputs are
+//! compared first (front, middle and end: at the end of a texture are the small mips, which differ
+//! where the pictures do). Inputs that still look the same are hashed as a whole, and the hash
+//! decides. Samples only show that inputs differ, so the result does not depend on them.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -16,10 +16,10 @@ use super::parallel::in_parallel;
 use crate::error::Result;
 use crate::limits::{SAME_PIECE_BYTES, SAME_SAMPLE_BYTES, SAME_SAMPLED_BYTES_MIN};
 
-/// An item with the same content, and the hash of it.
+/// The number of an item with the same content, and the content's hash.
 pub(super) type Same = (u32, [u8; 32]);
 
-/// For each item an earlier one with the same content, and the hash of it.
+/// Returns, for each item, the first one with the same content, if that is an earlier one.
 pub(super) fn find(items: &[Item], threads: usize) -> Result<Vec<Option<Same>>> {
     let mut suspects: Vec<u32> = (0..items.len() as u32)
         .filter(|&nth| items[nth as usize].len > 0)
@@ -46,8 +46,8 @@ pub(super) fn find(items: &[Item], threads: usize) -> Result<Vec<Option<Same>>> 
     Ok(same)
 }
 
-/// Leaves those whose key another one has too. The key is made of a place in the list and what
-/// stands there.
+/// Keeps those whose key another one has too. The key is made from a place in the list, and the
+/// item number there.
 fn keep_alike<K: Hash + Eq>(suspects: &mut Vec<u32>, key: impl Fn(usize, u32) -> K) {
     let mut counts: HashMap<K, u32> = HashMap::new();
     for (at, &nth) in suspects.iter().enumerate() {
@@ -61,7 +61,7 @@ fn keep_alike<K: Hash + Eq>(suspects: &mut Vec<u32>, key: impl Fn(usize, u32) ->
     });
 }
 
-/// A hash of parts of an item; the same for all that are too short to be sampled.
+/// Returns a hash of parts of an item; the same one for all that are too short to be sampled.
 fn sample(item: &Item) -> Result<u64> {
     if item.len < SAME_SAMPLED_BYTES_MIN {
         return Ok(0);

@@ -4,13 +4,13 @@
 //! PackPlan::new → task → (sent) → encode_task → (sent back) → PackPlan::write_file
 //! ```
 //!
-//! A task says all that its blocks depend on: where their bytes are (or the bytes, if they are in
-//! no file), how they are encoded, and the dictionary. So the encoding machine needs no plan, a
-//! task may be run again anywhere, and the bytes of the package are those that one machine writes.
-//! Paths are absolute: the machines see the inputs under one path.
+//! A task contains all that its blocks depend on: where their bytes are (or the bytes, if they have
+//! no path), how they are encoded, and the dictionary. So the encoding machine needs no plan, a
+//! task may be run again anywhere, and the package has the bytes that one machine would write.
+//! Paths are absolute: all machines must see the inputs under the same paths.
 //!
-//! Both messages are in postcard's format. Neither is trusted: what does not fit the plan, or the
-//! bytes that are there, is an error.
+//! Both messages are in postcard's format. Neither is trusted: one that is damaged, or does not fit
+//! the plan or the inputs, is an error.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -31,10 +31,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{BLOCK_SHIFT_MAX, TASK_RAW_BYTES_MAX};
 
 /// Both machines must run the same version: the codecs and the cost model may differ in another.
-/// The number behind it is raised when the messages change between versions.
+/// The number after it is raised when the messages change between versions.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+messages.2");
 
-/// A package that is planned: its entries and blocks are settled, and nothing is encoded yet.
+/// A planned package: its entries and blocks are decided, and nothing is encoded yet.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -56,8 +56,8 @@ pub struct PackPlan<'a> {
 }
 
 impl<'a> PackPlan<'a> {
-    /// Plans a package: cooks and describes the inputs, finds those that are the same, makes the
-    /// dictionary. Blocks until it is done.
+    /// Plans a package: cooks and describes the inputs, finds those with the same content, and
+    /// makes the dictionary. Blocks until it is done.
     ///
     /// # Errors
     /// As [`write()`](crate::write).
@@ -66,13 +66,13 @@ impl<'a> PackPlan<'a> {
         Ok(PackPlan { plan, options })
     }
 
-    /// Blocks, which are numbered from 0 on in the order of the file.
+    /// Returns the number of blocks, which are numbered from 0 on in the order of the file.
     #[must_use]
     pub fn block_count(&self) -> u32 {
         self.plan.units.len() as u32
     }
 
-    /// Raw bytes of some blocks.
+    /// Returns the raw bytes of some blocks.
     ///
     /// # Panics
     /// If the plan has no such blocks.
@@ -81,7 +81,7 @@ impl<'a> PackPlan<'a> {
         self.units(blocks).map(|unit| self.unit_bytes(unit)).sum()
     }
 
-    /// All blocks, in ranges of at most so many raw bytes, or of one block. At most 256 MiB.
+    /// Returns all blocks, in ranges of at most `raw_bytes`, and at most 256 MiB, or of one block.
     #[must_use]
     pub fn ranges(&self, raw_bytes: u64) -> Vec<Range<u32>> {
         let limit = raw_bytes.min(TASK_RAW_BYTES_MAX);
@@ -108,10 +108,10 @@ impl<'a> PackPlan<'a> {
         parts.iter().map(|part| part.len as u64).sum()
     }
 
-    /// What [`encode_task`] needs to encode some blocks.
+    /// Returns the message that [`encode_task`] needs to encode some blocks.
     ///
     /// # Errors
-    /// Inputs that were cooked cannot be read, or a path cannot be made absolute.
+    /// Cooked inputs cannot be read, a path cannot be made absolute, or the task is too large.
     ///
     /// # Panics
     /// If the plan has no such blocks.
@@ -139,12 +139,12 @@ impl<'a> PackPlan<'a> {
         })
     }
 
-    /// Writes the package of all blocks, encoded in ranges in their order, as
+    /// Writes the package from the results of [`encode_task`], in the order of their blocks, as
     /// [`write_file`](crate::write_file) does. Blocks until it is done.
     ///
     /// # Errors
-    /// As [`write()`](crate::write); or `encoded` ends early ([`ErrorKind::Stopped`]), or holds
-    /// other blocks than the next of this plan.
+    /// As [`write()`](crate::write); or `encoded` ends early ([`ErrorKind::Stopped`]), or a result
+    /// is damaged or not that of the plan's next blocks.
     pub fn write_file(
         &self,
         encoded: impl IntoIterator<Item = Vec<u8>>,
@@ -176,7 +176,7 @@ impl<'a> PackPlan<'a> {
         })
     }
 
-    /// The blocks of a result, which are the next of the plan.
+    /// Returns the blocks of a result, after checking that they are the plan's next ones.
     fn check(&self, next: usize, encoded: &[u8]) -> Result<Vec<Done<'static>>> {
         let outcome = postcard::from_bytes::<Outcome<'_>>(encoded)
             .map_err(|_| corrupt("encoded blocks are cut or damaged"))?;
@@ -214,8 +214,8 @@ impl<'a> PackPlan<'a> {
     }
 }
 
-/// Encodes the blocks of a task on the calling thread, which it keeps busy until they are done: on
-/// any machine that sees the inputs under the paths that they have where the package is planned.
+/// Encodes the blocks of a task on the calling thread, and returns the result. Blocks until it is
+/// done. The machine must see the inputs under the paths that they have where the task was made.
 ///
 /// # Errors
 /// As [`write()`](crate::write) for the inputs of the task; [`ErrorKind::Changed`] if one changed
@@ -274,7 +274,7 @@ fn options_of(task: &Task<'_>) -> Result<PackOptions<'static>> {
     Ok(options)
 }
 
-/// What [`encode_task`] takes.
+/// The message to [`encode_task`].
 #[derive(Serialize, Deserialize)]
 struct Task<'a> {
     #[serde(borrow)]
@@ -323,11 +323,11 @@ enum TaskContent<'a> {
         #[serde(borrow, serialize_with = "as_bytes")] Cow<'a, [u8]>,
         Time,
     ),
-    /// Of what is in no file, the part's bytes.
+    /// The part's bytes, if they have no path.
     Bytes(#[serde(borrow, serialize_with = "as_bytes")] Cow<'a, [u8]>),
 }
 
-/// What [`encode_task`] returns.
+/// The message that [`encode_task`] returns.
 #[derive(Serialize, Deserialize)]
 struct Outcome<'a> {
     first: u32,
@@ -335,7 +335,7 @@ struct Outcome<'a> {
     blocks: Vec<Done<'a>>,
 }
 
-/// As a slice of bytes: by itself, serde writes them one by one.
+/// Serializes a slice of bytes as such: by default, serde writes the bytes one by one.
 pub(super) fn as_bytes<S: Serializer>(bytes: &[u8], to: S) -> std::result::Result<S::Ok, S::Error> {
     to.serialize_bytes(bytes)
 }
@@ -376,9 +376,9 @@ impl<'a> TaskPart<'a> {
         })
     }
 
-    /// The item that the part is of.
+    /// Returns the item that the part belongs to.
     fn item(&self) -> Result<Item> {
-        // Where the tree of hashes has no such part, it cannot be hashed.
+        // A part that is not a subtree of the hash tree cannot be hashed.
         let bytes = u64::from(self.bytes);
         let unit = bytes.next_power_of_two().max(1024);
         let end = self.offset.checked_add(bytes);

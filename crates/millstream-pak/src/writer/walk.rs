@@ -1,9 +1,9 @@
 //! The files below a folder, as items of a package.
 //!
-//! Symbolic links are followed, skipped or refused. One that is followed leads to a file or folder
-//! inside the tree, by its canonical path, and to no folder that the walk is inside of: so the walk
-//! ends, and no name leads out of the tree. A file behind a link is an item of its own, whose bytes
-//! the package stores once. Temporary files of this library, which a killed process may have left,
+//! Symbolic links are followed, skipped or refused. The canonical target of one that is followed is
+//! a file or folder inside the tree, and not a folder that the walk is inside of: so the walk ends,
+//! and no name leads out of the tree. A file behind a link is an item of its own, whose bytes the
+//! package stores once. Temporary files of this library, which a killed process may leave behind,
 //! are left out.
 
 use std::fs::{self, DirEntry};
@@ -22,18 +22,18 @@ use crate::names;
 /// What a walk does with symbolic links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Links {
-    /// Takes what they lead to, if that is inside the folder; other links are errors.
+    /// Takes their targets, if those are inside the folder; other links are errors.
     #[default]
     Follow,
     /// Leaves them out.
     Skip,
-    /// Each is an error.
+    /// Reports each as an error.
     Refuse,
 }
 
-/// All files below a folder, in the byte order of their names; and what cannot be packed (devices,
-/// folders that cannot be read, names that no package may have, and links of which `links` says
-/// so).
+/// Returns all files below a folder, in the byte order of their names, and an error for each thing
+/// that cannot be packed: devices, folders that cannot be read, names that no package may have, and
+/// links that `links` makes errors.
 #[must_use]
 pub fn walk(root: &Path, links: Links) -> (Vec<Item>, Vec<Error>) {
     let mut walk = Walk {
@@ -77,7 +77,7 @@ pub fn walk(root: &Path, links: Links) -> (Vec<Item>, Vec<Error>) {
 
 struct Walk {
     root: Arc<Path>,
-    /// The root without links, once it is needed.
+    /// The canonical path of the root, once it is needed.
     canonical: Option<PathBuf>,
     links: Links,
     /// Links to folders that were followed, at most [`LINK_FOLDERS_MAX`]: folders full of links to
@@ -92,9 +92,9 @@ struct Walk {
 #[derive(Clone, Default)]
 struct Below {
     name: Vec<u8>,
-    /// Where it is, if a link on the way to it was followed.
+    /// Its path, if a link on the way to it was followed.
     real: Option<PathBuf>,
-    /// Canonical paths of the folders that the links on the way stood in and led to.
+    /// Canonical paths of the folders that contain the links on the way to it.
     inside: Vec<PathBuf>,
 }
 
@@ -102,14 +102,14 @@ impl Walk {
     fn path_of(&self, folder: &Below) -> Result<PathBuf> {
         match &folder.real {
             Some(real) => Ok(real.clone()),
-            // Joined to nothing it would end with a slash.
+            // Joining an empty name would append a slash.
             None if folder.name.is_empty() => Ok(self.root.to_path_buf()),
             None => Ok(self.root.join(names::path(&folder.name)?)),
         }
     }
 
     fn take(&mut self, folder: &Below, entry: &DirEntry) -> Result<()> {
-        // Such a file may be gone by now; folders and links of that name are like others.
+        // A temporary file may be gone by now; folders and links of such a name are like others.
         let is_file = |kind: fs::FileType| !kind.is_dir() && !kind.is_symlink();
         if is_temporary_name(&entry.file_name()) && entry.file_type().map_or(true, is_file) {
             return Ok(());
@@ -158,7 +158,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Returns where a link leads to, which is inside the tree.
+    /// Returns the canonical target of a link, which is inside the tree.
     fn follow(&mut self, link: &Path) -> Result<PathBuf> {
         if self.canonical.is_none() {
             let found = fs::canonicalize(&self.root);
@@ -185,7 +185,8 @@ impl Walk {
         }
     }
 
-    /// Enters a folder through a link, unless the walk is inside of it already.
+    /// Enters a folder through a link; an error if the walk is inside that folder already, or has
+    /// followed too many links.
     fn enter(&mut self, folder: &Below, target: &Path, below: &mut Below) -> Result<()> {
         let here = self.path_of(folder)?;
         let here = fs::canonicalize(&here).map_err(|error| Error::io(&here, "find", error))?;

@@ -1,8 +1,8 @@
 //! async-fs: files of the smol family, on the pool of the crate `blocking`.
 //!
-//! A file reads up to 8 MiB ahead of its position into a pipe of its own, and a seek throws that
-//! away: 4 KiB at a random place cost 0.7 ms of processor time here. So it says that it is not for
-//! random places; programs use it for whole files.
+//! A file reads up to 8 MiB ahead of its position into a pipe of its own, and a seek discards that:
+//! 4 KiB at a random offset cost 0.7 ms of processor time. So `seeks` is false for it; programs use
+//! it for whole files.
 
 use std::io::{self, SeekFrom};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! compio: completion-based files on its own io_uring, one runtime on the calling thread.
+//! compio: completion-based files on its own io_uring, with one runtime on the calling thread.
 
 use std::io;
 use std::path::Path;

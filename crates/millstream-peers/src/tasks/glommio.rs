@@ -1,8 +1,8 @@
 //! glommio: an executor with its own three rings on the calling thread.
 //!
-//! Its files bring their own buffers (registered ones for direct reads), and there is no way to
-//! name a destination: the copy out of them is part of what it does here, as it is for whoever
-//! wants bytes in a given place. It needs 512 KiB of locked memory for each executor.
+//! Its reads return buffers of its own (registered ones for direct reads) and cannot be given a
+//! destination: the copy out of them is part of the measured work, as it is for any program that
+//! needs bytes in a given place. Each executor needs 512 KiB of locked memory.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! tokio: its files, and `pread` on its pool of blocking threads.
+//! tokio: its asynchronous files, and `pread` on its pool of blocking threads.
 
 use std::io::{self, SeekFrom};
 use std::os::unix::fs::FileExt;
@@ -40,8 +40,8 @@ fn runtime(depth: usize) -> io::Result<Runtime> {
     builder.max_blocking_threads(depth).build()
 }
 
-/// `tokio::fs`: one file a task, because a file has one position. The buffer behind it is a vector,
-/// which is not aligned as direct reads want it.
+/// `tokio::fs`: one open file per task, because a file has one position. Its internal buffer is a
+/// vector without the alignment that direct reads need.
 struct Files(Runtime);
 
 impl Library for Files {

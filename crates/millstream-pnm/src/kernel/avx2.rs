@@ -1,12 +1,12 @@
 //! The vectors of x86-64 with AVX2 (Haswell, Zen and later).
 //!
-//! Samples are moved to the front in two steps. Ends never stand side by side, so each pair of
-//! bytes holds at most one: pairs become slots of one byte, and eight slots at a time are moved by
-//! a shuffle out of a table with 256 entries. (Bit extraction would do it too, and takes hundreds
-//! of cycles on the first two generations of Zen.)
+//! Samples are moved to the front in two steps. Ends are never adjacent, so each pair of bytes
+//! holds at most one: pairs become slots of one byte, and eight slots at a time are moved by a
+//! shuffle from a table of 256 entries. (PEXT would do it, too, but takes hundreds of cycles on the
+//! first two generations of Zen.)
 //!
 //! # Safety
-//! See `generic`; the functions with `#[target_feature]` need what [`is_available`] asks for.
+//! See `generic`; the functions with `#[target_feature]` need what [`is_available`] checks.
 #![expect(unsafe_code, reason = "vector instructions")]
 
 use std::arch::x86_64::*;
@@ -15,7 +15,7 @@ use super::generic::{self, Seen, Vector, operations};
 use super::tables::{COMPACT, Row};
 use super::{BLOCK_BYTES, Job, Run, count_by_masks};
 
-/// Whether this machine can run it.
+/// Whether this machine can run the kernel.
 pub(super) fn is_available() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt")
 }
@@ -24,11 +24,11 @@ pub(super) fn is_available() -> bool {
 /// The machine has the features.
 #[target_feature(enable = "avx2,popcnt")]
 pub(super) unsafe fn run<const BYTES: usize, const COMMAS: bool>(job: Job<'_>) -> Run {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { generic::run::<__m256i, BYTES, COMMAS>(job) }
 }
 
-/// As `count_by_masks`.
+/// See `count_by_masks`.
 ///
 /// # Safety
 /// The machine has the features.
@@ -47,7 +47,7 @@ pub(super) unsafe fn count(blocks: &[[u8; BLOCK_BYTES]]) -> (usize, bool) {
     })
 }
 
-/// The groups of a step in the order of the text: which lane of 128 bits, which half of it.
+/// The groups of a step in text order: whether in the upper 128-bit lane, and which half of it.
 const GROUPS: [(bool, usize); 4] = [(false, 0), (true, 0), (false, 1), (true, 1)];
 
 impl Vector for __m256i {
@@ -87,9 +87,9 @@ impl Vector for __m256i {
             let slots = _mm256_movemask_epi8(_mm256_packs_epi16(first, second));
             u64::from(slots.cast_unsigned())
         }
-        // In the order of text 0-15, 32-47, 16-31, 48-63.
+        // In the text order 0-15, 32-47, 16-31, 48-63.
         fn slots(self, second: Self) -> Self {
-            // Of the two bytes of a pair one is zero at least, so their sum is the other.
+            // At least one byte of a pair is zero, so their sum is the other.
             let one = _mm256_set1_epi8(1);
             let first = _mm256_maddubs_epi16(self, one);
             _mm256_packus_epi16(first, _mm256_maddubs_epi16(second, one))

@@ -1,10 +1,10 @@
 //! The vectors of x86-64 with AVX-512 VBMI2 (Ice Lake, Zen 4 and later).
 //!
-//! One vector is a step, and one compress moves its samples to the front (three of sixteen-bit
-//! ones).
+//! A step is one vector, and one compress instruction moves its samples to the front (three for
+//! sixteen-bit samples).
 //!
 //! # Safety
-//! See `generic`; the functions with `#[target_feature]` need what [`is_available`] asks for.
+//! See `generic`; the functions with `#[target_feature]` need what [`is_available`] checks.
 #![expect(unsafe_code, reason = "vector instructions")]
 
 use std::arch::x86_64::*;
@@ -13,7 +13,7 @@ use super::generic::{self, Seen, Vector, operations};
 use super::tables::Row;
 use super::{BLOCK_BYTES, Job, Run, count_by_masks};
 
-/// Whether this machine can run it.
+/// Whether this machine can run the kernel.
 pub(super) fn is_available() -> bool {
     is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
@@ -26,11 +26,11 @@ pub(super) fn is_available() -> bool {
 /// The machine has the features.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,popcnt")]
 pub(super) unsafe fn run<const BYTES: usize, const COMMAS: bool>(job: Job<'_>) -> Run {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { generic::run::<__m512i, BYTES, COMMAS>(job) }
 }
 
-/// As `count_by_masks`.
+/// See `count_by_masks`.
 ///
 /// # Safety
 /// The machine has the features.

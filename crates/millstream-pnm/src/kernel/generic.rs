@@ -1,18 +1,18 @@
-//! The kernel over vectors: one algorithm, which `avx2`, `avx512` and `neon` instantiate.
+//! The vector kernel: one algorithm, which `avx2`, `avx512` and `neon` instantiate.
 //!
-//! As `kernel` describes, with a step of one or two vectors. A mask is a vector of which only the
-//! signs count: after `'0'` is subtracted, separators are negative and digits are not, so no digit
-//! has to be compared with anything. (Strays may have any sign; they fail the chunk.)
+//! See `kernel` for the algorithm; a step is one or two vectors. A mask is a vector of which only
+//! the signs count: after `'0'` is subtracted, separators are negative and digits are not, so
+//! digits need no comparison. (Stray bytes may have any sign; they fail the chunk.)
 //!
 //! # Safety
-//! A value of a [`Vector`] is made only by its unsafe functions, whose callers promise that the
-//! machine has the features of the type; so a value proves it, and its methods are safe. All are
-//! `#[inline(always)]`: their instructions may be used only inside a function with the matching
+//! A value of a [`Vector`] is created only by its unsafe functions, whose callers guarantee that
+//! the machine has the features of the type; so a value proves it, and its methods are safe. All
+//! are `#[inline(always)]`: their instructions may be used only inside a function with the matching
 //! `#[target_feature]`, which is the one that calls [`run`].
 //!
-//! Loads begin at most `BEFORE_BYTES` before a step and end with it. Half of the bytes of a step
-//! are ends at most, because two ends never stand side by side, and stores reach no further than
-//! so many samples from the place of the next one.
+//! Loads begin at most `BEFORE_BYTES` before a step and end within it. At most half of the bytes of
+//! a step are ends, because two ends are never adjacent, and stores reach no further than that many
+//! samples from the position of the next one.
 #![expect(unsafe_code, reason = "unaligned loads and stores")]
 
 use super::tables::{HUNDREDS, ONES, Row, TENS, TOO_LARGE_BIT, TOP_MAX, WHITE};
@@ -20,28 +20,28 @@ use super::{Chunk, Job, Run, SAMPLES_PER_BLOCK, by_chunks};
 
 /// A vector of bytes, see the module. Comparisons are of unsigned bytes.
 pub(super) trait Vector: Copy {
-    /// Bytes of a vector.
+    /// Bytes per vector.
     const BYTES: usize;
-    /// Vectors of a step, 1 or 2; with 1, the second of a pair is not looked at.
+    /// Vectors per step, 1 or 2; with 1, the second of a pair is ignored.
     const PARTS: usize;
-    /// Slots of a step: two ends never stand side by side.
+    /// Slots per step, half of its bytes: two ends are never adjacent.
     const SLOTS: usize = Self::BYTES * Self::PARTS / 2;
-    /// The slots of a step are moved to the front in so many groups of the same size.
+    /// Number of equal groups in which the slots of a step are moved to the front.
     const GROUPS: usize;
     /// The occupied slots of a group, at the front; zeros follow.
     type Group: Copy;
-    /// Those as sixteen-bit samples.
+    /// The slots of a group as sixteen-bit samples.
     type Words: Copy;
 
     /// # Safety
     /// The machine has the features of the type, and a vector can be read at `from`.
     unsafe fn load(from: *const u8) -> Self;
-    /// A vector of equal bytes.
+    /// Returns a vector of equal bytes.
     ///
     /// # Safety
     /// The machine has the features of the type.
     unsafe fn splat(byte: u8) -> Self;
-    /// A vector of equal rows.
+    /// Returns a vector of equal rows.
     ///
     /// # Safety
     /// The machine has the features of the type.
@@ -52,32 +52,32 @@ pub(super) trait Vector: Copy {
     fn or(self, other: Self) -> Self;
     /// `self & !other`.
     fn and_not(self, other: Self) -> Self;
-    /// All bits of equal bytes.
+    /// All bits set in equal bytes, 0 in others.
     fn eq(self, other: Self) -> Self;
     fn max(self, other: Self) -> Self;
-    /// By how much bytes exceed those of `most`, else 0.
+    /// Saturating subtraction: by how much bytes exceed those of `most`, or 0.
     fn excess(self, most: Self) -> Self;
     /// Entries of a row, by indices below 16; 0 for negative ones.
     fn look_up(self, indices: Self) -> Self;
-    /// Makes bytes without a sign indices of a row: their low four bits. (A shuffle of x86 looks at
-    /// no others.)
+    /// Converts bytes without a sign to indices of a row: their low four bits. (The x86 shuffle
+    /// ignores the other bits.)
     #[inline(always)]
     fn low_bits(self) -> Self {
         self
     }
-    /// The bytes where the sign of `signs` is set, else 0.
+    /// The bytes where the sign of `signs` is set, 0 elsewhere.
     fn where_signed(self, signs: Self) -> Self;
     fn is_zero(self) -> bool;
     fn has_signs(self) -> bool;
 
-    /// The set of slots that are occupied, by the signs of both vectors of a step.
+    /// The mask of occupied slots, by the signs of both vectors of a step.
     fn occupied(self, second: Self) -> u64;
-    /// The slots of a step; bytes that are not ends are 0. A step of one vector has no pairs.
+    /// The slots of a step; bytes that are not ends must be 0. A step of one vector is unchanged.
     #[inline(always)]
     fn slots(self, _second: Self) -> Self {
         self
     }
-    /// One group of slots, and how many are occupied.
+    /// One group of slots, and the number of occupied ones.
     fn group(self, occupied: u64, index: usize) -> (Self::Group, usize);
     /// Stores the samples of a group.
     ///
@@ -87,9 +87,9 @@ pub(super) trait Vector: Copy {
 
     /// Words of 0.
     fn no_words(self) -> Self::Words;
-    /// `low + 100 * high + 10_000 * top`, noted in `seen`.
+    /// `low + 100 * high + 10_000 * top`, recorded in `seen`.
     fn sum(groups: [Self::Group; 3], seen: &mut Seen<Self::Words>) -> Self::Words;
-    /// Whether a sum is above `maxval` or went past 65535.
+    /// Whether a sum is above `maxval` or overflowed 65535.
     fn exceeds(seen: &Seen<Self::Words>, maxval: u16) -> bool;
     /// Stores the samples of a group.
     ///
@@ -98,14 +98,14 @@ pub(super) trait Vector: Copy {
     unsafe fn store_words(words: Self::Words, to: *mut u8);
 }
 
-/// Defines methods of a [`Vector`] by instructions.
+/// Defines methods of a [`Vector`] from intrinsics.
 macro_rules! operations {
     (unsafe: $(fn $make:ident($($from:ident: $type:ty),*) $(-> $made:ty)? $how:block)*
      safe: $(fn $name:ident($($arg:tt $(: $arg_type:ty)?),*) -> $result:ty $body:block)*) => {
         $(
             #[inline(always)]
             unsafe fn $make($($from: $type),*) $(-> $made)? {
-                // SAFETY: the caller's promise, see `Vector`.
+                // SAFETY: guaranteed by the caller, see `Vector`.
                 unsafe { $how }
             }
         )*
@@ -120,12 +120,12 @@ macro_rules! operations {
 }
 pub(super) use operations;
 
-/// What sixteen-bit sums were so far.
+/// The checks of the sixteen-bit sums so far.
 pub(super) struct Seen<W> {
-    /// Signs: sums that went past 65535. 40000 and more have the sign set, so a sum of them
-    /// without it has.
+    /// Signs: sums that overflowed 65535. 40000 and more have the sign set, so a sum with such a
+    /// term but without the sign has overflowed.
     pub(super) over: W,
-    /// The greatest at each place.
+    /// The greatest sum of each element.
     pub(super) most: W,
 }
 
@@ -145,7 +145,7 @@ impl<V: Vector> Constants<V> {
     /// The machine has the features of the type.
     #[inline(always)]
     unsafe fn new() -> Constants<V> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             Constants {
                 zero: V::splat(0),
@@ -159,26 +159,26 @@ impl<V: Vector> Constants<V> {
         }
     }
 
-    /// The bytes that begin `before` bytes ahead of `at`, each less `'0'`.
+    /// Loads the vector that begins `before` bytes before `at`, and subtracts `'0'` from each byte.
     ///
     /// # Safety
-    /// They are inside the text.
+    /// The bytes are inside the text.
     #[inline(always)]
     unsafe fn digits(&self, at: *const u8, before: usize) -> V {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { V::load(at.sub(before)) }.add(self.minus_zero_digit)
     }
 }
 
-/// What is wrong so far, as vectors that are looked at once in a chunk.
+/// The failures so far, as vectors that are checked once per chunk.
 struct Wrong<V> {
-    /// Bytes that are not zero.
+    /// Fails if any byte is not zero.
     stray: V,
-    /// Bytes with their sign set.
+    /// Fails if any sign is set.
     signs: V,
-    /// The union of all hundreds of narrow samples.
+    /// The bitwise OR of all hundreds of narrow samples.
     looked_up: V,
-    /// The greatest narrow sample, or digit of ten thousands, at each place.
+    /// The greatest narrow sample, or ten thousands digit, of each element.
     most: V,
 }
 
@@ -193,13 +193,13 @@ impl<V: Vector> Wrong<V> {
         }
     }
 
-    /// Whether anything was wrong, with `most` for the greatest bytes.
+    /// Whether any check failed; `most` is the limit of `self.most`.
     ///
     /// # Safety
     /// The machine has the features of the type.
     #[inline(always)]
     unsafe fn is_any(&self, most: u8) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (too_large, most) = unsafe { (V::splat(TOO_LARGE_BIT), V::splat(most)) };
         !self.stray.is_zero()
             || self.signs.has_signs()
@@ -207,20 +207,20 @@ impl<V: Vector> Wrong<V> {
             || !self.most.excess(most).is_zero()
     }
 
-    /// Separators right behind a digit, as signs. Notes strays.
+    /// Returns the separators directly after a digit, as signs. Records stray bytes.
     ///
     /// # Safety
     /// A vector can be read at `at`, of which `s1` are the digits one byte earlier.
     #[inline(always)]
     unsafe fn ends<const COMMAS: bool>(&mut self, at: *const u8, s1: V, c: &Constants<V>) -> V {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (bytes, comma) = unsafe { (V::load(at), V::splat(b',')) };
         let s0 = bytes.add(c.minus_zero_digit);
         let mut separators = c.white.look_up(bytes.low_bits()).eq(bytes);
         if COMMAS {
             let commas = bytes.eq(comma);
             separators = separators.or(commas);
-            // A comma must follow a number at once; all other ways are the plain parser's.
+            // A comma must directly follow a number; the plain parser handles all other cases.
             self.signs = self.signs.or(commas.and(s1));
         }
         self.stray = self.stray.or(s0.excess(c.nine).and_not(separators));
@@ -228,7 +228,7 @@ impl<V: Vector> Wrong<V> {
     }
 }
 
-/// Converts to samples of one byte, or two.
+/// Converts text to samples of one or two bytes.
 ///
 /// # Safety
 /// The machine has the features of the type.
@@ -238,10 +238,10 @@ where
     V: Vector,
 {
     let maxval = job.maxval;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let c = unsafe { Constants::<V>::new() };
     by_chunks(job, BYTES, |chunk| {
-        // SAFETY: the caller's promise, and what `by_chunks` promises of a chunk.
+        // SAFETY: guaranteed by the caller, and for the chunk by `by_chunks`.
         unsafe {
             match BYTES {
                 1 => narrow::<V, COMMAS>(chunk, maxval, &c),
@@ -251,7 +251,7 @@ where
     })
 }
 
-/// Where the steps of a chunk begin in the text, each with room for its samples.
+/// Returns the pointers to the steps of a chunk, each with room for its samples.
 #[inline(always)]
 fn steps<V: Vector>(chunk: &Chunk<'_>) -> impl Iterator<Item = *const u8> + use<V> {
     let first = chunk.text[chunk.at..].as_ptr();
@@ -259,7 +259,7 @@ fn steps<V: Vector>(chunk: &Chunk<'_>) -> impl Iterator<Item = *const u8> + use<
     steps.map(move |step| first.wrapping_add(step * 2 * V::SLOTS))
 }
 
-/// Eight-bit samples of a chunk; how many, or `None` if something in it is not usual.
+/// Converts a chunk to eight-bit samples; returns how many, or `None` if a check failed.
 ///
 /// # Safety
 /// The machine has the features of the type, and the chunk is as `Chunk` says.
@@ -296,16 +296,16 @@ unsafe fn narrow<V: Vector, const COMMAS: bool>(
         debug_assert!(next + V::SLOTS <= chunk.out.len());
         for index in 0..V::GROUPS {
             let (samples, count) = slots.group(occupied, index);
-            // SAFETY: the chunk has room for all slots, and no group before this one made more.
+            // SAFETY: the chunk has room for all slots, and earlier groups wrote no more samples.
             unsafe { V::store(samples, chunk.out.as_mut_ptr().add(next)) };
             next += count;
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     (!unsafe { wrong.is_any(maxval as u8) }).then_some(next)
 }
 
-/// Sixteen-bit samples of a chunk, as [`narrow`].
+/// Converts a chunk to sixteen-bit samples, like [`narrow`].
 ///
 /// # Safety
 /// As [`narrow`].
@@ -354,7 +354,7 @@ unsafe fn wide<V: Vector, const COMMAS: bool>(
             next += slots[0].group(occupied, index).1;
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let bad = unsafe { wrong.is_any(TOP_MAX) };
     (!bad && !V::exceeds(&seen, maxval)).then_some(next)
 }

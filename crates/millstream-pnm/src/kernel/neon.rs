@@ -4,7 +4,7 @@
 //! vectors.
 //!
 //! # Safety
-//! See `generic`; [`run`] needs what [`is_available`] asks for.
+//! See `generic`; [`run`] needs what [`is_available`] checks.
 #![expect(unsafe_code, reason = "vector instructions")]
 
 use std::arch::aarch64::*;
@@ -13,7 +13,7 @@ use super::generic::{self, Seen, Vector, operations};
 use super::tables::{COMPACT, Row};
 use super::{Job, Run};
 
-/// Whether this machine can run it.
+/// Whether this machine can run the kernel.
 pub(super) fn is_available() -> bool {
     std::arch::is_aarch64_feature_detected!("neon")
 }
@@ -22,11 +22,11 @@ pub(super) fn is_available() -> bool {
 /// The machine has the features.
 #[target_feature(enable = "neon")]
 pub(super) unsafe fn run<const BYTES: usize, const COMMAS: bool>(job: Job<'_>) -> Run {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { generic::run::<uint8x16_t, BYTES, COMMAS>(job) }
 }
 
-/// The bit of each slot in the set of its group.
+/// The bit of each slot in the mask of its group.
 const BITS: Row = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
 
 impl Vector for uint8x16_t {
@@ -66,7 +66,7 @@ impl Vector for uint8x16_t {
             u64::from(first) | u64::from(second) << 8
         }
         fn slots(self, second: Self) -> Self {
-            // Of the two bytes of a pair one is zero at least, so their sum is the other.
+            // At least one byte of a pair is zero, so their sum is the other.
             vpaddq_u8(self, second)
         }
         fn group(self, occupied: u64, index: usize) -> (uint8x8_t, usize) {

@@ -1,19 +1,19 @@
 //! The portable kernel: safe code for any machine.
 //!
-//! Two steps for each block. The first computes for every place what the vector kernels compute:
-//! whether a sample ends there, its value (of a wide one in pairs of digits: ones and tens;
-//! hundreds and thousands; ten thousands), and whether that is too large. It is written as loops
-//! over bytes of arrays whose length is known, with nothing but comparisons, additions and logic,
-//! of which compilers make vectors on every machine that has some. The second gathers the ends into
-//! a bit mask, a word of eight bytes at a time, and takes them out of it one by one. No step waits
-//! for the number before.
+//! Each block takes two steps. The first computes for every position what the vector kernels
+//! compute: whether a sample ends there, its value (of a wide one in pairs of digits: ones and
+//! tens; hundreds and thousands; ten thousands), and whether that is too large. It consists of
+//! loops over byte arrays of constant length, with only comparisons, arithmetic and logic, which
+//! compilers vectorize on every machine with vectors. The second gathers the ends into a bit mask,
+//! a word of eight bytes at a time, and takes them out of it one by one. No step depends on the
+//! previous number.
 //!
-//! (Words of eight bytes instead of bytes in the first step, which need no vectors, took twice the
-//! time, and so did finding the digits anew for each number in the word before its end.)
+//! (A first step on words of eight bytes, without vectors, takes twice the time, and so does
+//! finding the digits of each number in the word before its end.)
 
 use super::{BEFORE_BYTES, BLOCK_BYTES, Chunk, Job, Run, SAMPLES_PER_BLOCK, by_chunks, sample};
 
-/// Samples that are made without asking how many are left.
+/// Samples written without checking how many are left.
 const GROUP: usize = 4;
 
 const _: () = assert!(SAMPLES_PER_BLOCK.is_multiple_of(GROUP));
@@ -21,14 +21,14 @@ const _: () = assert!(SAMPLES_PER_BLOCK.is_multiple_of(GROUP));
 /// A block and the bytes before it.
 type Around = [u8; BEFORE_BYTES + BLOCK_BYTES];
 
-/// A byte for each place of a block.
+/// A byte for each position of a block.
 type Bytes = [u8; BLOCK_BYTES];
 
-/// What a block holds, place for place.
+/// The result of a block's first step, by position.
 struct Places {
-    /// 1 at separators right behind a digit, else 0: samples end there.
+    /// 1 at separators directly after a digit, where samples end, otherwise 0.
     ends: Bytes,
-    /// Of the number before each place: a narrow sample as a whole; the ones and tens of a wide
+    /// Of the number before each position: the whole of a narrow sample; ones and tens of a wide
     /// one.
     low: Bytes,
     /// Hundreds and thousands of wide samples.
@@ -40,7 +40,7 @@ struct Places {
     wrong: u8,
 }
 
-/// The maximal value as samples are made: ten thousands, hundreds with thousands, ones with tens.
+/// The maximal value in the same parts: ten thousands, hundreds with thousands, ones with tens.
 #[derive(Clone, Copy)]
 struct Most {
     top: u8,
@@ -58,14 +58,14 @@ impl Most {
     }
 }
 
-/// The bytes of a block, `before` bytes earlier.
+/// Returns the 64 bytes that begin `before` bytes before a block.
 #[inline]
 fn earlier(around: &Around, before: usize) -> &Bytes {
     let bytes = around[BEFORE_BYTES - before..].first_chunk();
     bytes.expect("before is 8 at most")
 }
 
-/// The digit that a byte is; 10 or more if it is none.
+/// Returns the digit that a byte represents; 10 or more if it is not a digit.
 #[inline]
 fn digit(byte: u8) -> u8 {
     byte.wrapping_sub(b'0')
@@ -95,7 +95,7 @@ fn places<const BYTES: usize, const COMMAS: bool>(around: &Around, most: Most) -
         let fourth = third & (thousands < 10);
         let mut known = is_digit | (byte == b' ') | (byte.wrapping_sub(0x09) < 5);
         if COMMAS {
-            // A comma must follow a number at once; all other ways are the plain parser's.
+            // A comma must directly follow a number; the plain parser handles all other cases.
             known |= (byte == b',') & first;
         }
         let end = !is_digit & first;
@@ -130,23 +130,23 @@ fn places<const BYTES: usize, const COMMAS: bool>(around: &Around, most: Most) -
     places
 }
 
-/// Bit n: byte n, all of which are 0 or 1.
+/// Returns a mask whose bit n is byte n; all bytes must be 0 or 1.
 #[inline]
 fn mask(bytes: &Bytes) -> u64 {
     let (words, _) = bytes.as_chunks::<8>();
     let words = words.iter().enumerate();
     words.fold(0, |mask, (index, word)| {
-        // The product's highest byte has each of the eight at its own bit.
+        // The product's highest byte has each of the eight bytes at its own bit.
         let bits = u64::from_le_bytes(*word).wrapping_mul(0x0102_0408_1020_4080) >> 56;
         mask | bits << (8 * index)
     })
 }
 
-/// Makes the samples that end at `ends`.
+/// Writes the samples that end at `ends`.
 ///
-/// Works on four at a time without asking how many are left, so that the branch is foreseen: with
-/// none left it makes samples of what is at the last place, which are ignored. (With its
-/// highest bit set, `ends` is never 0, which would need instructions of its own on many machines.)
+/// Works on four at a time without checking how many are left, so that the branch is predictable:
+/// with none left it writes samples from the last position, which are ignored. (With its highest
+/// bit set, `ends` is never 0, which would need extra instructions on many machines.)
 #[inline]
 fn samples<const BYTES: usize>(places: &Places, mut ends: u64, slots: &mut [u8]) {
     let groups = (ends.count_ones() as usize).div_ceil(GROUP);
@@ -163,7 +163,7 @@ fn samples<const BYTES: usize>(places: &Places, mut ends: u64, slots: &mut [u8])
     }
 }
 
-/// Converts to samples of one byte, or two, which may have more than three digits.
+/// Converts text to samples of one byte, or of two, which may have more than three digits.
 pub(super) fn run<const BYTES: usize, const COMMAS: bool>(job: Job<'_>) -> Run {
     let most = Most::new(job.maxval);
     by_chunks(job, BYTES, |chunk| {
@@ -176,7 +176,7 @@ pub(super) fn run<const BYTES: usize, const COMMAS: bool>(job: Job<'_>) -> Run {
         let (mut next, mut wrong) = (0, 0);
         for block in 0..blocks {
             let base = at + block * BLOCK_BYTES;
-            // Eight bytes before the block are there, as `by_chunks` promises.
+            // `by_chunks` guarantees eight bytes before the block.
             let around = text[base - BEFORE_BYTES..]
                 .first_chunk()
                 .expect("a whole block");

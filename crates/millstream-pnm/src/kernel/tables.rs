@@ -1,15 +1,15 @@
-//! Tables that the kernels share.
+//! Tables shared by the vector kernels.
 
-/// Sixteen bytes for a byte shuffle. All indices that the kernels look up are a byte less `'0'`:
+/// A table of sixteen bytes for a byte shuffle. Digit tables are indexed by a byte minus `'0'`:
 /// digits give 0 to 9, and separators are negative, for which a shuffle gives 0.
 pub(super) type Row = [u8; 16];
 
-/// A digit as it is.
+/// The value of a ones digit.
 pub(super) const ONES: Row = scaled(1);
-/// A digit of tens.
+/// The value of a tens digit.
 pub(super) const TENS: Row = scaled(10);
-/// A digit of hundreds of a byte. From 3 on no byte can hold it: 255 has the lowest bit set, which
-/// neither 100 nor 200 has, and so marks the failure.
+/// The value of a hundreds digit. From 3 on it does not fit a byte: 255 has the lowest bit set,
+/// which neither 100 nor 200 has, and so marks the failure.
 pub(super) const HUNDREDS: Row = {
     let mut row = [0; 16];
     row[1] = 100;
@@ -21,16 +21,16 @@ pub(super) const HUNDREDS: Row = {
     }
     row
 };
-/// The entry of [`HUNDREDS`] for digits that no byte can hold.
+/// The entry of [`HUNDREDS`] for digits whose value does not fit a byte.
 pub(super) const HUNDREDS_TOO_LARGE: u8 = 255;
-/// The bit by which such entries are found in the union of all that were looked up.
+/// The bit by which such entries are found in the bitwise OR of all entries looked up.
 pub(super) const TOO_LARGE_BIT: u8 = 1;
 
 const _: () = assert!(HUNDREDS_TOO_LARGE & TOO_LARGE_BIT != 0);
 const _: () = assert!((100 | 200) & TOO_LARGE_BIT == 0);
 
-/// By its low four bits, the white space that a byte can be. Other entries hold a byte with other
-/// low bits, so that no byte equals its own entry unless it is white space.
+/// The white space character with the index as its low four bits. Unused entries hold a byte with
+/// other low bits, so that no byte equals its own entry unless it is white space.
 pub(super) const WHITE: Row = {
     let mut row = [b' '; 16];
     let mut code = 0x09;
@@ -46,7 +46,7 @@ pub(super) const WHITE: Row = {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) static COMPACT: [[[u8; 8]; 256]; 2] = compact();
 
-/// Greatest digit of ten thousands that sixteen bits can hold.
+/// Greatest ten thousands digit of a sixteen-bit number.
 pub(super) const TOP_MAX: u8 = 6;
 
 const fn scaled(unit: u8) -> Row {

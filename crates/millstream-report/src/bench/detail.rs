@@ -1,4 +1,4 @@
-//! A workload in full: maps, and every case with the study's figures beside ours.
+//! A workload in full: its maps, and every case with the study's figures beside ours.
 
 use serde::Deserialize;
 
@@ -10,24 +10,24 @@ use crate::markup::{count, figure};
 use crate::page::{Cell, Html, Set, Table};
 use crate::rows::{Figures, is_ours};
 
-/// The figures of a published study that stand beside a row, by its workload, case and contender.
+/// Returns a published study's figures for a row, by its workload, case and contender.
 pub type Study = fn(&str, &str, &str) -> Option<&'static str>;
 
-/// A table of a study that no row of ours repeats, because its data or its system cannot be had
-/// here: shown as it was published.
+/// A study's table without rows of ours, because its data or its system is not available here:
+/// shown as published.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Published {
-    /// Workload that it belongs to.
+    /// Workload it belongs to.
     pub workload: String,
-    /// What it shows, and why there is nothing of ours in it.
+    /// What it shows, and why it has no figures of ours.
     pub caption: String,
-    /// Names of its columns; the first is that of the lines' names.
+    /// Names of its columns; the first one is for the names of the lines.
     pub columns: Vec<String>,
-    /// Its lines, a text for each column.
+    /// Its lines, with a text for each column.
     pub lines: Vec<Vec<String>>,
 }
 
-/// Cases that are open from the start.
+/// Number of cases that are open from the start.
 const OPEN_CASES: usize = 2;
 
 /// Writes one workload; all `cases` are of it.
@@ -50,7 +50,7 @@ pub(crate) fn workload(body: &mut Html, cases: &[Case<'_>], study: Option<Study>
     }
 }
 
-/// A study's table as it was published.
+/// Adds a study's table as it was published.
 pub(crate) fn published(body: &mut Html, published: &Published) {
     let mut table = Table::new(&*published.caption, "");
     for name in published.columns.iter().skip(1) {
@@ -77,7 +77,7 @@ fn one_case(body: &mut Html, case: &Case<'_>, study: Option<Study>, open: bool) 
     body.details(open, case.name, &remark(case), &inside);
 }
 
-/// The case in a few words.
+/// Summarizes a case in a few words.
 fn remark(case: &Case<'_>) -> Cell {
     let Some(verdict) = case.verdict() else {
         return Cell::default();
@@ -98,7 +98,7 @@ fn remark(case: &Case<'_>) -> Cell {
     Cell::of(words, class)
 }
 
-/// The figures of a case; `full` has their spread and how contenders are set up.
+/// Returns the table of a case's figures; `full` adds their spread and the contenders' parameters.
 pub(crate) fn figures(
     case: &Case<'_>,
     primary: &Figures,

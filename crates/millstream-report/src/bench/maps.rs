@@ -13,29 +13,29 @@ use crate::page::{Cell, Html, Set, Table};
 use crate::rows::{Better, Figures, Row};
 use crate::svg::Svg;
 
-/// Bytes of a request and depth.
+/// Bytes of a request, and depth.
 type Place = (u64, u64);
 
-/// One map, of all contenders and metrics.
+/// A heat map, with all contenders and metrics.
 pub(crate) struct Map<'c, 'a> {
-    /// The name of the group of cells, for a heading.
+    /// Name of the group of cells, used as a heading.
     pub(crate) name: String,
     /// The cases that are its cells.
     pub(crate) cells: Vec<&'c Case<'a>>,
     sizes: Vec<u64>,
     depths: Vec<u64>,
-    /// The figures of a contender and a metric.
+    /// The figures by contender and metric.
     figures: HashMap<(&'a str, &'a str), BTreeMap<Place, &'a Figures>>,
     contenders: Vec<&'a str>,
     metrics: Vec<&'a Figures>,
 }
 
 const OURS: &str = "millstream";
-/// A cell below this ratio to the best rival counts as trailing.
+/// A cell whose ratio to the best rival is below this counts as trailing.
 const TRAILING: f64 = 0.9;
 
-/// The maps of cases, which are groups with two sizes and two depths or more, and the cases that
-/// are in none.
+/// Returns the maps of cases, which are groups with at least two sizes and two depths, and the
+/// cases that are in none.
 pub(crate) fn split<'c, 'a>(cases: &'c [Case<'a>]) -> (Vec<Map<'c, 'a>>, Vec<&'c Case<'a>>) {
     let of_case = |case: &'c Case<'a>| Some((case, axes::cell(case.name)?));
     let cells = cases.iter().filter_map(of_case);
@@ -49,7 +49,7 @@ pub(crate) fn split<'c, 'a>(cases: &'c [Case<'a>]) -> (Vec<Map<'c, 'a>>, Vec<&'c
     (maps, plain.collect())
 }
 
-/// The values along a side of a map.
+/// Returns the values along a side of a map, sorted and distinct.
 fn side(values: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut side: Vec<u64> = values.collect();
     side.sort_unstable();
@@ -88,13 +88,13 @@ impl<'c, 'a> Map<'c, 'a> {
         })
     }
 
-    /// Who is compared with ours.
+    /// Returns the contenders that ours is compared with.
     fn rivals(&self) -> impl Iterator<Item = &'a str> {
         let contenders = self.contenders.iter().copied();
         contenders.filter(|name| self.cells[0].is_rival(name))
     }
 
-    /// The names of the sizes; of those that would share one, the number of bytes.
+    /// Returns the names of the sizes; for sizes that would share one, the number of bytes.
     fn size_names(&self) -> Vec<String> {
         let names: Vec<String> = self.sizes.iter().map(|it| size(*it as f64)).collect();
         let is_shared = |name: &String| names.iter().filter(|it| *it == name).count() > 1;
@@ -105,7 +105,7 @@ impl<'c, 'a> Map<'c, 'a> {
         self.sizes.iter().zip(&names).map(named).collect()
     }
 
-    /// The picture of a contender's figures of a metric, if it has enough of them.
+    /// Draws a contender's figures of a metric, if there are enough of them.
     fn heat(&self, contender: &str, metric: &Figures) -> Option<Svg> {
         let figures = self.figures.get(&(contender, &metric.metric))?;
         if figures.len() * HEAT_CELLS_PER_FIGURE < self.sizes.len() * self.depths.len() {
@@ -123,7 +123,7 @@ impl<'c, 'a> Map<'c, 'a> {
         }))
     }
 
-    /// Ours over the best rival in each cell, by the first metric.
+    /// Compares ours with the best rival in each cell, by the first metric.
     fn against(&self) -> BTreeMap<Place, (&'a str, Comparison)> {
         let of = |name| self.figures.get(&(name, &*self.metrics.first()?.metric));
         let mut cells = BTreeMap::new();
@@ -152,7 +152,7 @@ pub(crate) fn write(body: &mut Html, map: &Map<'_, '_>) {
         body.paragraph("", &words);
         body.table(&table);
     }
-    // Of others the first metric only.
+    // For other contenders only the first metric is drawn.
     let others = map.contenders.iter().filter(|name| **name != OURS);
     let drawn = others.clone();
     let drawn = drawn.filter_map(|name| map.heat(name, map.metrics.first()?));
@@ -166,7 +166,7 @@ pub(crate) fn write(body: &mut Html, map: &Map<'_, '_>) {
     }
 }
 
-/// Ours beside the best rivals, in a sentence and cell by cell.
+/// Compares ours with the best rivals, in a sentence and cell by cell.
 pub(crate) fn words(map: &Map<'_, '_>) -> Option<(String, Table)> {
     let cells = map.against();
     let mean = geometric_mean(cells.values().map(|(_, it)| it.ratio))?;
@@ -203,14 +203,14 @@ pub(crate) fn words(map: &Map<'_, '_>) -> Option<(String, Table)> {
     Some((words, table))
 }
 
-/// The map that stands for all, as a file of SVG: the first metric of ours in the largest group of
-/// the rows, the first of several.
+/// Returns the heat map that represents the rows, as an SVG file: the first metric of ours in the
+/// largest map; the first one if several are equal.
 #[must_use]
 pub fn picture(rows: &[Row]) -> Option<String> {
     let cases = cases(rows);
     let (maps, _) = split(&cases);
     let ours = maps.iter().filter(|map| map.contenders.contains(&OURS));
-    // Of several that are equal the last is taken.
+    // `max_by_key` returns the last of several that are equal, hence the reversal.
     let fullest = ours
         .rev()
         .max_by_key(|map| map.sizes.len() * map.depths.len())?;

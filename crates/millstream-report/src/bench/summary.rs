@@ -1,4 +1,4 @@
-//! The summary: ours over the best rival and of the limit, a line a workload.
+//! The summary: ours over the best rival and relative to the limit, one line per workload.
 
 use crate::bench::Goal;
 use crate::cases::{Case, Verdict, cases};
@@ -75,7 +75,7 @@ pub(crate) fn write(body: &mut Html, cases: &[Case<'_>], goals: &[Goal]) {
     body.table(&workloads(&lines, goals));
 }
 
-/// The picture of the summary as a file of SVG; `None` if nothing has a rival.
+/// Draws the summary as an SVG file; `None` if nothing has a rival.
 #[must_use]
 pub fn picture(rows: &[Row]) -> Option<String> {
     Some(draw(&lines(&cases(rows)))?.standalone())
@@ -99,7 +99,7 @@ fn draw(lines: &[Line<'_, '_>]) -> Option<Svg> {
     (!dots.is_empty()).then(|| ratio::draw("Millstream over the best rival, case by case", &dots))
 }
 
-/// A line for each workload; with goals, how many were reached.
+/// Returns a row for each workload; with goals, also how many were reached.
 pub(crate) fn workloads(lines: &[Line<'_, '_>], goals: &[Goal]) -> Table {
     let columns = "workload | >over the best rival | >ahead | >level | >behind | >of the limit";
     let caption =
@@ -129,7 +129,7 @@ pub(crate) fn workloads(lines: &[Line<'_, '_>], goals: &[Goal]) -> Table {
     table
 }
 
-/// The summary as a table in Markdown, for a README.
+/// Returns the summary as a Markdown table, for a README.
 #[must_use]
 pub fn markdown(rows: &[Row]) -> String {
     workloads(&lines(&cases(rows)), &[]).text()

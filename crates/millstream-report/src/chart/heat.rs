@@ -1,14 +1,14 @@
 //! Heat maps: a figure over request size and depth.
 //!
-//! The best cell is filled, the others are the paler the further they are from it, and those within
-//! 20 % of the best are outlined. Cells show their figure, and have it in full in their tooltip.
+//! The best cell is opaque, the others are paler the further they are from it, and those within 20
+//! % of the best are outlined. Cells show their figure; the tooltip has it with its unit.
 
 use crate::chart::{MARGIN, TOP, WIDTH, titled};
 use crate::limits::NEAR_BEST;
 use crate::markup::figure;
 use crate::svg::{SMALL, Svg, fit, text_width, widest};
 
-/// A map: `cells[depth][size]`, the first depth on top; `None` where nothing was measured.
+/// A map: `cells[depth][size]`, with the first depth at the top; `None` if not measured.
 #[derive(Debug, Clone)]
 pub(crate) struct Heat {
     pub(crate) heading: String,
@@ -21,7 +21,7 @@ pub(crate) struct Heat {
 }
 
 const ROW: f64 = 24.0;
-/// Opacity of the best cell and of one that is nothing beside it.
+/// Opacity of a cell whose figure is negligible beside the best, and of the best cell.
 const OPACITY: (f64, f64) = (0.06, 0.96);
 const ACROSS: &str = "request size";
 const DOWN: &str = "in flight";

@@ -1,28 +1,28 @@
-//! Ratios: ours over the best rival, a dot a case, on a logarithmic axis around 1.
+//! Charts of ratios: ours over the best rival, a dot per case, on a logarithmic axis around 1.
 //!
-//! Green dots lead beyond their interval, red ones trail beyond it, gray ones do neither. The
-//! stroke is the geometric mean.
+//! Green dots are ahead beyond their interval, red ones behind, gray ones neither. The stroke is
+//! the geometric mean.
 
 use crate::chart::{MARGIN, TOP, WIDTH, titled};
 use crate::compare::Standing;
 use crate::svg::{SMALL, Svg, TEXT, fit, text_width, widest};
 
-/// A line of dots.
+/// A row of dots.
 #[derive(Debug, Clone)]
 pub(crate) struct Ratios<'a> {
     pub(crate) label: &'a str,
-    /// Each case: its ratio, how it stands, and its tooltip.
+    /// For each case its ratio, its standing and its tooltip.
     pub(crate) dots: Vec<(f64, Standing, String)>,
 }
 
-/// Ticks of the axis; dots beyond the last ones stand at its ends.
+/// Ticks of the axis; dots beyond the outer ones are drawn at its ends.
 const TICKS: [f64; 7] = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0];
 const ROW: f64 = 30.0;
-/// Longest name of a line; longer ones are cut.
+/// Maximum width of a row's name; longer names are cut.
 const LABEL_MAX: f64 = 164.0;
 const NOTE: &str = "green: ahead, gray: within the interval, red: behind, stroke: geometric mean";
 
-/// Draws lines of dots, with a name to the left of each and the mean to the right.
+/// Draws rows of dots, each with its name to the left and the mean to the right.
 pub(crate) fn draw(heading: &str, lines: &[Ratios<'_>]) -> Svg {
     let mean = |line: &Ratios<'_>| geometric_mean(line.dots.iter().map(|dot| dot.0));
     let shown = |line| mean(line).map_or(String::new(), |mean| format!("{mean:.2}"));
@@ -77,7 +77,7 @@ pub(crate) fn draw(heading: &str, lines: &[Ratios<'_>]) -> Svg {
     svg
 }
 
-/// The geometric mean of the positive values; `None` if there are none.
+/// Returns the geometric mean of the positive finite values; `None` if there are none.
 pub(crate) fn geometric_mean(ratios: impl Iterator<Item = f64>) -> Option<f64> {
     let sound = ratios.filter(|ratio| ratio.is_finite() && *ratio > 0.0);
     let (sum, count) = sound.fold((0.0, 0.0), |(sum, count), it| (sum + it.ln(), count + 1.0));

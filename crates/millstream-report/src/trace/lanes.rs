@@ -1,10 +1,9 @@
 //! The timeline: a lane for requests, one for the device, one for workers, one for memory.
 //!
-//! A lane of few spans at once shows each in a row with its name; a crowded one shows how many
-//! there were at each moment. Lanes are pictures stretched over the width of the page, without text
-//! inside, so that zooming is a change of what part of them is shown. Their size is bounded
-//! whatever the trace: what is shorter than a pixel of the deepest zoom is drawn with its
-//! neighbors.
+//! A lane with few overlapping spans shows each in a row with its name; a crowded one shows how
+//! many there were at each moment. Lanes are pictures stretched over the width of the page, without
+//! text inside, so that zooming changes only the part that is shown. Their size is bounded whatever
+//! the trace: spans shorter than a pixel at the deepest zoom are drawn with their neighbors.
 
 use std::fmt::Write as _;
 
@@ -17,12 +16,12 @@ use crate::trace::time::Times;
 
 const ROW: usize = 14;
 const AREA_HEIGHT: usize = 72;
-/// Room for the lane's name above what is drawn.
+/// Height of the lane's name above the drawing.
 const HEAD: usize = 18;
-/// Marks on the ruler of the page without its script.
+/// Number of marks on the ruler if the page's script does not run.
 const MARKS: usize = 4;
 
-/// What stands above the lanes: their colors, and the tools of the script.
+/// The header of the timeline: the colors of the lanes, and the controls of the script.
 const TOOLS: &str = "\
 <ul class=\"keys\"><li><span class=\"key k-queue\"></span>requests</li>\
 <li><span class=\"key k-device\"></span>device</li>\
@@ -36,7 +35,7 @@ const TOOLS: &str = "\
 <button type=\"button\" data-do=\"all\">All</button>\
 <span class=\"soft\" aria-live=\"polite\" id=\"shown\"></span></div>";
 
-/// The lanes: what they show, their name, the words for their greatest number, and their class.
+/// The lanes: what they show, their name, the words for their maximum, and their class.
 const LANES: [(Lane, &str, &str, &str); 3] = [
     (Lane::Queue, "queue", "requests", "queue"),
     (Lane::Device, "device", "in flight", "device"),
@@ -75,13 +74,13 @@ pub(super) fn write(body: &mut Html, trace: &Trace, times: &Times) {
     );
 }
 
-/// Spans at least this long carry their names: the [`TIMELINE_NAMES_MAX`] longest.
+/// Returns the length from which spans have names: at most the [`TIMELINE_NAMES_MAX`] longest.
 fn named_from(trace: &Trace) -> u64 {
     let mut lengths: Vec<u64> = trace.spans.iter().map(Span::length_ns).collect();
     let Some(at) = lengths.len().checked_sub(TIMELINE_NAMES_MAX + 1) else {
         return 0;
     };
-    // More than the longest without a name, so that many of one length do not all come in.
+    // One more than the longest unnamed span, so that many of one length are not all included.
     *lengths.select_nth_unstable(at).1 + 1
 }
 
@@ -92,7 +91,7 @@ struct Timeline<'a> {
 }
 
 impl Timeline<'_> {
-    /// The place of a time, 0 to [`TIMELINE_PIXELS`].
+    /// Returns the position of a time, 0 to [`TIMELINE_PIXELS`].
     fn at(&self, time_ns: u64) -> f64 {
         // Counters may lie outside the time of the spans.
         let share = self
@@ -101,7 +100,7 @@ impl Timeline<'_> {
         share.min(1.0) * TIMELINE_PIXELS as f64
     }
 
-    /// The place of a time in points, 0 to [`TIMELINE_POINTS`], and the number of its point.
+    /// Returns a time's position in points, 0 to [`TIMELINE_POINTS`], and its point's index.
     fn point(&self, time_ns: u64) -> (f64, usize) {
         let at = self.at(time_ns) * TIMELINE_POINTS as f64 / TIMELINE_PIXELS as f64;
         (at, (at as usize).min(TIMELINE_POINTS - 1))
@@ -132,9 +131,9 @@ impl Timeline<'_> {
         frame(&caption, &shapes, height)
     }
 
-    /// Each span in a row: long ones one by one with their names, the others as boxes.
+    /// Draws the spans in rows: long ones one by one with their names, the others as boxes.
     fn rows(&self, spans: &[&Span], class: &str) -> (String, usize) {
-        // The ends of the last spans of each row, and the short spans in it.
+        // For each row the end of its last span, and its short spans.
         let mut rows: Vec<(u64, Vec<(u64, u64)>)> = Vec::new();
         let mut long = String::new();
         for span in spans {
@@ -175,7 +174,7 @@ impl Timeline<'_> {
         )
     }
 
-    /// Stretches of time as boxes of whole pixels in one path, those that touch put together; they
+    /// Draws stretches of time as boxes of whole pixels in one path, merging those that touch. They
     /// must be in order.
     fn boxes(&self, stretches: &[(u64, u64)], y: usize, height: usize, class: &str) -> String {
         let mut boxes: Vec<(usize, usize)> = Vec::new();
@@ -195,10 +194,10 @@ impl Timeline<'_> {
         format!("<path class=\"{class}\" d=\"{d}\"/>")
     }
 
-    /// How many spans there were at each moment, as the mean of a few pixels.
+    /// Draws how many spans there were at each moment, averaged over a few pixels.
     fn area(&self, spans: &[&Span], most: u64, class: &str) -> String {
         let mut sums = vec![0.0f64; TIMELINE_POINTS];
-        // Changes of the number of spans that cover a point whole, summed by one pass at the end.
+        // Changes of the number of spans that cover a whole point, summed by one pass at the end.
         let mut steps = vec![0i64; TIMELINE_POINTS + 1];
         for span in spans {
             let ((from, first), (to, last)) = (self.point(span.start_ns), self.point(span.end_ns));
@@ -225,7 +224,7 @@ impl Timeline<'_> {
         format!("<path class=\"area {class}\" d=\"{d}L{TIMELINE_PIXELS} {bottom}Z\"/>")
     }
 
-    /// Staging and bytes in flight, the most in each few pixels.
+    /// Draws staging memory and bytes in flight, the maximum in each few pixels.
     fn memory(&self) -> String {
         let counters = &self.trace.counters;
         let most = |of: fn(&Counter) -> u64| counters.iter().map(of).max().unwrap_or(0);
@@ -253,7 +252,7 @@ impl Timeline<'_> {
     }
 }
 
-/// The path of a line over points, given as shares of a height above `bottom`.
+/// Returns the path of a line over points, given as shares of a height above `bottom`.
 fn path(points: impl Iterator<Item = (usize, f64)>, bottom: usize, height: usize) -> String {
     let mut d = format!("M0 {bottom}");
     for (point, share) in points {

@@ -1,57 +1,57 @@
 //! Where the time of a trace went.
 //!
-//! One sweep over the starts and ends of all spans, in order of time, keeps how many requests wait,
-//! how many operations are in flight and how many workers decode. Every stretch between two of them
+//! One sweep over the starts and ends of all spans, in order of time, tracks how many requests are
+//! outstanding, operations in flight and workers decoding. Every stretch between two of them
 //! belongs to exactly one part: the device alone, device and workers, all workers without the
-//! device, some of them, nobody though requests waited, nobody because nothing was asked.
+//! device, some of them, nothing although requests waited, nothing because there were none.
 
 use crate::markup::{count, figure, percent};
 use crate::trace::parse::{Lane, Trace};
 
-/// Times of one lane.
+/// Times of a lane.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LaneTimes {
-    /// Time in which at least one span was under way.
+    /// Time in which at least one span was active.
     pub(crate) busy_ns: u64,
-    /// The times of all spans together.
+    /// Sum of the times of all spans.
     pub(crate) sum_ns: u64,
-    /// Spans under way at once, at most.
+    /// Maximum number of spans active at once.
     pub(crate) most: u64,
 }
 
 impl LaneTimes {
-    /// Spans under way while at least one was.
+    /// Returns the mean number of active spans while there was at least one.
     pub(crate) fn mean_while_busy(&self) -> f64 {
         self.sum_ns as f64 / self.busy_ns.max(1) as f64
     }
 }
 
-/// A time in which the device had nothing to do though requests waited.
+/// A time in which the device was idle although requests waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stall {
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
-    /// Workers that decoded meanwhile, at most.
+    /// Maximum number of workers that decoded in it.
     pub(crate) workers: u64,
 }
 
-/// What worked at a moment; as the limit of a load, what held it up most.
+/// What was active at a moment; as the limit of a load, its main cause of delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// The device, and no worker.
+    /// The device, but no worker.
     Device,
     Both,
     /// All workers, while the device was idle.
     AllWorkers,
     /// Some of the workers, while the device was idle.
     SomeWorkers,
-    /// Nobody, though requests waited.
+    /// Nothing, although requests waited.
     Waiting,
-    /// Nobody, and no request was outstanding.
+    /// Nothing, and no request was outstanding.
     Unasked,
 }
 
-/// The parts of the whole in the order of [`Part`]: a name and a class of the style sheet.
+/// For each [`Part`], in its order: a name and a class of the style sheet.
 pub(crate) const PARTS: [(&str, &str); 6] = [
     ("device alone", "device"),
     ("device and workers", "both"),
@@ -78,27 +78,27 @@ pub struct Times {
     pub(crate) stalls: Vec<Stall>,
 }
 
-/// A smaller share of idleness of the device counts as none.
+/// Below this share the device counts as never idle.
 const IDLE_NONE: f64 = 0.05;
 
 impl Times {
-    /// The times of a lane.
+    /// Returns the times of a lane.
     pub(crate) fn of(&self, lane: Lane) -> &LaneTimes {
         &self.lanes[lane as usize]
     }
 
-    /// A time as a share of the whole.
+    /// Returns a time as a share of the whole.
     pub(crate) fn share(&self, time_ns: u64) -> f64 {
         time_ns as f64 / self.total_ns.max(1) as f64
     }
 
-    /// Time in which nothing was in flight.
+    /// Returns the time in which nothing was in flight, in nanoseconds.
     #[must_use]
     pub fn device_idle_ns(&self) -> u64 {
         self.total_ns.saturating_sub(self.of(Lane::Device).busy_ns)
     }
 
-    /// What held up the load most.
+    /// Returns what delayed the load most.
     pub(crate) fn limit(&self) -> Part {
         if self.share(self.device_idle_ns()) < IDLE_NONE {
             return Part::Device;
@@ -115,7 +115,7 @@ impl Times {
         most.unwrap_or(Part::Device)
     }
 
-    /// Where the time went, in a sentence or two.
+    /// Describes where the time went, in a sentence or two.
     pub(crate) fn words(&self) -> String {
         let idle = percent(self.share(self.device_idle_ns()));
         let device = self.of(Lane::Device);
@@ -156,7 +156,7 @@ impl Times {
     }
 }
 
-/// A start (true) or an end of a span.
+/// A start (true) or an end of a span, at a time.
 type Edge = (u64, bool, Lane);
 
 /// Measures a trace.
@@ -171,7 +171,7 @@ pub(super) fn measure(trace: &Trace) -> Times {
         ]
     });
     let mut edges: Vec<Edge> = edges.collect();
-    // Ends before starts: jobs that follow each other at once are one worker's.
+    // Ends before starts: a job that begins as another ends may run on the same worker.
     edges.sort_unstable_by_key(|edge| (edge.0, edge.1));
     let mut times = Times {
         start_ns,
@@ -183,7 +183,7 @@ pub(super) fn measure(trace: &Trace) -> Times {
     times
 }
 
-/// How many spans of each lane are under way, in the order of [`Lane`].
+/// Number of active spans of each lane, in the order of [`Lane`].
 type Now = [u64; 3];
 
 fn sweep(times: &mut Times, edges: &[Edge]) {
@@ -307,7 +307,7 @@ mod tests {
             let span = |(lane, start, length)| (lanes[usize::from(lane)], start, start + length);
             let trace = trace(&spans.into_iter().map(span).collect::<Vec<_>>());
             let times = measure(&trace);
-            // Spans of no length at the ends stretch the whole and are in no part.
+            // Spans of no length at the ends extend the whole and are in no part.
             let lasting = trace.spans.iter().filter(|it| it.length_ns() > 0);
             let last = lasting.map(|it| it.end_ns).max().unwrap_or(times.start_ns);
             prop_assert_eq!(times.parts_ns.iter().sum::<u64>(), last - times.start_ns);

@@ -1,4 +1,4 @@
-//! The macros that declare what lies in blobs.
+//! The macros that declare the types of blobs.
 
 /// Declares a record: the type that lies in a blob, and after `from` the ordinary type that it is
 /// built from, which may have attributes of its own. Each field has its type in the blob, `=`, and
@@ -94,7 +94,7 @@ macro_rules! record {
 }
 
 /// Declares an enumeration that a blob may hold as [`Stored`](crate::blob::Stored): each value has
-/// its number, which must stay.
+/// its number, which must not change.
 ///
 /// ```
 /// use millstream_stream::blob::{self, Stored};

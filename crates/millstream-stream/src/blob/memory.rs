@@ -1,4 +1,4 @@
-//! Memory that a blob may lie in.
+//! Memory for blobs.
 
 use std::ops::Deref;
 
@@ -6,7 +6,7 @@ use zerocopy::IntoBytes;
 
 use crate::limits::BLOB_ALIGNMENT;
 
-/// Bytes aligned as blobs need them.
+/// Bytes in memory aligned to [`BLOB_ALIGNMENT`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct AlignedBytes {
     words: Vec<u128>,
@@ -16,7 +16,7 @@ pub struct AlignedBytes {
 const _: () = assert!(align_of::<u128>() >= BLOB_ALIGNMENT);
 
 impl AlignedBytes {
-    /// So many zero bytes.
+    /// Returns `len` zero bytes.
     #[must_use]
     pub fn zeroed(len: usize) -> AlignedBytes {
         AlignedBytes {
@@ -25,7 +25,7 @@ impl AlignedBytes {
         }
     }
 
-    /// A copy.
+    /// Copies `bytes`.
     #[must_use]
     pub fn from_slice(bytes: &[u8]) -> AlignedBytes {
         let mut aligned = AlignedBytes::zeroed(bytes.len());
@@ -33,7 +33,7 @@ impl AlignedBytes {
         aligned
     }
 
-    /// The bytes, to be filled.
+    /// Returns the bytes mutably.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.words.as_mut_bytes()[..self.len]
     }

@@ -1,12 +1,12 @@
-//! The hash of a layout: FNV-1a (64 bits) over names, sizes, alignments and offsets, in the order
-//! of declaration.
+//! The hash of a layout: FNV-1a (64 bits) of names, sizes, alignments and offsets, in order of
+//! declaration.
 //!
 //! A record that was described before (a recursive type, for instance) is described by its number.
-//! FNV-1a: Fowler, Noll, Vo; offset basis and prime as published for 64 bits.
+//! FNV-1a has the offset basis and prime that Fowler, Noll and Vo published for 64 bits.
 
 use std::any::TypeId;
 
-/// Takes the description of types and hashes it.
+/// Hashes the description of types.
 #[derive(Debug)]
 pub struct Schema {
     hash: u64,
@@ -38,25 +38,25 @@ impl Schema {
         self.mix(name.as_bytes());
     }
 
-    /// A type without parts.
+    /// Describes a type without parts.
     pub fn leaf<T>(&mut self, name: &str) {
         self.mix_name(name);
         self.mix_number(size_of::<T>());
         self.mix_number(align_of::<T>());
     }
 
-    /// A pointer; its target is described next.
+    /// Describes a pointer; its target is described next.
     pub fn pointer(&mut self, name: &str) {
         self.mix_name(name);
     }
 
-    /// An array of `count` elements, whose type is described next.
+    /// Describes an array of `count` elements, whose type is described next.
     pub fn repeated(&mut self, count: usize) {
         self.mix_name("[]");
         self.mix_number(count);
     }
 
-    /// A record with its fields, described by `fields` through [`Schema::field`].
+    /// Describes a record, whose fields `fields` describes through [`Schema::field`].
     pub fn record<T: 'static>(&mut self, name: &str, fields: impl FnOnce(&mut Schema)) {
         let id = TypeId::of::<T>();
         if let Some(number) = self.described.iter().position(|other| *other == id) {
@@ -71,13 +71,13 @@ impl Schema {
         self.mix_name("end");
     }
 
-    /// A field of a record; its type is described next.
+    /// Describes a field of a record; its type is described next.
     pub fn field(&mut self, name: &str, offset: usize) {
         self.mix_name(name);
         self.mix_number(offset);
     }
 
-    /// The hash of everything described so far.
+    /// Returns the hash of everything described so far.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash

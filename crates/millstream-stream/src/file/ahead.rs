@@ -13,7 +13,7 @@ use crate::limits::{FILE_BUFFER_BYTES, LOCAL_BYTES_MAX, READS_AHEAD, SEEK_BUFFER
 /// Windows begin at multiples of a page, so that the kernel reads no partial page.
 const PAGE_BYTES: u64 = 4096;
 
-/// A window that was requested.
+/// A requested window.
 pub(super) struct Window {
     offset: u64,
     len: u64,
@@ -69,7 +69,7 @@ impl FileStream {
             let offset = position / unit * unit;
             let len = (len as u64).min(self.len - offset);
             if self.read_local(offset, len, position)? {
-                // Requests ahead only pay off once much was read: cached bytes need no wait.
+                // Requests ahead pay off only after many bytes: cached bytes need no wait.
                 let many = self.local_bytes >= LOCAL_BYTES_MAX;
                 if in_order && many && offset + len < self.len {
                     self.read_ahead(&mut batch, offset + len)?;

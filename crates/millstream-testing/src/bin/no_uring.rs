@@ -1,4 +1,4 @@
-//! Runs a program to which the kernel refuses io_uring.
+//! Runs a program and makes the kernel refuse io_uring to it.
 //!
 //! ```text
 //! no-uring eperm|enosys PROGRAM [ARGUMENT...]

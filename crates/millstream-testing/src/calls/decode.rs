@@ -1,4 +1,4 @@
-//! What a system call is about to do to a file, from its number and arguments.
+//! Decodes what a system call is about to do to a file, from its number and arguments.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 
 use super::{Call, Op};
 
-/// Longest name that is read from a program.
+/// Maximum length in bytes of a name read from a program.
 const NAME_BYTES_MAX: usize = 4096;
 
-/// The arguments of a call, and the process whose memory and descriptors they name.
+/// The arguments of a call, and the `/proc` folder and memory of the process they refer to.
 struct Arguments {
     process: PathBuf,
     memory: Option<File>,
     numbers: [u64; 6],
 }
 
-/// What a call writes; `None` if it writes to no file.
+/// Returns the writing call that a system call is; `None` if it writes to no file.
 pub(super) fn decode(process: u32, number: i64, numbers: [u64; 6]) -> Option<Call> {
     let process = PathBuf::from(format!("/proc/{process}"));
     let memory = File::open(process.join("mem")).ok();
@@ -86,7 +86,7 @@ fn old_call(_: i64, _: &Arguments) -> Option<Call> {
     None
 }
 
-/// The number of an open file; `None` if there is none.
+/// Returns the inode number of an open file; `None` if there is none.
 pub(super) fn inode(process: u32, descriptor: u64) -> Option<u64> {
     let open = format!("/proc/{process}/fd/{descriptor}");
     fs::metadata(open).ok().map(|about| about.ino())
@@ -94,7 +94,7 @@ pub(super) fn inode(process: u32, descriptor: u64) -> Option<u64> {
 
 impl Arguments {
     fn call(&self, name: &'static str, (path, op): (PathBuf, Op)) -> Call {
-        // Of a file without a name, what its descriptor leads to.
+        // For a file without a name, the file that its descriptor refers to.
         let by_descriptor = fs::metadata(self.descriptor(self.numbers[0]));
         let about = match op {
             Op::Create { .. } => Err(std::io::ErrorKind::NotFound.into()),
@@ -102,7 +102,7 @@ impl Arguments {
             _ => by_descriptor,
         };
         let path = match op {
-            // The link leads to a name that the file may not have.
+            // The descriptor's link may show a name that the file does not have.
             Op::Link(_) => fs::read_link(&path).unwrap_or(path),
             _ => path,
         };
@@ -119,13 +119,13 @@ impl Arguments {
         self.process.join(format!("fd/{}", number as u32 as i32))
     }
 
-    /// The file of a descriptor.
+    /// Returns the path of a descriptor's file.
     fn file(&self, argument: usize) -> PathBuf {
         let link = fs::read_link(self.descriptor(self.numbers[argument]));
         link.unwrap_or_default()
     }
 
-    /// The file of a name that is relative to a folder's descriptor.
+    /// Returns the path of a name that is relative to a folder's descriptor.
     fn path(&self, folder: usize, name: usize) -> PathBuf {
         let folder = match self.numbers[folder] as u32 as i32 {
             libc::AT_FDCWD => self.process.join("cwd"),
@@ -145,7 +145,7 @@ impl Arguments {
 
     fn text(&self, address: u64) -> PathBuf {
         let mut bytes = Vec::new();
-        // Byte by byte would be a call for each; a page further there may be no memory.
+        // Page by page: one call per byte is too slow, and the next page may be unmapped.
         while bytes.len() < NAME_BYTES_MAX {
             let at = address + bytes.len() as u64;
             let mut piece = vec![0; (NAME_BYTES_MAX as u64 - at % NAME_BYTES_MAX as u64) as usize];
@@ -170,7 +170,7 @@ impl Arguments {
         writes.then_some((path, Op::Create { unnamed }))
     }
 
-    /// Bytes that are written at an offset, or where the file's descriptor stands.
+    /// Returns a write of bytes at an offset, or at the descriptor's position.
     fn written(&self, offset: Option<usize>, bytes: Vec<u8>) -> (PathBuf, Op) {
         let offset = match offset {
             Some(argument) => self.numbers[argument],
@@ -192,7 +192,7 @@ impl Arguments {
         self.memory_at(self.numbers[address], self.numbers[len])
     }
 
-    /// The bytes of an array of `iovec`.
+    /// Returns the bytes of an array of `iovec`.
     fn pieces(&self) -> Vec<u8> {
         let word = size_of::<u64>();
         let count = self.numbers[2].min(libc::UIO_MAXIOV as u64);

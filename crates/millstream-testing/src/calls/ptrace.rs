@@ -1,9 +1,9 @@
-//! `ptrace` of a child of the calling thread: its threads stop at each system call.
+//! `ptrace` of a child of the calling thread, whose threads stop at each system call.
 //!
 //! # Safety
-//! Requests name threads by number, and the kernel refuses those that are not stopped tracees of
-//! the calling thread. Memory is passed to it only for values of the types that it documents, which
-//! live through the call.
+//! Requests name threads by id, and the kernel refuses those that are not stopped tracees of the
+//! calling thread. Memory is passed to it only for values of the documented types, which live
+//! through the call.
 #![expect(unsafe_code, reason = "ptrace(2) and waitpid(2)")]
 
 use std::io;
@@ -12,31 +12,31 @@ use std::process::{Child, Command};
 
 use crate::Unavailable;
 
-/// A thread of the child; that of the process itself for its first.
+/// Id of a thread of the child; the process id is that of its first thread.
 pub(super) type Thread = libc::pid_t;
 
-/// Where a thread of the child has come to.
+/// An event of a thread of the child.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Event {
-    /// It, or the process if it is the first, has ended with a wait status.
+    /// The thread (the process, if it is the first) ended with a wait status.
     Ended(i32),
-    /// It begins or ends a system call.
+    /// The thread stopped at the entry or exit of a system call.
     Call,
-    /// It stopped for another reason: for a signal, if that is not 0.
+    /// The thread stopped for another reason: for a signal, unless it is 0.
     Stopped(i32),
 }
 
-/// A system call that a thread is in.
+/// The side of a system call at which a thread stopped.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Side {
-    /// It is about to be made.
+    /// The call is about to be made.
     Entry { number: i64, arguments: [u64; 6] },
-    /// It was made: what it returned, an error as a negative number.
+    /// The call was made and returned this value, a negative error number for an error.
     Exit(i64),
 }
 
-/// Starts a program that is traced by the calling thread, and stops before its first instruction.
-/// It is killed when that thread ends.
+/// Starts a program that is traced by the calling thread, and stops it before its first
+/// instruction. The program is killed when that thread ends.
 pub(super) fn start(command: &mut Command) -> Result<Child, Unavailable> {
     if !cfg!(target_arch = "x86_64") {
         return Err(Unavailable::because(
@@ -67,7 +67,7 @@ pub(super) fn start(command: &mut Command) -> Result<Child, Unavailable> {
         }
     });
     if let Err(error) = set.and_then(|()| resume(thread, 0)) {
-        // It is stopped: nothing else would end it.
+        // The child is stopped: nothing else would end it.
         let _ = child.kill().and_then(|()| child.wait());
         return Err(Unavailable::because(format!("ptrace: {error}")));
     }
@@ -100,7 +100,7 @@ pub(super) fn wait() -> io::Result<(Thread, Event)> {
     Ok((thread, event))
 }
 
-/// Lets a thread go on to the next end of a system call, with a signal if that is not 0.
+/// Resumes a thread until the next system call entry or exit, with a signal if that is not 0.
 pub(super) fn resume(thread: Thread, signal: i32) -> io::Result<()> {
     // SAFETY: no memory is passed.
     match unsafe { libc::ptrace(libc::PTRACE_SYSCALL, thread, 0, signal) } {
@@ -109,8 +109,8 @@ pub(super) fn resume(thread: Thread, signal: i32) -> io::Result<()> {
     }
 }
 
-/// `struct ptrace_syscall_info`, whose union is numbers alone: of an entry the call's number and
-/// arguments, of an exit the result.
+/// `struct ptrace_syscall_info`, whose union holds numbers alone: for an entry the call's number
+/// and arguments, for an exit the result.
 #[repr(C)]
 #[derive(Default)]
 struct Info {
@@ -122,7 +122,7 @@ struct Info {
     numbers: [u64; 8],
 }
 
-/// The system call that a stopped thread is in.
+/// Returns the side of the system call at which a thread is stopped.
 pub(super) fn side(thread: Thread) -> io::Result<Side> {
     let mut info = Info::default();
     // SAFETY: the kernel writes at most as many bytes as are passed; every value is valid.
@@ -150,12 +150,12 @@ pub(super) fn side(thread: Thread) -> io::Result<Side> {
     }
 }
 
-/// Makes a thread that stands before a system call make none.
+/// Skips the system call at whose entry a thread is stopped.
 pub(super) fn skip(thread: Thread) -> io::Result<()> {
     change(thread, |registers| registers.orig_rax = u64::MAX)
 }
 
-/// Replaces the result of a system call that a thread stands behind.
+/// Replaces the result of the system call at whose exit a thread is stopped.
 pub(super) fn set_result(thread: Thread, result: i64) -> io::Result<()> {
     change(thread, |registers| registers.rax = result.cast_unsigned())
 }
@@ -163,7 +163,7 @@ pub(super) fn set_result(thread: Thread, result: i64) -> io::Result<()> {
 #[cfg(target_arch = "x86_64")]
 use libc::user_regs_struct as Registers;
 
-/// In the place of registers that nothing here changes: [`start`] refuses other machines.
+/// Stands in for registers that are never used: [`start`] refuses other architectures.
 #[cfg(not(target_arch = "x86_64"))]
 #[derive(Clone, Copy)]
 struct Registers {
@@ -172,10 +172,10 @@ struct Registers {
 }
 
 fn change(thread: Thread, change: impl FnOnce(&mut Registers)) -> io::Result<()> {
-    // SAFETY: registers are numbers, of which zeros are valid; the kernel fills in all.
+    // SAFETY: registers are integers, for which zeros are valid; the kernel fills in all of them.
     let mut registers: Registers = unsafe { std::mem::zeroed() };
     let request = |request, registers: *mut Registers| {
-        // SAFETY: the registers live through the call, and have the type of this machine's.
+        // SAFETY: the registers live through the call, and have this architecture's type.
         match unsafe { libc::ptrace(request, thread, 0, registers) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),

@@ -1,18 +1,17 @@
-//! Ends the mount when its process dies without doing so itself.
+//! Unmounts the file system if its process dies without doing so.
 //!
 //! A process that is killed while one of its threads waits for its own file system cannot die: the
-//! thread waits for an answer that no other thread of it will ever give, and holds the connection
-//! open while it waits. So a shell in a process of its own unmounts by force, which aborts the
-//! connection. It is woken by its standard input ending (the ordinary death of a process closes it)
-//! or by the signal that `setpriv --pdeathsig` makes the kernel send when the thread that started
-//! it ends (in the death above the input stays open). After an orderly unmount it finds nothing to
-//! do.
+//! thread waits for an answer that no other thread will ever give, and keeps the connection open
+//! while it waits. So a shell in a separate process force-unmounts, which aborts the connection. It
+//! wakes when its standard input ends (an ordinary death of the process closes it) or on the signal
+//! that `setpriv --pdeathsig` makes the kernel send when the thread that started it ends (in the
+//! death above the input stays open). After an orderly unmount there is nothing left to do.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Waits for a line that never comes, for the end of the input, or for the signal.
+/// Waits for the end of its input (a line never comes) or for the signal.
 const SCRIPT: &str = r#"
 end() { umount -f -l "$1"; rmdir "$1"; exit; }
 trap 'end "$1"' TERM
@@ -21,11 +20,11 @@ read -r line
 end "$1"
 "#;
 
-/// A running guardian; told to go, and waited for, when dropped.
+/// A running guardian. Dropping it ends it and waits for it.
 pub(super) struct Guardian(Child);
 
-/// Starts a guardian over the mount, and returns when it watches; none where `setpriv` is
-/// missing, for it is a comfort, not a need.
+/// Starts a guardian for the mount, and returns once it is watching; `None` if `setpriv` is
+/// missing, because the guardian is optional.
 pub(super) fn watch(mount_point: &Path) -> Option<Guardian> {
     let child = Command::new("setpriv")
         .args(["--pdeathsig", "TERM", "sh", "-c", SCRIPT, "guardian"])
@@ -38,7 +37,7 @@ pub(super) fn watch(mount_point: &Path) -> Option<Guardian> {
     let mut guardian = Guardian(child.ok()?);
     let stdout = guardian.0.stdout.take().expect("piped");
     let mut line = String::new();
-    // A guardian that says nothing has ended, and is waited for by the drop.
+    // A guardian that prints nothing has ended, and is reaped by the drop.
     match BufReader::new(stdout).read_line(&mut line) {
         Ok(1..) => Some(guardian),
         Ok(0) | Err(_) => None,
@@ -48,7 +47,7 @@ pub(super) fn watch(mount_point: &Path) -> Option<Guardian> {
 impl Drop for Guardian {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // It ends by itself now; how does not matter.
+        // The closed input ends it; its status does not matter.
         let _ = self.0.wait();
     }
 }

@@ -1,21 +1,21 @@
-//! Calls whose answer waits: late ones and hung ones, in one list with one thread that answers
-//! them when they are due. (The serving thread never waits, so one slow call delays no other.)
+//! Held calls: calls whose answer is delayed or withheld, in one list, with one thread that answers
+//! them when they are due. (The serving thread never waits, so a slow call delays no other.)
 
 use std::time::Instant;
 
 use super::{Shared, State};
 
-/// What answers a held call. Told whether the mount goes away, where the answer must be an error.
+/// Answers a held call. The flag is set if the mount goes away: the answer must then be an error.
 pub(crate) type Answer = Box<dyn FnOnce(&mut State, bool) + Send>;
 
-/// A call whose answer waits.
+/// A call whose answer is delayed.
 pub(crate) struct Held {
-    /// When it is answered.
+    /// Time at which it is answered.
     pub(crate) due: Instant,
     pub(crate) answer: Answer,
 }
 
-/// Answers held calls when they are due, until the mount goes away; then all that are left.
+/// Answers held calls when they are due; when the mount goes away, answers all that are left.
 pub(crate) fn release_when_due(shared: &Shared) {
     let mut state = shared.lock();
     loop {

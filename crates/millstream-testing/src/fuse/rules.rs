@@ -1,4 +1,4 @@
-//! Rules: which call goes wrong, and how.
+//! Rules: which calls go wrong, and how.
 
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::HANG_MAX;
 
-/// A kind of call that arrives at the file system.
+/// A kind of call to the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Call {
     /// Opening a file that exists.
@@ -17,32 +17,32 @@ pub enum Call {
     Write,
     /// `fsync` and `fdatasync` of a file.
     Sync,
-    /// `fsync` of the folder; rules name no file for it.
+    /// `fsync` of the folder; no file name applies to it.
     SyncFolder,
-    /// Making a file.
+    /// Creating a file.
     Create,
-    /// Renaming, by the old name.
+    /// Renaming; rules match the old name.
     Rename,
     /// Removing a name.
     Unlink,
-    /// `stat` and its kin.
+    /// `stat` and related calls.
     Stat,
 }
 
-/// What happens to a call.
+/// What a rule does to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It fails with this errno.
+    /// The call fails with this errno.
     Fail(i32),
-    /// It is answered after this time.
+    /// The call is answered after this time.
     Delay(Duration),
-    /// At most so many bytes are read or written. Must not be 0 for a write.
+    /// At most this many bytes are read or written. Must not be 0 for a write.
     Short(usize),
-    /// It is not answered until it is released, at the latest after [`HANG_MAX`].
+    /// The call is not answered until it is released, at the latest after [`HANG_MAX`].
     Hang,
 }
 
-/// One rule. Those that apply to a call apply together: the longest wait, the first error, the
+/// A rule. All rules that match a call apply together: the longest wait, the first error, the
 /// shortest transfer.
 #[derive(Debug, Clone)]
 #[must_use]
@@ -56,7 +56,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Every such call goes wrong, on every file, everywhere, for ever.
+    /// Creates a rule for every such call, on every file and range, without limit.
     pub fn on(call: Call, effect: Effect) -> Rule {
         Rule {
             call,
@@ -68,25 +68,25 @@ impl Rule {
         }
     }
 
-    /// Only on the file of this name.
+    /// Restricts the rule to the file of this name.
     pub fn of(mut self, name: &str) -> Rule {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Only reads and writes that touch one of these bytes.
+    /// Restricts the rule to reads and writes that touch one of these bytes.
     pub fn touching(mut self, range: Range<u64>) -> Rule {
         self.range = range;
         self
     }
 
-    /// Not on the first `count` calls that match.
+    /// Skips the first `count` calls that match.
     pub fn after(mut self, count: u64) -> Rule {
         self.skipped = count;
         self
     }
 
-    /// Only the first `count` calls that match (behind those of [`Rule::after`]).
+    /// Restricts the rule to `count` matching calls (after those skipped by [`Rule::after`]).
     pub fn times(mut self, count: u64) -> Rule {
         self.times = count;
         self
@@ -101,7 +101,7 @@ impl Rule {
     }
 }
 
-/// A rule that was added.
+/// Identifies an added rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RuleId(u64);
 
@@ -112,14 +112,14 @@ pub(crate) struct Rules {
     added: u64,
 }
 
-/// What the rules say to one call.
+/// The combined effect of the rules on one call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// Answer after this time.
+    /// Time after which the call is answered.
     pub(crate) wait: Option<Duration>,
-    /// Fail with this errno.
+    /// Errno with which it fails.
     pub(crate) errno: Option<i32>,
-    /// Transfer no more than this.
+    /// Maximum number of bytes transferred.
     pub(crate) bytes_max: Option<usize>,
 }
 
@@ -139,7 +139,7 @@ impl Rules {
         self.rules.clear();
     }
 
-    /// Judges a call on the bytes `range` (one byte at 0 for calls without a range).
+    /// Applies the rules to a call on the bytes `range` (one byte at 0 for calls without a range).
     pub(crate) fn judge(&mut self, call: Call, name: &OsStr, range: &Range<u64>) -> Verdict {
         let mut verdict = Verdict::default();
         for (_, rule) in &mut self.rules {

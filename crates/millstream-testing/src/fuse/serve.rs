@@ -1,8 +1,8 @@
-//! The file system itself: what the kernel asks, answered from memory, as the rules allow.
+//! The file system itself: serves the kernel's requests from memory, as the rules allow.
 //!
-//! Every call goes through [`Served::judge`]: it counts the call, asks the rules, and
-//! answers now or leaves the answer with the held ones. The kernel is told to cache neither names
-//! nor attributes, so that a change behind its back is seen at once.
+//! Every call goes through [`Served::judge`], which counts it, applies the rules, and answers it
+//! now or puts it in the list of held calls. The kernel is told to cache neither names nor
+//! attributes, so that a change behind its back is seen at once.
 
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -19,17 +19,17 @@ use super::held::Held;
 use super::rules::{Call, Verdict};
 use super::{MemoryFile, Node, Shared, State};
 
-/// Block size that files report.
+/// Block size reported for files.
 const BLOCK_BYTES: u32 = 4096;
 
-/// Background requests (readahead, asynchronous direct reads) that the kernel hands us at a time:
-/// hung ones must not keep others out.
+/// Maximum number of background requests (readahead, asynchronous direct reads) that the kernel
+/// sends at a time: hung ones must not block others.
 const BACKGROUND_MAX: u16 = 4096;
 
-/// The kernel may keep an answer about a name or an attribute for no time at all.
+/// Time for which the kernel may cache names and attributes.
 const NO_CACHE: Duration = Duration::ZERO;
 
-/// Calls without a range touch one byte at 0 for the rules' sake.
+/// Calls without a range count as touching the byte at 0.
 const NO_RANGE: Range<u64> = 0..1;
 
 /// Serves one mount.
@@ -39,7 +39,7 @@ pub(crate) struct Served {
 }
 
 impl State {
-    /// The file of this name, made if there is none.
+    /// Returns the file of this name, creating it if there is none.
     pub(crate) fn create(&mut self, name: &OsStr) -> Node {
         if let Some(&node) = self.names.get(name) {
             return node;
@@ -140,7 +140,7 @@ impl Served {
         Served { shared, page_cache }
     }
 
-    /// Judges a call on `node` and answers it now or later; by name for a call on a name.
+    /// Applies the rules to a call on a name or a node, and answers it now or later.
     fn judge(
         &self,
         call: Call,
@@ -172,7 +172,7 @@ impl Served {
         self.shared.changed.notify_all();
     }
 
-    /// The same for calls that are answered by success or an error alone.
+    /// As `judge`, for calls that are answered by success or an error alone.
     fn judge_empty(
         &self,
         call: Call,

@@ -1,5 +1,5 @@
-//! The committed shaders are those that their sources make (`MST_BLESS=1` makes them anew), and the
-//! one for subgroups decodes.
+//! Tests that the committed shaders are those compiled from their sources (`MST_BLESS=1` rewrites
+//! them), and that the one for subgroups decodes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn source(name: &str) -> String {
     std::fs::read_to_string(shaders.join(name)).expect("read")
 }
 
-/// Indices are clamped, and what reaches past a buffer is not written: whatever the shader's own
+/// Compiles a shader with clamped indices and without writes past buffers, so that whatever its own
 /// checks overlook stays in its buffers.
 fn compiled(source: &str) -> Vec<u8> {
     let module = naga::front::wgsl::parse_str(source)
@@ -72,7 +72,7 @@ fn context() -> Option<Arc<Context>> {
     }
 }
 
-/// Operations of a subgroup of 32, made of workgroup memory.
+/// Operations of a subgroup of 32, emulated in workgroup memory.
 const EMULATED: &str = "
 var<workgroup> said: array<u32, 32>;
 fn all_said(mine: u32) {

@@ -1,4 +1,4 @@
-//! Buffers of the application's: wgpu 30 lends their handles.
+//! Adopts the application's buffers, whose handles wgpu 30 lends.
 #![expect(unsafe_code, reason = "lends handles of wgpu")]
 
 use std::ops::Range;
@@ -15,14 +15,14 @@ impl WgpuDevice {
     /// Returns a range of a buffer as a destination.
     ///
     /// # Errors
-    /// `InvalidArgument`: the range is empty or not inside of the buffer, or the buffer lacks the
-    /// usage `COPY_DST`; `Limit`: it is not one of Vulkan.
+    /// `InvalidArgument`: the range is empty or not inside the buffer, or the buffer lacks the
+    /// usage `COPY_DST`; `Limit`: it is not a Vulkan buffer.
     ///
     /// # Safety
-    /// The buffer is one of the device's. No command that wgpu runs uses the range while a request
-    /// is on its way to it, and the buffer is not destroyed then. wgpu knows the range as
-    /// initialized: it was written to, or cleared by `CommandEncoder::clear_buffer`, in a
-    /// submission; else wgpu clears it with its first use, after what has landed. With a second
+    /// The buffer belongs to the device. No command that wgpu runs uses the range while a request
+    /// to it is in flight, and the buffer is not destroyed then. wgpu has recorded the range as
+    /// initialized, because it was written to, or cleared by `CommandEncoder::clear_buffer`, in a
+    /// submission; else wgpu clears it on its first use, after bytes have landed. With a second
     /// queue ([`WgpuDevice::adopt_with`]) that submission has completed before a request begins.
     pub unsafe fn adopt_buffer(
         &self,

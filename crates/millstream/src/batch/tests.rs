@@ -1,4 +1,4 @@
-//! What a forked child finds locked: by threads that it does not have.
+//! Tests of a forked child, which finds locks held by threads that it does not have.
 
 use std::task::Waker;
 use std::time::Duration;

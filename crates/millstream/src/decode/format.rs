@@ -1,12 +1,12 @@
-//! What stored bytes look like: to say of bytes in another format than the codec expects which one
-//! they are. Formats with a signature only; sources: RFC 1950, 1952, 8878, the LZ4 frame format,
-//! and the signatures of PNG, KTX 2, glTF, ZIP and Ogg.
+//! Recognizes formats of stored bytes, so that an error can name the format of bytes that the codec
+//! does not expect. Formats with a signature only; sources: RFC 1950, 1952, 8878, the LZ4 frame
+//! format, and the signatures of PNG, KTX 2, glTF, ZIP and Ogg.
 
 use millstream_codec::CodecId;
 
 use crate::error::{Error, ErrorKind};
 
-/// The format that stored bytes begin like.
+/// The format whose signature stored bytes begin with.
 fn signature(head: &[u8]) -> Option<&'static str> {
     const SIGNATURES: [(&[u8], &str); 9] = [
         (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
@@ -23,7 +23,7 @@ fn signature(head: &[u8]) -> Option<&'static str> {
     known.map(|(_, name)| *name)
 }
 
-/// Bytes that a skippable frame of zstd or LZ4 begins with.
+/// Whether bytes begin with a skippable frame of zstd or LZ4.
 fn is_skippable(head: &[u8]) -> bool {
     matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
@@ -34,7 +34,7 @@ fn is_zlib(head: &[u8]) -> bool {
         if cmf & 15 == 8 && (u16::from(*cmf) << 8 | u16::from(*flg)) % 31 == 0)
 }
 
-/// Why stored bytes cannot be what the codec expects, if their beginning shows it.
+/// The error of stored bytes whose beginning shows that they are not what the codec expects.
 pub(crate) fn wrong_format(codec: CodecId, head: &[u8]) -> Option<Error> {
     let (expected, fits) = match codec {
         CodecId::ZSTD => (

@@ -1,8 +1,8 @@
 //! Jobs: what worker threads do, and what comes back to the engine.
 //!
 //! A job owns everything it touches, or holds memory that its request keeps until the result is
-//! back ([`Lent`]): a request never completes while a job of it is out, unless its memory went into
-//! quarantine. Code of the application runs under `catch_unwind`; its panic fails its request.
+//! back ([`Lent`]): a request never completes while one of its jobs is out, unless its memory went
+//! into quarantine. Code of the application runs under `catch_unwind`; its panic fails its request.
 //!
 //! # Safety
 //! The destinations of the jobs of one request are disjoint: `decode::plan` gives out raw offsets
@@ -26,26 +26,27 @@ use crate::request::Stored;
 use crate::sink::{DevicePart, DevicePlace, PartForm, PartTask};
 
 /// A codec of the application, for ids from 0x80 on. Its methods are called on worker threads,
-/// except [`Codec::raw_len`] and [`Codec::stream`]; a panic fails the request and nothing else.
+/// except [`Codec::raw_len`], [`Codec::stream`] and, once at registration, [`Codec::is_stream`]; a
+/// panic while a request is served fails that request and nothing else.
 pub trait Codec: Send + Sync {
-    /// Raw bytes that the stored bytes declare, read from their head: the first window of them (all
-    /// of them for a whole-block codec) and how many there are in all. Called on the engine thread:
-    /// it reads a header and nothing more. `Ok(None)`: the stored bytes do not declare it.
+    /// Returns how many raw bytes the stored bytes declare, from their head (the first window of
+    /// them; all of them for a whole-block codec) and their total length. Called on the engine
+    /// thread: it must only read a header. `Ok(None)` if the stored bytes do not declare it.
     ///
     /// # Errors
-    /// The likely cause why the bytes are refused.
+    /// The likely cause, if the bytes are refused.
     fn raw_len(&self, head: &[u8], stored_len: u64) -> Result<Option<u64>, &'static str> {
         let _ = (head, stored_len);
         Ok(None)
     }
 
-    /// Whether stored bytes are decoded as a stream, window by window while the next windows are
+    /// Returns whether stored bytes are decoded as a stream, window by window while the next are
     /// read. Otherwise all stored bytes of a request must fit into staging at once.
     fn is_stream(&self) -> bool {
         false
     }
 
-    /// A decoder for one request, if [`Codec::is_stream`]. Called on the engine thread.
+    /// Creates a decoder for one request, if [`Codec::is_stream`]. Called on the engine thread.
     fn stream(&self) -> Option<Box<dyn StreamDecoder>> {
         None
     }
@@ -101,7 +102,7 @@ pub(crate) enum JobSource {
     Window(Arc<Block>),
     /// Memory of the application.
     Memory(Stored),
-    /// Bytes at an offset of a table's source, and what the job has read of it.
+    /// An offset in a table's source, and the bytes that the job has read there.
     External(Arc<dyn BlockSource>, u64, Option<Vec<u8>>),
 }
 
@@ -128,7 +129,7 @@ pub(crate) enum Method {
     /// A unit that a scanner found.
     Unit(Unit),
     Application(Arc<dyn Codec>),
-    /// Not here: a device takes the bytes.
+    /// Not decoded here: a device takes the bytes.
     Device(DevicePlace),
 }
 
@@ -161,11 +162,11 @@ pub(crate) enum Task {
         raw: Lent,
         last: bool,
     },
-    /// Asks the application for memory.
+    /// Asks the application for memory of this length.
     Supply(Supply, usize),
-    /// Copies the raw bytes to the front of other memory.
+    /// Copies raw bytes to the front of other memory.
     Move(Lent, Lent),
-    /// Checks all raw bytes against what the stream says of them.
+    /// Checks all raw bytes against what the stream declares.
     Verify(Box<dyn UnitScanner>, Lent),
 }
 
@@ -195,7 +196,7 @@ pub(crate) struct Ran {
     pub(crate) ended: Instant,
 }
 
-/// What a job brought.
+/// The outcome of a job.
 pub(crate) enum JobOutcome {
     /// A part was decoded, or raw bytes were moved or verified.
     Done(Result<(), Error>),
@@ -209,7 +210,7 @@ pub(crate) enum JobOutcome {
 pub(crate) struct JobResult {
     pub(crate) request: Id,
     pub(crate) outcome: JobOutcome,
-    /// The window it read, back with the engine.
+    /// The window it read, returned to the engine.
     pub(crate) source: Option<JobSource>,
     pub(crate) ran: Ran,
 }
@@ -241,13 +242,13 @@ impl Job {
         run_job(self, &mut Scratch::default());
     }
 
-    /// The user data of its request.
+    /// Returns the user data of its request.
     #[must_use]
     pub fn user_data(&self) -> u64 {
         self.decode_task().map_or(0, |task| task.user_data)
     }
 
-    /// The priority of its request.
+    /// Returns the priority of its request.
     #[must_use]
     pub fn priority(&self) -> Priority {
         let task = self.task.as_ref();
@@ -259,8 +260,8 @@ impl Job {
         task.map_or(0, |task| task.request.to_bits())
     }
 
-    /// Of a block of the application's codec: its stored bytes, and where the raw bytes go. Empty
-    /// for other jobs.
+    /// Returns the stored bytes of a block of the application's codec, and where its raw bytes go.
+    /// Empty for other jobs.
     pub fn stored_and_raw(&mut self) -> (&[u8], &mut [u8]) {
         match self.task.as_mut().map(|task| &mut task.task) {
             Some(Task::Decode(task)) if task.is_of_application() => {
@@ -270,8 +271,8 @@ impl Job {
         }
     }
 
-    /// Ends a block of the application's codec: the number of raw bytes written, or the likely
-    /// cause of the failure. Other jobs fail: their bytes are not decoded.
+    /// Finishes a block of the application's codec with the number of raw bytes written, or the
+    /// likely cause of the failure. Other jobs fail: their bytes are not decoded.
     pub fn finish(mut self, result: Result<usize, &'static str>) {
         let own = self
             .decode_task()
@@ -351,8 +352,8 @@ fn ended_by_hand(task: JobTask, result: Result<usize, Error>) -> JobResult {
     }
 }
 
-/// Runs a job and hands its result to its sink. A codec of the application, or a device, may take
-/// it to end it later.
+/// Runs a job and hands its result to its sink. A codec of the application, or a device, may keep
+/// it and end it later.
 pub(crate) fn run_job(mut job: Job, scratch: &mut Scratch) {
     let ends_later =
         |method: &&Method| matches!(method, Method::Application(_) | Method::Device(_));
@@ -380,7 +381,7 @@ pub(crate) fn run_job(mut job: Job, scratch: &mut Scratch) {
         });
         match deferred {
             Some(Some(back)) => job = back,
-            // It is kept, or was dropped by a panic, which failed its request.
+            // It is kept, or was dropped in a panic, which failed its request.
             Some(None) | None => return,
         }
     }
@@ -448,7 +449,7 @@ pub(crate) fn run_task(task: JobTask, scratch: &mut Scratch) -> JobResult {
     }
 }
 
-/// Runs code that may be the application's; a panic is an error.
+/// Runs code that may be the application's; a panic becomes an error.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     guard(work).unwrap_or_else(|| {
         let cause = "code of the application panicked";
@@ -456,7 +457,7 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, E
     })
 }
 
-/// Raw bytes must be exactly those declared.
+/// Fails unless as many raw bytes were written as declared.
 fn exactly(written: usize, declared: usize) -> Result<(), Error> {
     if written == declared {
         return Ok(());
@@ -469,7 +470,7 @@ fn exactly(written: usize, declared: usize) -> Result<(), Error> {
 }
 
 impl DecodeTask {
-    /// Whether its stored bytes are in memory, and its raw bytes are to be.
+    /// Whether its stored bytes are in memory, and its raw bytes go to memory.
     fn is_in_memory(&self) -> bool {
         !matches!(self.source, JobSource::External(_, _, None))
             && !matches!(self.method, Method::Device(_))
@@ -480,7 +481,7 @@ impl DecodeTask {
         self.is_in_memory() && matches!(self.method, Method::Application(_))
     }
 
-    /// The same error, about this block if it is one of a table, maybe in another file.
+    /// Adds the place of this block to an error, if it is one of a table, maybe in another file.
     fn at_block(&self, error: Error) -> Error {
         let path = match &self.source {
             JobSource::External(source, ..) => guard(|| source.path()).flatten(),
@@ -520,7 +521,7 @@ fn prepare(task: &mut DecodeTask) -> Result<(), Error> {
 fn decode(task: &mut DecodeTask, scratch: &mut Scratch) -> JobOutcome {
     let decoded = match prepare(task) {
         Ok(()) => guard(|| decode_part(task, scratch)).unwrap_or_else(|| {
-            // It may be half changed.
+            // The panic may have left it inconsistent.
             *scratch = Scratch::default();
             let kind = match task.method {
                 Method::Application(_) => ErrorKind::Application,
@@ -539,11 +540,11 @@ fn decode(task: &mut DecodeTask, scratch: &mut Scratch) -> JobOutcome {
     JobOutcome::Done(result.map_err(|error| task.at_block(error)))
 }
 
-/// Decodes what is in memory; raw bytes written. A panic may be the application's, or that of a
-/// decoder that another crate brings.
+/// Decodes stored bytes in memory; returns how many raw bytes it wrote. May panic, in code of the
+/// application or in a decoder of another crate.
 fn decode_part(task: &mut DecodeTask, scratch: &mut Scratch) -> Result<usize, Error> {
     if let Method::Device(_) = task.method {
-        // The application's codec returned a job that it was not given, which has no memory.
+        // The application's codec returned another job than it was given, which has no memory.
         let cause = "the codec returned another job";
         return Err(Error::new(ErrorKind::Application, cause));
     }
@@ -576,8 +577,8 @@ fn decode_part(task: &mut DecodeTask, scratch: &mut Scratch) -> Result<usize, Er
     }
 }
 
-/// Gives all of `stored` to the decoder; raw bytes written, and whether the stream may end here.
-/// What the decoder reports is checked before it is used.
+/// Feeds all of `stored` to the decoder; returns the raw bytes written, and whether the stream may
+/// end here. What the decoder reports is checked before it is used.
 fn feed(
     decoder: &mut dyn StreamDecoder,
     stored: &[u8],

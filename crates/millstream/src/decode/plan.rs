@@ -27,7 +27,7 @@ pub(crate) type Codecs = BTreeMap<u8, Registered>;
 #[derive(Clone)]
 pub(crate) struct Registered {
     pub(crate) codec: Arc<dyn Codec>,
-    /// Asked once: the layout of windows relies on the answer.
+    /// Asked once, at registration: the layout of windows relies on it.
     pub(crate) is_stream: bool,
 }
 
@@ -39,7 +39,7 @@ pub(crate) enum Mode {
     /// The next block's index.
     Table(usize),
     Units(Box<dyn UnitScanner>),
-    /// The decoder is away while a job has it.
+    /// `None` while a job has the decoder.
     Stream(Option<Box<dyn StreamDecoder>>),
 }
 
@@ -69,7 +69,7 @@ impl From<Error> for NotCut {
     }
 }
 
-/// A window's bytes, and where they are.
+/// A window's bytes, and their place in the stored bytes.
 pub(crate) struct View<'a> {
     pub(crate) bytes: &'a [u8],
     /// First byte, relative to the request's offset.
@@ -200,7 +200,7 @@ impl Plan {
         self.raw_len.unwrap_or(0)
     }
 
-    /// Gives out the next `len` raw bytes; where they begin.
+    /// Gives out the next `len` raw bytes; returns where they begin.
     pub(crate) fn take_raw(&mut self, len: u64) -> Result<u64, Error> {
         let start = self.raw_given;
         match start.checked_add(len).filter(|&end| end <= self.raw_len()) {
@@ -215,7 +215,7 @@ impl Plan {
         }
     }
 
-    /// Cuts a window into the parts that are in it as a whole; how many bytes are done with.
+    /// Cuts a window into the parts that it holds whole; returns how many bytes are done with.
     pub(crate) fn cut(
         &mut self,
         codecs: &Codecs,
@@ -320,7 +320,7 @@ impl Plan {
         self.take_raw(made as u64).map(drop)
     }
 
-    /// Whether everything declared has come, and nothing else.
+    /// Fails unless everything declared has come, and nothing else.
     pub(crate) fn check_complete(&self) -> Result<(), Error> {
         if matches!(self.mode, Mode::Stream(_)) && !self.at_end {
             let cause = "the stored bytes are truncated";
@@ -369,7 +369,7 @@ fn check_unit(unit: &Unit, raw_at: u64, scanned: usize) -> Result<(), Error> {
     }
 }
 
-/// Checks a table against the request: the raw size.
+/// Checks a table against the request; returns the raw size.
 pub(crate) fn check_table(
     table: &BlockTable,
     codecs: &Codecs,
@@ -425,7 +425,7 @@ pub(crate) fn check_table(
     }
 }
 
-/// Whether a codec is built in or registered.
+/// Fails unless a codec is built in or registered.
 pub(crate) fn check_known(codecs: &Codecs, codec: CodecId) -> Result<(), Error> {
     match codec <= CodecId::GDEFLATE || codecs.contains_key(&codec.0) {
         true => Ok(()),

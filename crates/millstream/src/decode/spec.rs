@@ -39,7 +39,7 @@ impl Decode {
         }
     }
 
-    /// Independent blocks: they decode on all workers at once, each with its own codec.
+    /// Independent blocks, each with its own codec, which decode in parallel on all workers.
     #[must_use]
     pub fn table(table: impl Into<Arc<BlockTable>>) -> Decode {
         let table = table.into();
@@ -50,8 +50,8 @@ impl Decode {
         }
     }
 
-    /// Raw bytes that the stored bytes decode to, exactly. May be left out where the stored bytes
-    /// declare it. Of a table it is the sum of its blocks, and a different one is an error.
+    /// Sets the exact number of raw bytes that the stored bytes decode to. May be left out where
+    /// the stored bytes declare it. Of a table it is the sum of its blocks; any other is an error.
     #[must_use]
     pub fn raw_len(mut self, bytes: u64) -> Decode {
         self.raw_len = bytes;
@@ -87,13 +87,13 @@ pub(crate) struct Block {
 }
 
 impl BlockTable {
-    /// A table without blocks.
+    /// Creates a table without blocks.
     #[must_use]
     pub fn new() -> BlockTable {
         BlockTable::default()
     }
 
-    /// Makes room for `more` blocks.
+    /// Reserves room for `more` blocks.
     ///
     /// # Errors
     /// `OutOfMemory`. Without room, [`BlockTable::push`] aborts the process.
@@ -121,11 +121,10 @@ impl BlockTable {
         self.raw_len = self.raw_len.saturating_add(u64::from(raw_len));
     }
 
-    /// Gives the last block the XXH3-64 (seed 0) of its stored bytes, checked before they are
-    /// decoded.
+    /// Sets the XXH3-64 (seed 0) of the last block's stored bytes, checked before they are decoded.
     ///
     /// # Panics
-    /// The table has no block.
+    /// If the table has no block.
     pub fn checksum(&mut self, checksum: u64) {
         self.last().checksum = Some(checksum);
     }
@@ -134,7 +133,7 @@ impl BlockTable {
     /// [`BlockTable::dictionaries`].
     ///
     /// # Panics
-    /// The table has no block, or `index` is 65,535 or above.
+    /// If the table has no block, or `index` is 65,535 or above.
     pub fn dictionary(&mut self, index: usize) {
         let number = u16::try_from(index)
             .ok()
@@ -146,7 +145,7 @@ impl BlockTable {
     /// [`BlockTable::external`] source.
     ///
     /// # Panics
-    /// The table has no block.
+    /// If the table has no block.
     pub fn external_block(&mut self) {
         self.last().external = true;
     }
@@ -155,7 +154,7 @@ impl BlockTable {
         self.blocks.last_mut().expect("a table with a block")
     }
 
-    /// The dictionaries that blocks name. Prepared once by [`Dictionary::new`], they serve any
+    /// Sets the dictionaries that blocks name. Prepared once by [`Dictionary::new`], they serve any
     /// number of tables.
     #[must_use]
     pub fn dictionaries(mut self, dictionaries: Arc<[Dictionary]>) -> BlockTable {
@@ -163,8 +162,8 @@ impl BlockTable {
         self
     }
 
-    /// Where external blocks have their stored bytes. The request itself must still read bytes of
-    /// its own.
+    /// Sets where external blocks have their stored bytes. The request itself must still read bytes
+    /// of its own.
     #[must_use]
     pub fn external(mut self, source: Arc<dyn BlockSource>) -> BlockTable {
         self.source = Some(source);
@@ -181,7 +180,7 @@ impl BlockTable {
         self
     }
 
-    /// Raw bytes of all blocks.
+    /// Returns the number of raw bytes of all blocks.
     #[must_use]
     pub fn raw_len(&self) -> u64 {
         self.raw_len
@@ -194,9 +193,9 @@ pub trait BlockSource: Send + Sync {
     /// Fills `into` with the bytes at `offset`.
     ///
     /// # Errors
-    /// They cannot be read in full.
+    /// If they cannot be read in full.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error>;
 
-    /// The file they are in, for errors.
+    /// Returns the path of their file, for errors.
     fn path(&self) -> Option<Arc<Path>>;
 }

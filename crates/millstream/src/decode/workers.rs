@@ -79,7 +79,7 @@ impl Jobs {
         }
     }
 
-    /// One job, for a storage without threads.
+    /// Takes one job, for a storage without threads.
     pub(crate) fn pop(&self) -> Option<Job> {
         self.lock().pop()
     }
@@ -119,7 +119,7 @@ impl Jobs {
         self.work.notify_all();
     }
 
-    /// As [`Jobs::end`]; waits for running jobs until `deadline`. Whether all came to an end.
+    /// As [`Jobs::end`]; waits for running jobs until `deadline`. Returns whether all ended.
     pub(crate) fn stop(&self, deadline: Option<Instant>) -> bool {
         self.end();
         let mut state = self.lock();

@@ -1,4 +1,4 @@
-//! What comes back: completions of operations, results of jobs, timeouts.
+//! What comes back to requests: completions of operations, results of jobs, timeouts.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl Engine {
         }
     }
 
-    /// An operation has completed without all its bytes.
+    /// Handles a completion that lacks bytes.
     #[cold]
     fn complete_short(&mut self, completion: Completion) {
         let block = *self.transfers.look(&completion).0;
@@ -70,7 +70,7 @@ impl Engine {
         self.finish_operation(id, Err(error));
     }
 
-    /// An operation is over. `Err(None)`: its bytes did not come, and its members try again.
+    /// Ends an operation. `Err(None)`: its bytes did not come, and its members are issued again.
     #[inline(always)]
     fn finish_operation(&mut self, id: u64, result: Result<(), Option<Error>>) {
         let Transfer {
@@ -92,7 +92,7 @@ impl Engine {
         self.operation_left(&block);
     }
 
-    /// A request has one operation less.
+    /// Gives an operation's result to a request that it served.
     #[inline(always)]
     fn member_back(
         &mut self,
@@ -113,7 +113,7 @@ impl Engine {
         self.follow(index, flow);
     }
 
-    /// A device has one operation less.
+    /// Uncounts an operation of its priority or mount, and of its file.
     #[inline(always)]
     pub(super) fn operation_left(&mut self, block: &Block) {
         match block.mount {
@@ -169,7 +169,7 @@ impl Engine {
         }
     }
 
-    /// Something of an ending request is back.
+    /// Something of an ending request is back: ends it if nothing else is out.
     pub(super) fn after_out(&mut self, index: u32) -> Flow {
         match self.cols[index as usize].is_out() {
             true => Flow::Wait,
@@ -185,7 +185,7 @@ impl Engine {
         }
     }
 
-    /// Looks at a staged request's windows: gives out jobs, asks for more windows, or ends it.
+    /// Advances a staged request: gives out jobs, asks for more windows, or ends it.
     pub(super) fn advance(&mut self, index: u32) -> Flow {
         loop {
             let landed = match self.step(index) {
@@ -203,14 +203,14 @@ impl Engine {
         }
     }
 
-    /// A staged request is to be served again, unless it waits to be.
+    /// Makes a staged request runnable, unless it is in the scheduler already or held.
     fn resume(&mut self, index: u32) -> Flow {
         let col = &self.cols[index as usize];
         if !matches!(col.state, State::InFlight | State::Working) {
             return Flow::Wait;
         }
         if col.verb == Verb::Read && !col.has(flag::ATTACHED) {
-            // It let its file go while a fence held it.
+            // It released its file while a fence held it.
             if let Some(flow) = self.need_file(index) {
                 return flow;
             }
@@ -218,7 +218,7 @@ impl Engine {
         Flow::Runnable
     }
 
-    /// Looks at a staged request's windows, and counts the jobs that this gives out.
+    /// Turns a staged request's windows into jobs, and counts these.
     fn step(&mut self, index: u32) -> Result<Step, Error> {
         let (request, body) = (self.id(index), *self.side.peek(index));
         let before = self.new_jobs.len();
@@ -341,7 +341,7 @@ impl Engine {
         })
     }
 
-    /// All raw bytes are there: those that were gathered are copied to their destinations.
+    /// Ends a staged request, or first has gathered raw bytes moved to their destination.
     fn staged_done(&mut self, index: u32) -> Flow {
         if !self.staged(index).is_some_and(Staged::is_gathered) {
             return Flow::End(None);
@@ -353,7 +353,7 @@ impl Engine {
         Flow::Wait
     }
 
-    /// The memory of a request, to be written.
+    /// The memory of a request, to be written by the engine or a job.
     pub(super) fn lent_memory(&mut self, index: u32) -> Lent {
         if self.memory_kind(index) == MemoryKind::Borrowed {
             let body = self.side.peek(index);
@@ -373,7 +373,7 @@ impl Engine {
             if let Some(source) = result.source {
                 give_to(source, &mut self.arena);
             }
-            // Memory that was supplied too late, or a decoder: the application's.
+            // Memory supplied too late, or a decoder: dropping it may be the application's code.
             let _ = guard(|| drop(result.outcome));
             self.quarantine_back(id, 0, 1);
             return;
@@ -463,22 +463,22 @@ impl Engine {
         }
     }
 
-    /// Ends a request of which nothing is out, or whose memory is in quarantine.
+    /// Ends a request of which nothing is out, or whose memory is in quarantine, at once.
     pub(super) fn end_now(&mut self, index: u32, error: Error) {
         self.scheduler_of(index).remove(index);
         let ending = self.cols[index as usize].ending.take();
         self.finish(index, Some(ending.unwrap_or(error)));
     }
 
-    /// Moves the memory of a request that others still have into quarantine, so that the request
-    /// can end; false: it is borrowed, or the quarantine is full. What is `lost` never comes back:
-    /// the bound does not apply to it.
+    /// Moves the memory of a request that is still in use into quarantine, so that the request can
+    /// end; false: it is borrowed or a device's, or the quarantine is full. What is `lost` never
+    /// comes back: the bound does not apply to it.
     pub(super) fn try_quarantine(&mut self, index: u32, lost: bool) -> bool {
         let col = &self.cols[index as usize];
         let (operations, jobs) = (u32::from(col.operations), col.jobs);
         let staged = self.staged(index).is_some();
         let kind = self.memory_kind(index);
-        // Operations of staged requests write to windows, which are ours.
+        // Operations of staged requests write to windows, which belong to the library.
         let untouched = staged && jobs == 0;
         if matches!(kind, MemoryKind::Borrowed | MemoryKind::Device) && !untouched {
             return false;

@@ -1,7 +1,7 @@
 //! The end of a storage, and of a device that breaks: what has not begun is canceled, what is out
 //! is waited for, what does not come back is reported.
 //!
-//! In this order: nothing is freed early, the end comes in bounded time, nothing is leaked.
+//! By importance: nothing is freed early, the end comes in bounded time, nothing is leaked.
 
 use std::time::Instant;
 
@@ -40,7 +40,7 @@ impl Engine {
         self.take_queue(&shared);
     }
 
-    /// Ends the engine if nothing is out any more, or the deadline has passed.
+    /// Ends the engine if nothing is out, or the deadline has passed; returns whether it did.
     pub(super) fn try_close(&mut self) -> bool {
         let Some(deadline) = self.closing else {
             return false;
@@ -128,7 +128,7 @@ impl Engine {
         let quarantined = self.transfers.leak_quarantine();
         let lost = self.transfers.lost() > 0 || !left.is_empty();
         if held > 0 || quarantined || self.jobs_out > 0 || lost {
-            // Someone may still write there: this memory is never used again.
+            // The system or a worker may still write there: this memory is never used again.
             self.arena.region().leak();
             std::mem::take(&mut self.transfers).leak();
             std::mem::forget(std::mem::take(&mut self.extras));
@@ -161,7 +161,7 @@ impl Engine {
     }
 
     /// An operation that never comes back: its requests end as broken, unless their memory is
-    /// borrowed: the system may write to it for ever.
+    /// borrowed: the system may write to it forever.
     fn abandon_operation(&mut self, id: u64) {
         let (block, members) = self.transfers.lose(id);
         for member in members {
@@ -175,7 +175,7 @@ impl Engine {
                 self.end_now(index, error);
             } else {
                 self.scheduler_of(index).remove(index);
-                // It needs no descriptor any more: others may.
+                // It needs no descriptor any more; other files may.
                 self.detach_file(index);
                 let col = &mut self.cols[index as usize];
                 if col.ending.is_none() {

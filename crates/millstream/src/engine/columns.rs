@@ -1,4 +1,4 @@
-//! What the engine keeps of each request beside its slot: one cache line, and an extra part of few.
+//! The engine's data of each request besides its slot: one cache line, and for few an extra part.
 
 use std::cmp::Reverse;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(super) struct Col {
     pub(super) generation: u32,
     pub(super) queue: u16,
     pub(super) operations: u16,
-    /// Jobs and calls out.
+    /// Jobs, calls and offers in flight.
     pub(super) jobs: u32,
     pub(super) state: State,
     pub(super) priority: Priority,
@@ -50,9 +50,9 @@ pub(super) mod flag {
     pub(in crate::engine) const HOLDS: u8 = 4;
     /// Counted among the users of its file.
     pub(in crate::engine) const ATTACHED: u8 = 8;
-    /// Never merged (again).
+    /// Never to be merged (again).
     pub(in crate::engine) const ALONE: u8 = 16;
-    /// The length of its file was asked for again.
+    /// The length or the content of its file was asked for once more.
     pub(in crate::engine) const ASKED: u8 = 32;
     /// Its range is definite and was checked.
     pub(in crate::engine) const PREPARED: u8 = 64;
@@ -72,14 +72,14 @@ impl Col {
     }
 }
 
-/// What few requests have.
+/// The part that few requests have.
 #[derive(Default)]
 pub(super) struct Extra {
     pub(super) rare: Box<Rare>,
     pub(super) staged: Option<Box<Staged>>,
     /// Its memory is offered to the open of its file (counted in `jobs`).
     pub(super) offer: Option<Arc<OfferToken>>,
-    /// What work on names is about, for errors.
+    /// The path that a call on names concerns, for errors.
     pub(super) path: Option<Arc<Path>>,
 }
 
@@ -90,13 +90,12 @@ pub(super) fn staged_of(extras: &mut [Option<Box<Extra>>], index: u32) -> &mut S
     staged.expect("a staged request")
 }
 
-/// The place of a request among those that its queue holds.
+/// The key of a request among those that its queue holds.
 pub(super) fn held_key(priority: Priority, arrival: u64) -> HeldKey {
     (Reverse(priority), arrival)
 }
 
-/// Adds an id to a list of requests that wait. Before the list grows, those that have ended are
-/// dropped from it.
+/// Adds an id to a list of waiting requests. Before the list grows, ended ones are dropped from it.
 pub(super) fn push_waiting(list: &mut Vec<Id>, id: Id, cols: &[Col]) {
     if list.len() == list.capacity() {
         list.retain(|id| is_known(cols, *id));

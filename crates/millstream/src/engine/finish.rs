@@ -1,4 +1,4 @@
-//! The end of a request, and of a round: outcomes, effects of entries in their place, room.
+//! The end of a request, and of a round: outcomes, effects of ordered entries, released capacity.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::trace::Lane as TraceLane;
 use crate::waiters::wake_all;
 
 impl Engine {
-    /// A request is to end: failed, canceled or timed out. It ends once nothing of it is out.
+    /// Fails, cancels or times out a request, which ends once nothing of it is out.
     pub(super) fn end_wanted(&mut self, index: u32, error: Error) -> Flow {
         if self.cols[index as usize].ending.is_some() {
             return Flow::Wait;
@@ -36,7 +36,7 @@ impl Engine {
         }
     }
 
-    /// Nothing of an ending request is out any more.
+    /// Ends a request of which nothing is out any more.
     pub(super) fn drained(&mut self, index: u32) -> Flow {
         let col = &mut self.cols[index as usize];
         assert!(!col.is_out(), "memory is out until it is back");
@@ -103,7 +103,7 @@ impl Engine {
         self.extra_of(index)?.staged.as_deref()
     }
 
-    /// The same error with the file, range and name of its request.
+    /// Adds the file, range and name of its request to an error.
     pub(super) fn describe(&mut self, index: u32, error: Error) -> Error {
         let col = &self.cols[index as usize];
         let body = self.side.peek(index);
@@ -122,7 +122,7 @@ impl Engine {
         Some(&self.extra_of(index)?.rare)
     }
 
-    /// What few requests have.
+    /// The extra part of a request, if it has one.
     pub(super) fn extra_of(&self, index: u32) -> Option<&Extra> {
         match self.cols[index as usize].has(flag::EXTRA) {
             true => self.extras.get(index as usize)?.as_deref(),
@@ -130,8 +130,8 @@ impl Engine {
         }
     }
 
-    /// Gives back what few requests have: timer, windows, a share of what fences may hold; tells
-    /// the group. The bytes that its queue had charged.
+    /// Releases what few requests have: timer, windows, their share of what fences may hold; queues
+    /// the group's notification. Returns the bytes that its queue had charged.
     #[cold]
     pub(super) fn drop_extra(
         &mut self,
@@ -177,14 +177,14 @@ impl Engine {
         }
     }
 
-    /// Lets go of a closed file, if nothing needs it any more.
+    /// Frees a closed file, if nothing needs it any more.
     pub(super) fn finish_file(&mut self, file: u32) {
         if self.files.finish_close(file, &mut self.closes) {
             crate::sync::lock(&self.shared.names).retire(file);
         }
     }
 
-    /// After all ends of a round: tickets, wakers, entries in their place, capacity.
+    /// Ends a round: settles tickets, applies entries that are due, releases capacity, wakes.
     pub(super) fn settle(&mut self) {
         let (cols, queues) = (&self.cols, &mut self.queues);
         self.side.settle(&mut self.wakers, |slot| {
@@ -205,7 +205,7 @@ impl Engine {
         }
     }
 
-    /// An entry takes effect in its place.
+    /// Applies an entry whose turn has come.
     pub(super) fn effect(&mut self, effect: Fifo) {
         match effect {
             Fifo::Start(id) => {
@@ -239,7 +239,7 @@ fn count_end(counters: &Counters, kind: Option<ErrorKind>, bytes: u64) {
     }
 }
 
-/// The error of what a closing storage does not begin any more.
+/// The error of what a closing storage no longer begins.
 pub(super) fn canceled_by_close() -> Error {
     Error::new(ErrorKind::Canceled, closed_error().cause().to_owned())
 }

@@ -20,7 +20,7 @@ use crate::staging::{Serve, moved};
 use crate::state::Event;
 use crate::transfers::{Block, Lane, NO_WINDOW};
 
-/// What became of a pick.
+/// The outcome of a pick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Issue {
     /// A block was issued; the request still waits if it has more.
@@ -31,16 +31,16 @@ enum Issue {
     NoStaging,
 }
 
-/// How the next block of a request goes.
+/// How the next block of a request is read or written.
 enum Plan {
-    /// Into the memory of the request; it covers so many bytes of the range.
+    /// Into the memory of the request; the block covers this many bytes of the range.
     Plain(Block, u64),
     /// The whole request goes through staging.
     Staged,
 }
 
 impl Engine {
-    /// Serves requests as long as devices and bounds allow; whether any was.
+    /// Serves requests as long as devices and bounds allow; returns whether any was served.
     pub(super) fn issue_all(&mut self) -> bool {
         let mut worked = self.issue_from_memory();
         let mut skip = Priorities::default();
@@ -71,8 +71,8 @@ impl Engine {
         worked
     }
 
-    /// Hands stored bytes that are in memory to workers: they wait for these alone, and not behind
-    /// reads of their priority, for which a device has no time yet.
+    /// Hands stored bytes in memory to workers: such requests wait for workers alone, and not
+    /// behind reads of their priority that wait for a device.
     fn issue_from_memory(&mut self) -> bool {
         let mut worked = false;
         while self.memory_scheduler.has_waiting() && self.jobs_out < limits::JOBS_MAX {
@@ -99,7 +99,7 @@ impl Engine {
         worked
     }
 
-    /// Takes a request of a paused or limited queue out of the scheduler.
+    /// Whether a request's queue is paused or out of bandwidth: it is taken out of the scheduler.
     #[inline(always)]
     fn is_held(&mut self, index: u32) -> bool {
         self.queues.are_limited() && self.hold_back(index)
@@ -137,7 +137,7 @@ impl Engine {
         self.cols[index as usize].state.on(event);
     }
 
-    /// A request that was picked fails.
+    /// Fails a request that was picked.
     fn fail(&mut self, index: u32, error: Error) -> Issue {
         let flow = self.end_wanted(index, error);
         self.follow(index, flow);
@@ -172,7 +172,7 @@ impl Engine {
         }
     }
 
-    /// Whether a mount that can hang has no place for an operation more: the request waits then.
+    /// Whether a mount that can hang has no room for another operation: then the request waits.
     #[cold]
     fn waits_for_mount(&mut self, index: u32, file: u32) -> bool {
         let id = self.id(index);
@@ -231,7 +231,7 @@ impl Engine {
         let Route { via, staged } = self.route(body, &read);
         let via = match via {
             _ if staged && stageable => return Ok(Plan::Staged),
-            // Only whole requests are staged; an odd rest goes through the page cache.
+            // Only whole requests are staged; an unaligned rest goes through the page cache.
             _ if staged => Via::Buffered,
             Via::Direct => self.direct_or_not(index, body)?,
             via => via,
@@ -262,7 +262,7 @@ impl Engine {
         pointer
     }
 
-    /// Gives a request of the library's memory its buffer; where the range lands.
+    /// Gives a request its buffer; returns where the range lands.
     #[inline(never)]
     fn landed_at(
         &mut self,
@@ -369,7 +369,7 @@ impl Engine {
         }
     }
 
-    /// Gives a request its memory: of a buffer, the view begins `lead` bytes behind its start.
+    /// Gives a request its buffer, whose view begins `lead` bytes behind its start.
     fn land(&mut self, index: u32, len: u64, (lead, offsets): (u64, u64)) -> Result<(), Error> {
         if self.memory_kind(index) == MemoryKind::Pool {
             let span = (lead + len + offsets) & !offsets;
@@ -392,8 +392,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Bytes of a buffer that may be overwritten before its next block, of so many bytes, and
-    /// behind it if it is the last.
+    /// Bytes of a buffer that may be overwritten before the next block, which has `bytes` bytes, if
+    /// it is the first, and behind it if it is the last.
     fn slack(&mut self, index: u32, bytes: u64) -> (u64, u64) {
         let col = &self.cols[index as usize];
         let (issued, len) = (col.issued, col.len);
@@ -445,7 +445,7 @@ impl Engine {
         Plan::Plain(block, bytes)
     }
 
-    /// Begins the operation of a block, with requests that follow on disk, and next in line.
+    /// Begins the operation of a block, merged with requests that follow in the file and in line.
     #[inline(always)]
     fn push_plain(&mut self, index: u32, mut block: Block, covers: u64) {
         self.find_lane(&mut block);
@@ -465,7 +465,7 @@ impl Engine {
         }
     }
 
-    /// Counts an operation of the block's file, and of its mount if that can hang.
+    /// Counts an operation of the block's file, and of its mount if that can hang; picks the lane.
     #[inline(always)]
     fn find_lane(&mut self, block: &mut Block) {
         block.mount = self.files.operation_began(block.file);
@@ -483,7 +483,7 @@ impl Engine {
         })
     }
 
-    /// The next block of a request on a rotating disk is elsewhere.
+    /// Tells the scheduler where the next block of a request on a rotating disk is.
     fn moved_on(&mut self, index: u32) {
         if self.files.have_positions()
             && let Some(position) = self.position(index)
@@ -507,7 +507,7 @@ impl Engine {
         counters.direct_operations.add(u64::from(block.direct));
     }
 
-    /// Counts bytes of a queue with a limit, and lets the next of its requests go if it may.
+    /// Counts bytes of a queue with a bandwidth, and releases the next of its requests if it may.
     #[cold]
     fn spend_bandwidth(&mut self, index: u32, bytes: u64) {
         let now_ns = self.now_ns;
@@ -525,7 +525,7 @@ impl Engine {
         }
     }
 
-    /// Whether a block that is all of its request may carry others: the next in line continues it.
+    /// Whether a block that is all of its request may be merged: the next in line continues it.
     #[inline(always)]
     fn may_merge(&self, index: u32, block: &Block) -> bool {
         let col = &self.cols[index as usize];
@@ -541,7 +541,7 @@ impl Engine {
             })
     }
 
-    /// Requests that continue a block in the file; the block spans them then.
+    /// Collects the requests that continue a block in the file, and extends the block over them.
     fn followers(&mut self, index: u32, block: &mut Block) -> Vec<(Id, u64, Segment)> {
         let mut members = vec![(self.id(index), block.want, block.memory)];
         let most = match block.lane {
@@ -566,7 +566,7 @@ impl Engine {
         members
     }
 
-    /// The memory of a request that continues a block, if it can go with it.
+    /// The memory of a request that continues a block, if it can be merged with it.
     fn follower(&mut self, next: u32, block: &Block, end: u64, room: u64) -> Option<Segment> {
         let body = self.side.peek(next);
         if body.offset != end || body.file.0.index() != block.file {
@@ -588,7 +588,7 @@ impl Engine {
             return None;
         }
         let kind = self.memory_kind(next);
-        // It is read as its neighbor is, if it is aligned for that.
+        // It is read as its neighbor is, so it must be aligned for that.
         let masks = self.files.at(block.file).facts?.masks;
         let (offsets, addresses) = masks.filter(|_| block.direct).unwrap_or((0, 0));
         if (end | len) & offsets != 0 {
@@ -603,8 +603,7 @@ impl Engine {
         aligned.then(|| Segment::new(pointer, len as usize))
     }
 
-    /// Begins an operation of a block and the requests that continue it; false: none can go with
-    /// it.
+    /// Begins an operation of a block and the requests that continue it; false if there are none.
     #[inline(never)]
     fn begin_merged(&mut self, first: u32, mut block: Block) -> bool {
         let members = self.followers(first, &mut block);
@@ -629,7 +628,7 @@ impl Engine {
         true
     }
 
-    /// The next operation of a staged request, or what becomes of its pick.
+    /// Issues the next operation of a staged request; returns the outcome of its pick.
     fn issue_staged(
         &mut self,
         index: u32,
@@ -648,7 +647,7 @@ impl Engine {
             },
         }
         self.fill_window(index, body, priority);
-        // At once: it may have landed and ended before its next turn.
+        // At once: it may have landed and ended before it is picked again.
         let staged = staged_of(&mut self.extras, index);
         if staged.serve() == Serve::Leave {
             self.leave_staged(index);
@@ -656,7 +655,7 @@ impl Engine {
         Issue::Issued
     }
 
-    /// A staged request has no more to issue for now.
+    /// Takes a staged request that has no more to issue for now out of the scheduler.
     fn leave_staged(&mut self, index: u32) -> Issue {
         self.leave(index, Event::Issued);
         if staged_of(&mut self.extras, index).held {
@@ -728,7 +727,7 @@ impl Engine {
         self.transfers.begin(id, block, self.now_ns);
     }
 
-    /// Asks the application for memory of so many bytes.
+    /// Asks the application for memory of `len` bytes.
     pub(super) fn ask_memory(&mut self, index: u32, len: u64) -> Result<(), Error> {
         let Ok(len) = usize::try_from(len) else {
             let cause = "the raw size exceeds the address space";

@@ -1,4 +1,4 @@
-//! Mail: submissions, letters, and what is asked of queues and requests beside them.
+//! Mail: submissions, letters, and what is asked of queues and requests besides them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,7 +42,7 @@ impl Engine {
 
     pub(super) fn take_queue(&mut self, queue: &Arc<QueueShared>) {
         let index = queue.index.load(Ordering::Relaxed);
-        // Something may still have been asked of a queue that was dropped and let go of.
+        // A wish may still arrive for a queue that was dropped and removed.
         if let Some(state) = self.queues.get(index) {
             let wishes = state.take();
             self.wishes.push((index, wishes));
@@ -80,7 +80,7 @@ impl Engine {
                 self.queues.add(queue);
             }
             Letter::Cancel(id) => {
-                // One that has not arrived is found by its interest.
+                // A request that has not arrived is canceled at intake, by its `interest`.
                 if self.is_known(id) {
                     let canceled = Error::new(ErrorKind::Canceled, "");
                     self.drive(id.index(), What::End(canceled));
@@ -95,7 +95,7 @@ impl Engine {
         is_known(&self.cols, id)
     }
 
-    /// Does what was asked of a queue.
+    /// Applies the wishes of a queue.
     fn grant(&mut self, (queue, asked): (u32, Wishes)) {
         if !asked.cancellations.is_empty() {
             self.cancel_where(queue, asked.cancellations);
@@ -117,7 +117,7 @@ impl Engine {
         }
     }
 
-    /// No handle of a queue is left: what a fence holds back is canceled, and nothing pauses it.
+    /// No handle of a queue is left: cancels what a fence holds back, and ends a pause.
     pub(super) fn queue_dropped(&mut self, queue: u32) {
         let state = self.queues.touch(queue);
         state.dropped = true;
@@ -167,7 +167,7 @@ impl Engine {
         each.any(|one| one.matches(col.sequence, tag, group))
     }
 
-    /// A queue's held requests may be served again (or are held again when their turn comes).
+    /// Releases held requests of a queue, as far as it may; at their turn they may be held again.
     pub(super) fn unhold(&mut self, queue: u32) {
         let now_ns = self.now_ns;
         let Some(state) = self.queues.get(queue) else {

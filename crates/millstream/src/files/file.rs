@@ -1,4 +1,4 @@
-//! A file: its descriptors, what is known of it, its writes in order.
+//! A file: its descriptors, what is known of it, the order of its writes and syncs.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::route::FileFacts;
 pub(super) enum Phase {
     /// Never opened, or closed to make room.
     Closed,
-    /// In a lane of opens to come, in this order.
+    /// Waits to be opened, in this lane and order.
     Queued(Lane, u64),
     /// Being opened.
     Opening,
@@ -41,7 +41,7 @@ pub(crate) enum Direct {
 /// What waits for an open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lane {
-    /// Nothing yet.
+    /// No request: opened ahead of the first one.
     Ahead = 0,
     /// Requests of the lower priorities.
     Wanted = 1,
@@ -65,7 +65,7 @@ pub(crate) struct File {
     pub(crate) id: FileId,
     pub(crate) path: Arc<Path>,
     pub(crate) options: FileOptions,
-    /// Of the file's options, or else the storage's.
+    /// From the file's options, or else the storage's.
     pub(crate) access: Access,
     pub(super) phase: Phase,
     pub(super) direct: Direct,
@@ -82,7 +82,7 @@ pub(crate) struct File {
     pub(crate) waiters: Vec<Id>,
     /// A close entry was taken in: later requests are stale.
     pub(crate) closing: bool,
-    /// The close entry has taken effect: the file goes when nothing needs it.
+    /// The close entry has taken effect: the file is freed once nothing needs it.
     pub(crate) close_fired: bool,
     /// Whether the first open, which may create and truncate, has been made.
     pub(super) opened_once: bool,
@@ -150,7 +150,7 @@ impl File {
         }
     }
 
-    /// Why it cannot be opened.
+    /// The error, if it could not be opened.
     pub(crate) fn failure(&self) -> Option<&Error> {
         match &self.phase {
             Phase::Failed(error) => Some(error),
@@ -168,14 +168,14 @@ impl File {
         }
     }
 
-    /// A write up to `end` has landed.
+    /// Records that a write up to `end` has landed.
     pub(crate) fn grew(&mut self, end: u64) {
         let len = self.len().max(end);
         self.set_len(len);
         self.append_at = self.append_at.map(|at| at.max(end));
     }
 
-    /// Where an append of `len` bytes goes.
+    /// Assigns an append of `len` bytes its offset.
     pub(crate) fn append(&mut self, len: u64) -> u64 {
         let at = self.append_at.unwrap_or(0);
         self.append_at = Some(at.saturating_add(len));
@@ -208,7 +208,7 @@ impl File {
         Some(start.saturating_add(at))
     }
 
-    /// Direct reads are refused by the system: from now on it goes through the page cache.
+    /// The system refuses direct reads: later reads go through the page cache.
     pub(crate) fn refuse_direct(&mut self) {
         self.direct = match self.direct {
             // The descriptor stays open, and is closed with the file.
@@ -233,20 +233,20 @@ impl File {
         matches!(self.phase, Phase::Opening) || self.direct == Direct::Opening
     }
 
-    /// A request names it, until it completes.
+    /// Counts a request that names it, until that completes.
     #[inline]
     pub(crate) fn hold(&mut self) {
         self.requests += 1;
     }
 
-    /// A request needs it open soon.
+    /// Counts a user: a request that needs it open soon.
     #[inline]
     pub(crate) fn attach(&mut self) {
         self.users += 1;
         self.used = true;
     }
 
-    /// It has one user less; whether that was the last.
+    /// Uncounts a user; returns whether that was the last.
     #[inline]
     pub(super) fn detached(&mut self) -> bool {
         assert!(self.users > 0, "a file counts its users");
@@ -263,7 +263,7 @@ impl File {
     /// counts as loaded when its end was: the blocks of one load are no repeat of each other.
     pub(crate) fn is_repeat(&mut self, at: u64, bytes: u64) -> bool {
         if bytes < limits::DIRECT_BYTES_MIN {
-            // Granules say nothing of ranges so much smaller than they are.
+            // Granules say nothing of ranges that are so much smaller.
             return false;
         }
         let first = at / limits::REPEAT_GRANULE_BYTES;
@@ -291,13 +291,13 @@ impl File {
         seen
     }
 
-    /// Counts a write; its epoch.
+    /// Counts a write; returns its epoch.
     pub(crate) fn write_arrived(&mut self) -> u64 {
         *self.epochs.back_mut().expect("there is always an epoch") += 1;
         self.epoch_base + self.epochs.len() as u64 - 1
     }
 
-    /// Ends an epoch; its number, for which a sync waits.
+    /// Ends an epoch; returns its number, for which a sync waits.
     pub(crate) fn sync_arrived(&mut self) -> u64 {
         self.epochs.push_back(0);
         let epoch = self.epoch_base + self.epochs.len() as u64 - 2;
@@ -305,7 +305,7 @@ impl File {
         epoch
     }
 
-    /// Passes the first epochs, if their writes have completed.
+    /// Drops the first epochs, if their writes have completed.
     pub(super) fn pass_epochs(&mut self) {
         while self.epochs.len() > 1 && self.epochs[0] == 0 {
             self.epochs.pop_front();
@@ -313,7 +313,7 @@ impl File {
         }
     }
 
-    /// A write has completed; the syncs that are due.
+    /// Uncounts a completed write; returns the syncs that are due.
     pub(crate) fn write_completed(&mut self, epoch: u64, failure: Option<&Error>) -> Vec<Id> {
         if let Some(error) = failure
             && error.kind() != ErrorKind::Canceled

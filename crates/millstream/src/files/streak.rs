@@ -5,19 +5,19 @@ use crate::route::Hits;
 
 /// Whether a file's reads find their bytes in the page cache, and so are to be copied from there.
 ///
-/// A fruitless read is expensive: it makes the kernel start to read that page by itself, outside
+/// A copy that misses is expensive: it makes the kernel start to read that page by itself, outside
 /// the device's batches (10 µs in a virtual machine, where a copied hit saves less than one). So a
 /// file is trusted only after some hits in a row, and no longer after the first miss. Before that
-/// the system is asked about a read (`cachestat`, under a microsecond), of cold files about fewer
-/// and fewer of them.
+/// the system is asked about a read (`cachestat`, under a microsecond), for cold files about fewer
+/// and fewer reads.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Streak {
     /// Hits in a row.
     hits: u32,
-    /// Reads to pass before the next question, and how many those were last time.
+    /// Reads to let pass before the next query, and how many those were last time.
     skip: u32,
     skips: u32,
-    /// Its file system has no reads that do not wait.
+    /// The system cannot say what is cached, or the file system has no reads that do not block.
     never: bool,
 }
 
@@ -48,7 +48,7 @@ impl Streak {
         self.skip = self.skips;
     }
 
-    /// A read went to the disk without a question.
+    /// A read went to the device without a query.
     #[inline]
     pub(crate) fn passed(&mut self) {
         self.skip = self.skip.saturating_sub(1);

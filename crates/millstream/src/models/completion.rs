@@ -50,7 +50,7 @@ pub(super) fn engine(capacity: u32) -> (Engine, Arc<QueueShared>) {
 }
 
 impl Engine {
-    /// Rounds until so many entries have completed.
+    /// Runs rounds until `entries` entries have completed.
     fn run(&mut self, entries: usize) {
         let mut completed = 0;
         while completed < entries {

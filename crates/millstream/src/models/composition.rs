@@ -15,11 +15,11 @@ use crate::fence::Fence;
 use crate::slots::Completion;
 
 const PRODUCERS: u64 = 3;
-/// Of each producer: so many steps, and a batch of a detached request, posted ones and a signal.
+/// Steps of each producer, besides a batch of a detached request, posted ones and a signal.
 const STEPS: u64 = 4;
 const POSTED: usize = 2;
 
-/// Serves requests, some of those that it has a round, until so many entries have completed.
+/// Serves requests, a random number each round, until `entries` entries have completed.
 fn serve(engine: &mut Engine, entries: u64) {
     let (mut held, mut completed) = (Vec::new(), 0);
     let shared = Arc::clone(&engine.shared);

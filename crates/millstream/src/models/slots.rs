@@ -20,7 +20,7 @@ fn table() -> (Arc<Table<()>>, EngineSide<()>) {
     Table::new(storage, 0)
 }
 
-/// A pool of so many slots.
+/// A pool of this many slots.
 fn pool(slots: u32) -> (Arc<PoolOwner<()>>, EngineSide<()>) {
     let (table, side) = table();
     (Arc::new(Pool::create(table, slots, ())), side)
@@ -44,7 +44,7 @@ fn submit(pool: &PoolOwner<()>, token: &Arc<()>) -> SlotTicket<()> {
     ticket
 }
 
-/// Takes all slots, of which there must be so many, and returns their generations.
+/// Takes all slots, of which there must be this many, and returns their generations.
 fn generations(pool: &PoolOwner<()>, slots: usize) -> Vec<u32> {
     let (mut cache, token) = (Cache::default(), Arc::new(()));
     let mut ids = Vec::new();

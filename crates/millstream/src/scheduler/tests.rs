@@ -109,7 +109,7 @@ fn a_changed_request_keeps_its_arrival() {
     assert_eq!(serve_all(scheduler), [0, 1, 2]);
 }
 
-/// Issues what may be issued, whereby requests of high priority leave; bytes of each priority.
+/// Issues what may be issued; requests of high priority then leave. Returns bytes by priority.
 fn issue_all(scheduler: &mut Scheduler, now_ns: u64) -> [u64; PRIORITIES] {
     let mut issued = [0; PRIORITIES];
     while let Some((request, priority)) = pick(scheduler, now_ns) {

@@ -20,7 +20,7 @@ use crate::priority::Priority;
 use crate::request::Parts;
 use crate::sync::{AtomicU64, Mutex, Ordering, fence, lock};
 
-/// Mark of a closing pool in `head`; below it then the number of slots that are out.
+/// Marks a closing pool in `head`; the bits below it then count the slots that are out.
 const CLOSING: u64 = 1 << 63;
 
 /// Slots of one queue, with what tickets need of it. Lives while its owner does or any slot is out.
@@ -35,7 +35,7 @@ pub(crate) struct Pool<S> {
     pub(crate) shared: S,
 }
 
-/// A private chain of free slots; without any, its ends mean nothing.
+/// A private chain of free slots; if it is empty, its ends mean nothing.
 #[derive(Default)]
 pub(crate) struct Cache {
     first: u32,
@@ -104,8 +104,8 @@ impl<S> Pool<S> {
     }
 
     /// Takes a share of the free slots, at most `most`, so that batches of other threads find some,
-    /// too. The lock makes takers one at a time; others only push, so the chain below the head
-    /// stands still.
+    /// too. The lock admits one taker at a time; others only push, so the chain below the head does
+    /// not change.
     #[cold]
     fn refill(&self, cache: &mut Cache, most: u32) -> bool {
         let mut chunks = lock(&self.chunks);
@@ -205,7 +205,7 @@ impl<S> Pool<S> {
         out == count
     }
 
-    /// The successor of a slot in a chain that the caller keeps still.
+    /// The successor of a slot in a chain that the caller keeps unchanged.
     #[inline]
     fn next_free(&self, index: u32) -> u32 {
         // SAFETY: a slot in a free chain has no other owner than the holder of the chain.
@@ -224,8 +224,8 @@ impl<S> Pool<S> {
         Some(index)
     }
 
-    /// Whether a slot can be had, so that a request is taken apart only if it will be accepted. At
-    /// most `most` are taken out of the pool at a time.
+    /// Ensures that the cache has a slot, so that a request is taken apart only if it will be
+    /// accepted; false if there is none. At most `most` are taken out of the pool at a time.
     #[inline(always)]
     pub(crate) fn secure(&self, cache: &mut Cache, most: u32) -> bool {
         cache.count > 0 || self.refill(cache, most)
@@ -269,7 +269,7 @@ impl<S> Pool<S> {
         self.table.id(index, (generation >> 32) as u32)
     }
 
-    /// The slot's owner gives it up: a new generation begins, in a chain of the owner's.
+    /// Begins a new generation of a slot that its owner gives up, and adds it to the owner's chain.
     #[inline]
     pub(super) fn retire(&self, index: u32, chain: &mut Cache) {
         let hot = self.table.hot(index);
@@ -332,7 +332,7 @@ impl<S> PoolOwner<S> {
         SlotTicket { pool: self.0, id }
     }
 
-    /// Gives a chain back: what a batch did not use, or what has ended.
+    /// Gives back a chain of slots that a batch did not use, or that have ended.
     #[inline]
     pub(crate) fn give_back(&self, cache: &mut Cache) {
         Pool::free(self.0, cache);

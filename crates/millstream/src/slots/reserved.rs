@@ -14,8 +14,8 @@ mod memory {
     use crate::sync::AtomicU64;
 
     /// Zeroed memory for the hot halves and tags of `SLOTS_MAX` slots, for both of which all zeroes
-    /// is a value. In one piece of more than 32 MiB: the system allocator gets such a one from the
-    /// system, and would clear a smaller one itself, if a storage before had used its memory.
+    /// is a value. In one piece of more than 32 MiB, which the allocator maps from the system; it
+    /// would clear a smaller one itself if an earlier storage had used its memory.
     pub(in crate::slots) struct Reserved {
         hot: NonNull<Hot>,
         tags: NonNull<AtomicU64>,

@@ -1,18 +1,18 @@
 //! Stored blocks with AVX2: 128 bytes, four rounds of all lanes, at once.
 //!
-//! What `stored` says of four rounds, in registers: the lanes' next 32 bits are four vectors of
+//! The method of `decode::stored` in registers: the lanes' next 32 bits are four vectors of
 //! doublewords. Bytes of one round are brought together within each (a shuffle, then a permutation
-//! of doublewords), and what is then a square of quadwords, rounds by vectors, is transposed.
+//! of doublewords), and the resulting square of quadwords, rounds by vectors, is transposed.
 //!
 //! The words of the next four rounds come in an order that stays the same for the block. Lanes that
-//! take theirs in the same round take them one after the other, so a vector's words are a few runs
-//! (one, where all lanes stand alike), each a load and a permutation: a third of the time of a
+//! take theirs in the same round take consecutive words, so a vector's words are a few runs (one if
+//! all its lanes hold equally many bits), each a load and a permutation: a third of the time of a
 //! gather.
 //!
 //! # Safety
-//! The entry point must run on a CPU with AVX2; the caller is the dispatch, which asked. Loads and
-//! stores are of whole arrays and of chunks of 128 bytes that safe code has cut out; a run's load
-//! begins at most 24 words into such a chunk.
+//! The entry point must run on a CPU with AVX2; the caller is the dispatch, which has checked.
+//! Loads and stores are of whole arrays and of chunks of 128 bytes that safe code has sliced; a
+//! run's load begins at most 24 words into such a chunk.
 #![expect(
     unsafe_code,
     reason = "vector loads and stores of whole chunks; see # Safety"
@@ -35,13 +35,13 @@ fn load_one(lanes: &[u32; GROUP]) -> __m256i {
     unsafe { _mm256_loadu_si256(lanes.as_ptr().cast()) }
 }
 
-/// All lanes, eight doublewords in a vector.
+/// All lanes, eight doublewords per vector.
 pub(super) type Square = [__m256i; GROUP_COUNT];
 
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn load(lanes: &[u32; LANE_COUNT]) -> Square {
-    // SAFETY: eight doublewords lie at each of the four places.
+    // SAFETY: the array has eight doublewords at each of the four offsets.
     core::array::from_fn(|at| unsafe { _mm256_loadu_si256(lanes.as_ptr().add(at * GROUP).cast()) })
 }
 
@@ -56,18 +56,18 @@ fn store(square: Square) -> [u32; LANE_COUNT] {
     lanes
 }
 
-/// Words that follow each other in a group, for some lanes of one vector.
+/// Consecutive words of a group, for some lanes of one vector.
 #[derive(Clone, Copy)]
 struct Run {
-    /// Which word of the group the load begins with, at most 24.
+    /// Index in the group of the first word loaded, at most 24.
     first: usize,
-    /// For each lane of the run its word among the eight loaded.
+    /// For each lane of the run the index of its word among the eight loaded.
     places: __m256i,
     /// All ones for the lanes of the run.
     members: __m256i,
 }
 
-/// The runs of one vector: as many as there are rounds at most.
+/// The runs of one vector: at most one per round.
 struct Runs {
     runs: [Run; ROUND_COUNT],
     count: usize,
@@ -76,9 +76,9 @@ struct Runs {
 /// Rounds of a group.
 const ROUND_COUNT: usize = 4;
 
-/// The runs of the eight lanes from `vector * 8` on. Lanes of one run take their words in the same
-/// round, so their words are in the order of the lanes and no lane of another run between them has
-/// any part in it.
+/// Returns the runs of the eight lanes from `vector * 8` on. Lanes of one run take their words in
+/// the same round, so their words are consecutive in lane order, whatever lanes of other runs lie
+/// between them.
 #[target_feature(enable = "avx2")]
 fn runs(vector: usize, counts: &[u32; LANE_COUNT], order: &[u32; LANE_COUNT]) -> Runs {
     let lanes = vector * GROUP..(vector + 1) * GROUP;
@@ -114,7 +114,7 @@ fn runs(vector: usize, counts: &[u32; LANE_COUNT], order: &[u32; LANE_COUNT]) ->
     runs
 }
 
-/// The words of one vector's lanes.
+/// Returns the words of one vector's lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn spread(runs: &Runs, chunk: &Chunk) -> __m256i {
@@ -129,7 +129,7 @@ fn spread(runs: &Runs, chunk: &Chunk) -> __m256i {
     words
 }
 
-/// The bytes of four rounds, from the lanes' next 32 bits.
+/// Writes the bytes of four rounds, from the lanes' next 32 bits.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn deal(taken: Square, raw: &mut [u8; GROUP_BYTES]) {
@@ -153,8 +153,8 @@ fn deal(taken: Square, raw: &mut [u8; GROUP_BYTES]) {
     }
 }
 
-/// Decodes as many whole groups of a stored block as `raw` holds, with the lanes refilled; returns
-/// the bytes done.
+/// Decodes as many whole groups of a stored block as `raw` has room for, with the lanes refilled;
+/// returns the number of bytes written.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
 pub(crate) fn groups(

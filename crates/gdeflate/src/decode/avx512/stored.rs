@@ -1,13 +1,13 @@
 //! Stored blocks with AVX-512: 128 bytes, four rounds of all lanes, at once.
 //!
-//! What `stored` says of four rounds, in registers: each lane gives its next 32 bits, which is a
-//! transposition of 32 x 4 bytes, and takes one of the next 32 words, in an order that stays the
-//! same for the whole block.
+//! The method of `decode::stored` in registers: the lanes' next 32 bits are output by a
+//! transposition of 32 x 4 bytes, and each lane takes one of the next 32 words, in an order that
+//! stays the same for the whole block.
 //!
 //! # Safety
-//! The entry point must run on a CPU with the features that `is_available` asks for; the
-//! caller is the dispatch, which asked. Loads and stores are of whole chunks of 128 bytes that safe
-//! code has cut out.
+//! The entry point must run on a CPU with the features that `is_available` checks; the caller is
+//! the dispatch, which has checked. Loads and stores are of whole chunks of 128 bytes that safe
+//! code has sliced.
 #![expect(
     unsafe_code,
     reason = "vector loads and stores of whole chunks; see # Safety"
@@ -20,8 +20,7 @@ use crate::decode::stored::{GROUP_BYTES, word_order};
 use crate::error::ErrorKind;
 use crate::limits::LANE_COUNT;
 
-/// For each byte of a group the byte of the lanes' 32 doublewords that it is: byte `round` of
-/// `lane`.
+/// For each byte of a group its index in the lanes' 32 doublewords: byte `round` of `lane`.
 static TRANSPOSED: [u8; GROUP_BYTES] = {
     let mut indices = [0; GROUP_BYTES];
     let mut at = 0;
@@ -41,7 +40,7 @@ type Pair = [__m512i; 2];
 #[target_feature(enable = "avx512f")]
 fn load(lanes: &[u32; LANE_COUNT]) -> Pair {
     let at = lanes.as_ptr();
-    // SAFETY: the array has two vectors.
+    // SAFETY: the array has the size of two vectors.
     unsafe {
         [
             _mm512_loadu_si512(at.cast()),
@@ -55,7 +54,7 @@ fn load(lanes: &[u32; LANE_COUNT]) -> Pair {
 fn store(pair: Pair) -> [u32; LANE_COUNT] {
     let mut lanes = [0; LANE_COUNT];
     let at = lanes.as_mut_ptr();
-    // SAFETY: the array has two vectors.
+    // SAFETY: the array has the size of two vectors.
     unsafe {
         _mm512_storeu_si512(at.cast(), pair[0]);
         _mm512_storeu_si512(at.add(16).cast(), pair[1]);
@@ -63,8 +62,8 @@ fn store(pair: Pair) -> [u32; LANE_COUNT] {
     lanes
 }
 
-/// Decodes as many whole groups of a stored block as `raw` holds, with the lanes refilled; returns
-/// the bytes done.
+/// Decodes as many whole groups of a stored block as `raw` has room for, with the lanes refilled;
+/// returns the number of bytes written.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub(crate) fn groups(
@@ -76,7 +75,7 @@ pub(crate) fn groups(
     let [low, high, surplus, missing] = lanes.halves();
     let (mut low, mut high) = (load(&low), load(&high));
     let (surplus, missing) = (load(&surplus), load(&missing));
-    // SAFETY: the table has two vectors.
+    // SAFETY: the table has the size of two vectors.
     let transposed = unsafe {
         let at = TRANSPOSED.as_ptr();
         [
@@ -87,7 +86,7 @@ pub(crate) fn groups(
     let mut done = 0;
     for group in raw.chunks_exact_mut(GROUP_BYTES) {
         let chunk = words.next_chunk()?;
-        // SAFETY: chunk and group have two vectors each.
+        // SAFETY: chunk and group have the size of two vectors each.
         let next = unsafe {
             let to = group.as_mut_ptr();
             let bytes = |half: usize| _mm512_permutex2var_epi8(low[0], transposed[half], low[1]);

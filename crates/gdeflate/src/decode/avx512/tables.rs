@@ -1,12 +1,12 @@
-//! What the AVX-512 kernel knows of a block's codes, and how it is made.
+//! The AVX-512 kernel's tables of a block's codes, and how they are built.
 //!
-//! A few hundred bytes: limits, ranks, and the symbols in the order of their ranks. Sorting them is
-//! packing: length by length, the symbols that have it are compressed behind those before.
+//! Less than a kilobyte: limits, ranks, and the symbols in the order of their ranks. They are
+//! sorted length by length: the symbols of that length are compressed to the end of the others.
 //!
 //! # Safety
-//! The functions must run on a CPU with the features that `is_available` asks for, which their
-//! callers have checked. Stores are of whole vectors into arrays that have a vector's room behind
-//! the last rank, which is asserted or follows from the number of symbols.
+//! The functions must run on a CPU with the features that `is_available` checks, which their
+//! callers have done. Stores are of whole vectors into arrays that have room for a vector after the
+//! last rank, which is asserted or follows from the number of symbols.
 #![expect(
     unsafe_code,
     reason = "vector loads and stores with derived bounds; see # Safety"
@@ -21,7 +21,7 @@ use crate::limits::{
     CODEWORD_BITS_MAX, DISTANCE_BASE, DISTANCE_EXTRA, END_OF_BLOCK, LENGTH_BASE, LENGTH_EXTRA,
 };
 
-/// A vector's worth of 16-bit elements in memory.
+/// A vector of 16-bit elements in memory.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Row(pub(super) [u16; 32]);
@@ -30,25 +30,25 @@ impl Row {
     pub(super) const ZERO: Self = Self([0; 32]);
 }
 
-/// What the kernel knows of a block's codes. Rows of 32: by codeword bits minus 1, with 16 added
-/// for distances; 15 stands for "no codeword".
+/// The tables of a block's codes. Unless noted, rows are indexed by codeword bits minus 1, plus 16
+/// for distances; index 15 (31) stands for "no codeword".
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
 pub(crate) struct VectorTables {
     /// The limits 4, 8 and 12 of each code, for the first step.
     pub(super) coarse: [[u16; 3]; 2],
-    /// Limits 1, 2 and 3 of each group of four; element: group, 4 added for distances.
+    /// Limits 1, 2 and 3 of each group of four, indexed by group, plus 4 for distances.
     pub(super) fine: [Row; 3],
-    /// First codeword that is no literal; 0 for distances.
+    /// First codeword of each length that is not a literal's; 0 for distances.
     pub(super) others_from: Row,
-    /// Codeword to rank among the others.
+    /// Rank among the non-literals or distances minus codeword, modulo 2^16.
     pub(super) other_rank: Row,
-    /// Codeword to rank among the literals.
+    /// Rank among the literals minus codeword, modulo 2^16.
     pub(super) literal_rank: Row,
-    /// Of the others and the distances, by rank: base, and extra bits with flags.
+    /// By rank, of the non-literals and the distances: base, and extra bits with flags.
     pub(super) base: [Row; 2],
     pub(super) extra: [Row; 2],
-    /// The literals by rank.
+    /// Literals by rank.
     pub(super) literals: [u8; 256],
 }
 
@@ -64,7 +64,7 @@ impl VectorTables {
         literals: [0; 256],
     };
 
-    /// Prepares a block; the codes are checked on the way.
+    /// Builds the tables of a block and validates its codes.
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,popcnt")]
     pub(crate) fn build(&mut self, lengths: &Lengths) -> Result<(), ErrorKind> {
@@ -74,7 +74,7 @@ impl VectorTables {
         let distance = Canonical::of_counts(ranks.distances)?;
         self.set_limits(0, &litlen);
         self.set_limits(1, &distance);
-        // Where each length's ranks begin.
+        // The first rank of each length.
         let (mut literal, mut other, mut far) = (0_u16, 0_u16, DISTANCE_RANK);
         for len in 1..=CODEWORD_BITS_MAX {
             let at = len - 1;
@@ -114,7 +114,7 @@ impl VectorTables {
     }
 }
 
-/// The symbols 256..=287 of which these are the values from 257 on; `fill` for the others.
+/// Builds a row for symbols 256..=287: `values` from 257 on, `fill` for the others.
 const fn others(values: [u16; 29], fill: u16) -> Row {
     let mut row = [fill; 32];
     let mut at = 0;
@@ -127,7 +127,7 @@ const fn others(values: [u16; 29], fill: u16) -> Row {
 
 const OTHER_BASE: Row = others(LENGTH_BASE, 0);
 
-/// Extra bits with flags.
+/// Extra bits with flags of symbols 256..=287.
 const OTHER_EXTRA: Row = {
     let mut row = others(LENGTH_EXTRA, SPECIAL);
     row.0[0] = SPECIAL | END;
@@ -145,7 +145,7 @@ const BYTES: [u8; 256] = {
     bytes
 };
 
-/// How many codewords of each length there are.
+/// Number of codewords of each length.
 #[derive(Default)]
 struct Ranks {
     literals: [u16; 16],
@@ -154,13 +154,13 @@ struct Ranks {
 }
 
 impl Ranks {
-    /// Puts every symbol at its rank: length by length, those that have it are packed behind what
-    /// there is. Counting them comes for nothing.
+    /// Puts every symbol at its rank: for each length, its symbols are packed after the previous
+    /// ones. This also counts them.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,popcnt")]
     fn sort(lengths: &Lengths, tables: &mut VectorTables) -> Self {
         let mut ranks = Self::default();
-        // As long as a rank and a vector behind the last one need.
+        // Room for a vector after the last rank.
         let mut literals = [0_u8; 256 + 64];
         let mut others = [[0_u16; 64]; 2];
         let mut distances = [[0_u16; 64]; 2];
@@ -209,7 +209,7 @@ impl Ranks {
     }
 }
 
-/// Packs the elements of `from` that `mask` names into `to` from `at` on.
+/// Packs the elements of `from` selected by `mask` into `to` from `at` on.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2")]
 fn pack(mask: u32, from: &Row, to: &mut [u16; 64], at: usize) {

@@ -1,4 +1,4 @@
-//! What Vulkan offers, for people and for programs.
+//! Vulkan devices, as table rows and as a JSON document.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ pub(super) fn devices(table: &mut Table) -> Value {
     let devices = devices.iter().map(|device| {
         let (major, minor, patch) = device.version;
         let version = format!("{major}.{minor}.{patch}");
-        // Which tier decodes, and why; or why requests cannot land on it.
+        // The tier that decodes, and why; or why requests cannot target the device.
         let (tier, reason) = match &device.report {
             Ok(report) => {
                 let tier = format!("{:?}", report.tier).to_lowercase();

@@ -1,4 +1,4 @@
-//! `pack --target`: what `auto` chooses codecs for, measured here or as a package records it.
+//! `pack --target`: the disk that `auto` chooses codecs for, measured or recorded in a package.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -17,10 +17,10 @@ use crate::limits::{TARGET_FILE_BYTES, TARGET_READ_BYTES, TARGET_READS, TARGET_T
 use crate::loader::describe;
 use crate::package::Reading;
 
-/// The target that the arguments name.
+/// Returns the target that the arguments name.
 ///
 /// # Errors
-/// The disk cannot be measured, or the package named has no target.
+/// The disk cannot be measured, or the named package records no target.
 pub(super) fn target(args: &PackArgs) -> Result<Target, Ending> {
     let Some(word) = args.target.as_deref() else {
         return Ok(Target {
@@ -38,7 +38,7 @@ pub(super) fn target(args: &PackArgs) -> Result<Target, Ending> {
     })
 }
 
-/// The target that a package was packed for.
+/// Returns the target that a package was packed for.
 fn recorded(path: &Path) -> Result<Target, Ending> {
     let reading = Reading::open(path)?;
     let cause = "the package records no target: it was packed with one codec";
@@ -46,16 +46,16 @@ fn recorded(path: &Path) -> Result<Target, Ending> {
     Ok(target.ok_or_else(|| Failure::new(path, cause))?)
 }
 
-/// A figure that is likely to be the same when it is measured again.
+/// Rounds a figure to two digits, so that another measurement likely gives the same.
 fn two_digits(figure: f64) -> f64 {
     let unit = 10f64.powf(figure.max(1.0).log10().floor() - 1.0);
     (figure / unit).round().max(1.0) * unit
 }
 
-/// What the disk under `output` reads past the page cache, in bytes a second.
+/// Returns the read rate of the disk under `output` without the page cache, in bytes per second.
 ///
-/// A scratch file of noise beside `output` is read over and over. Its first reads, into fresh
-/// memory, do not count.
+/// A scratch file of noise beside `output` is read repeatedly. The first reads, into fresh memory,
+/// do not count.
 fn disk_rate(output: &OsStr) -> Result<f64, Ending> {
     let output = Path::new(output);
     let failed = |error| Failure::system(output, "write a scratch file beside", &error);

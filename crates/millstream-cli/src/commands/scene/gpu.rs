@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 use crate::failure::{Ending, Failure};
 
-/// The device of a number, or the best, for requests of `storage`.
+/// Opens the device with a number, or the best one, for requests of `storage`.
 pub(super) fn open(number: Option<usize>, storage: &Storage) -> Result<Arc<Gpu>, Ending> {
     let mut options = GpuOptions::default();
     options.device = number;
     let opened = Gpu::create(options);
     let gpu = opened.map_err(|error| Failure::new("the GPU", error.cause()))?;
-    // Where the device cannot read staging itself, bytes are copied once.
+    // If the device cannot read staging memory itself, bytes are copied once more.
     let _ = gpu.import_staging(storage);
     Ok(Arc::new(gpu))
 }
 
-/// Which device it is, and what it did.
+/// Returns the device's report and statistics as a JSON document.
 pub(super) fn document(gpu: &Gpu) -> Value {
     let (report, stats) = (gpu.report(), gpu.stats());
     json!({
@@ -33,7 +33,7 @@ pub(super) fn document(gpu: &Gpu) -> Value {
     })
 }
 
-/// Bytes of the device's memory, copied back.
+/// Returns the bytes of device memory, copied back to the host.
 pub(super) fn read_back(memory: &DeviceMemory) -> Result<Vec<u8>, Error> {
     if let Some(buffer) = memory.get::<GpuBuffer>() {
         return buffer.read_back(0..memory.room());

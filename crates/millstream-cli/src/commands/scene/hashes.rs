@@ -1,4 +1,4 @@
-//! Hashes of what a scene loaded: the same wherever it landed.
+//! Hashes of a loaded scene's data, which do not depend on the memory it was loaded into.
 
 use millstream::Error;
 use millstream_gltf::Scene;
@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use crate::loader::Hashed;
 
-/// Adds a hash of each range of a buffer and of each image that was loaded.
+/// Adds a hash for each loaded range of a buffer and each loaded image.
 pub(super) fn add(hashes: &mut Vec<Hashed>, scene: &Scene) -> Result<(), Error> {
     for (nth, state) in scene.buffers().iter().enumerate() {
         for (range, memory) in state.get().iter().flat_map(|bytes| bytes.ranges()) {
@@ -16,7 +16,7 @@ pub(super) fn add(hashes: &mut Vec<Hashed>, scene: &Scene) -> Result<(), Error> 
             let hash = match (memory, in_memory) {
                 (Some(memory), _) => xxh3_64(&read_back(memory)?),
                 (None, Some(bytes)) => xxh3_64(bytes),
-                // An empty range, beside another one that begins there.
+                // An empty range, which another range begins with, too.
                 (None, None) => continue,
             };
             let name = format!("buffers[{nth}] {}..{}", range.start, range.end);
@@ -32,7 +32,7 @@ pub(super) fn add(hashes: &mut Vec<Hashed>, scene: &Scene) -> Result<(), Error> 
     Ok(())
 }
 
-/// Of all levels, the largest first.
+/// Hashes all levels of an image, the largest first.
 fn hash_of(image: &Image) -> Result<u64, Error> {
     let back = image.device().map(read_back).transpose()?;
     let layout = image.layout();

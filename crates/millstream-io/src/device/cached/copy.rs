@@ -10,12 +10,12 @@ use crate::error::{Errno, guard};
 use crate::fs::FileSystem;
 use crate::limits::{COPY_BYTES_PER_NS, COPY_CALL_COST_NS};
 
-/// About how long an operation takes.
+/// Returns about how long an operation takes.
 pub(super) fn cost_ns(operation: &Operation) -> u64 {
     COPY_CALL_COST_NS + operation.segments.bytes() as u64 / COPY_BYTES_PER_NS
 }
 
-/// Copies what of an operation's bytes is cached. A panic of the file system is an `EIO`.
+/// Copies the cached part of an operation's bytes. A panic of the file system is an `EIO`.
 pub(super) fn execute(fs: &dyn FileSystem, operation: &Operation) -> Completion {
     let copied = guard(|| copy(fs, operation)).unwrap_or(Err(Errno::IO));
     Completion::new(operation.id, copied)

@@ -1,7 +1,7 @@
-//! What the owner and the helper threads share: operations that wait, and completions; and what a
-//! helper does: it copies as long as there is anything, looks a little longer, and sleeps.
+//! State shared by the owner and the helper threads (waiting operations, and completions), and the
+//! helpers' loop: a helper copies while operations wait, polls a little longer, and sleeps.
 //!
-//! Two locks: `queue`, then that of `done` where both are needed.
+//! Lock order: `queue`, then that of `done` where both are needed.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use crate::limits::{
 };
 use crate::thread::ThreadSettings;
 
-/// What a thread takes at a time, at most.
+/// The maximum that a thread takes at a time.
 #[derive(Debug, Clone, Copy)]
 struct Share {
     operations: usize,
@@ -32,23 +32,23 @@ const OWN_SHARE: Share = Share {
     bytes: COPY_OWN_BYTES_MAX,
 };
 
-/// What a helper copies before it hands over what is done.
+/// What a helper copies before it hands over its completions.
 const HELP_SHARE: Share = Share {
     operations: COPY_HELP_OPERATIONS_MAX,
     bytes: COPY_HELP_BYTES_MAX,
 };
 
-/// What waits, and who helps.
+/// The waiting operations, and the state of the helpers.
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Operation>,
-    /// About how long it takes to copy what waits.
+    /// Estimated time to copy the waiting operations.
     waiting_ns: u64,
     /// Helpers that were called and have not gone back to sleep.
     active: usize,
     /// Helpers called that have not begun.
     called: usize,
-    /// Per helper thread: what it holds.
+    /// Per helper thread: the operations it holds.
     running: Vec<Vec<OperationId>>,
     threads: Vec<Option<JoinHandle<()>>>,
     stopping: bool,
@@ -85,7 +85,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Most helpers: what was asked for, or 0 after not even one could be started.
+    /// Maximum number of helpers: as requested, or fewer if one could not be started.
     pub(super) fn helpers_max(&self) -> usize {
         self.helpers_max.load(Ordering::Relaxed)
     }
@@ -94,7 +94,7 @@ impl Shared {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Owner: takes all of `operations`, in order.
+    /// Called by the owner: takes all of `operations`, in order.
     pub(super) fn add(&self, operations: &mut Vec<Operation>) {
         let mut queue = self.queue();
         queue.waiting_ns += operations.iter().map(copy::cost_ns).sum::<u64>();
@@ -106,7 +106,7 @@ impl Shared {
         self.waiting.store(queue.waiting.len(), Ordering::Relaxed);
     }
 
-    /// Owner: takes its share into `into`.
+    /// Called by the owner: takes its share into `into`.
     pub(super) fn take(&self, into: &mut Vec<Operation>) {
         if self.waiting() > 0 {
             let mut queue = self.queue();
@@ -115,7 +115,7 @@ impl Shared {
         }
     }
 
-    /// Owner: takes everything that no thread has begun.
+    /// Called by the owner: takes all operations that no thread has begun.
     pub(super) fn take_all(&self) -> Vec<Operation> {
         let mut queue = self.queue();
         queue.waiting_ns = 0;
@@ -124,7 +124,7 @@ impl Shared {
         all
     }
 
-    /// Owner: wakes or starts one helper if what waits takes longer than the wake.
+    /// Called by the owner: wakes or starts one helper if that takes less time than the copies.
     pub(super) fn call_helper(self: &Arc<Self>) {
         if self.helpers_max() == 0 || self.waiting() == 0 {
             return;
@@ -148,7 +148,7 @@ impl Shared {
         self.start(number);
     }
 
-    /// Starts helper `number`. If the system refuses, there are no more helpers than before.
+    /// Starts helper `number`. If the system refuses, the helpers that exist remain the maximum.
     fn start(self: &Arc<Self>, number: usize) {
         let shared = Arc::clone(self);
         let started = std::thread::Builder::new()
@@ -164,7 +164,7 @@ impl Shared {
         }
     }
 
-    /// Helper: sleeps until it is called; false at the end.
+    /// Called by a helper: sleeps until it is called; returns false when the device ends.
     fn await_call(&self) -> bool {
         let mut queue = self.queue();
         loop {
@@ -182,7 +182,7 @@ impl Shared {
         }
     }
 
-    /// Helper `number`: hands over what it finished and takes its next share.
+    /// Called by helper `number`: hands over its completions and takes its next share.
     fn exchange(&self, number: usize, finished: &mut Vec<Completion>, into: &mut Vec<Operation>) {
         let any = !finished.is_empty();
         let mut queue = self.queue();
@@ -197,18 +197,18 @@ impl Shared {
         running.extend(into.iter().map(|operation| operation.id));
         drop(queue);
         if any {
-            // The owner of a foreign bell looks here only between sleeps: the ring is remembered.
+            // The owner of another device's bell checks only between sleeps: the ring must be kept.
             self.bell.ring();
         }
     }
 
-    /// Helper: it goes back to sleep.
+    /// Called by a helper before it goes back to sleep.
     fn leave(&self) {
         self.queue().active -= 1;
     }
 
-    /// Owner: ends the helpers. Returns what they still hold, and how many completions came at the
-    /// last moment. Helpers that hold nothing are joined, others are left behind.
+    /// Called by the owner: ends the helpers. Returns what they still hold, and how many
+    /// completions were still reaped. Helpers that hold nothing are joined, others are detached.
     pub(super) fn close(&self, into: &mut Vec<Completion>) -> (Vec<OperationId>, usize) {
         let mut queue = self.queue();
         queue.stopping = true;
@@ -220,7 +220,7 @@ impl Shared {
         self.idle.notify_all();
         for (thread, busy) in threads.into_iter().zip(busy) {
             if let Some(thread) = thread.filter(|_| !busy) {
-                // A panic of a thread of ours has no other place to be reported.
+                // Nothing else would report a panic of such a thread.
                 thread.join().expect("a copying thread panicked");
             }
         }
@@ -229,7 +229,7 @@ impl Shared {
 }
 
 impl Queue {
-    /// The last helper could not be started. Another may have taken its call and is active for it.
+    /// Undoes the last helper's call. Another may have taken the call, and is then active for it.
     fn not_started(&mut self) {
         self.threads.pop();
         self.running.pop();
@@ -239,8 +239,8 @@ impl Queue {
         }
     }
 
-    /// Takes at most the share of one of the threads that copy, which are the owner and the active
-    /// helpers; at least one operation, if there is any.
+    /// Takes at most one thread's fair share, the owner and the active helpers being the threads;
+    /// at least one operation, if there is any.
     fn take(&mut self, share: Share, into: &mut Vec<Operation>) {
         let fair = self.waiting.len().div_ceil(self.active + 1);
         let mut bytes = 0;
@@ -255,7 +255,7 @@ impl Queue {
     }
 }
 
-/// Copies as helper `number`, until the device ends.
+/// Copies as helper `number` until the device ends.
 fn run(shared: &Shared, number: usize) {
     shared.settings.apply(number);
     let mut taken: Vec<Operation> = Vec::with_capacity(HELP_SHARE.operations);

@@ -1,4 +1,4 @@
-//! Copies of real files in the page cache, and of a file system made for the test.
+//! Copies of real files in the page cache, and of a test file system.
 #![expect(unsafe_code, reason = "pushes operations, which lend memory")]
 
 use super::*;
@@ -141,7 +141,7 @@ fn helpers_and_owner_copy_a_real_file_together() {
             .collect();
         assert_eq!(push(&mut device, &operations), 64);
         device.submit().unwrap();
-        // The kernel may have dropped pages meanwhile: then a result is short, never wrong.
+        // The kernel may have dropped pages: then a result is short, never wrong.
         for completion in reap_all(&mut device) {
             let (start, count) = ((completion.id as usize) << 16, completion.moved().unwrap());
             let range = start..start + count as usize;
@@ -194,7 +194,7 @@ fn shutdown_gives_back_what_no_thread_began_and_reports_what_hangs() {
     let fs = Fake::with_cached(Some(usize::MAX));
     fs.shut("read");
     let mut device = device(Arc::clone(&fs) as Arc<dyn FileSystem>, 1, 8);
-    // Never freed: a helper hangs in some of it.
+    // Never freed: a helper hangs while it may write to it.
     let memory = Vec::leak(vec![0_u8; 8 << 20]);
     let operations: Vec<Operation> = memory
         .chunks_mut(1 << 20)

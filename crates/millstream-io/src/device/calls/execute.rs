@@ -1,4 +1,4 @@
-//! Makes one call, on whatever thread.
+//! Makes one call, on the calling thread.
 //!
 //! # Safety
 //! By the contract of [`Calls::push`](super::Calls::push) the content of a replacement is readable
@@ -14,7 +14,7 @@ use crate::fs::{Access, FileSystem, MappedView, OpenMode, Opened, mostly};
 use crate::limits::{CONTENT_BYTES_MAX, CONTENT_STEP_BYTES, MEMORY_ALIGNMENT};
 
 impl Call {
-    /// The crew that makes it.
+    /// Returns the index of the crew that makes it.
     pub(super) fn crew(&self) -> usize {
         match self {
             Call::Open(_) => 0,
@@ -23,7 +23,7 @@ impl Call {
         }
     }
 
-    /// Whether it leaves nothing behind if it is never made.
+    /// Whether it can be canceled without loss.
     pub(super) fn is_idle(&self) -> bool {
         matches!(
             self,
@@ -31,7 +31,7 @@ impl Call {
         )
     }
 
-    /// Its answer if it is not made.
+    /// Returns its answer if it is not made.
     pub(super) fn canceled(self) -> CallAnswer {
         let cause = "the storage is closing";
         let error = IoError::because("call", Errno::CANCELED, cause);
@@ -50,7 +50,7 @@ impl Call {
 }
 
 impl CallAnswer {
-    /// Drops an answer that came after the owner's end: closes what was opened.
+    /// Discards an answer that came after the owner's end: closes what was opened.
     pub(super) fn discard(self, fs: &dyn FileSystem) {
         let CallAnswer::Opened(answer) = self else {
             return;
@@ -102,7 +102,7 @@ fn content(fs: &dyn FileSystem, file: Descriptor) -> Result<Vec<u8>, IoError> {
     }
 }
 
-/// Makes a call of a custom file system: its panic is an error.
+/// Makes a call of a custom file system; a panic of it is an error.
 fn guarded<T>(call: &'static str, run: impl FnOnce() -> Result<T, IoError>) -> Result<T, IoError> {
     let panicked = IoError::because(call, Errno::IO, "the file system panicked");
     guard(run).unwrap_or(Err(panicked))
@@ -158,7 +158,7 @@ fn open(fs: &dyn FileSystem, call: &OpenCall) -> OpenAnswer {
     answer
 }
 
-/// Opens one of the two descriptors, and makes sure that the name still means the expected file.
+/// Opens one of the two descriptors, and checks that the name still refers to the expected file.
 fn open_one(
     fs: &dyn FileSystem,
     call: &OpenCall,
@@ -192,7 +192,7 @@ fn open_one(
     Ok(opened)
 }
 
-/// Whether the file gets its direct descriptor along with the other.
+/// Whether the direct descriptor is opened together with the buffered one.
 fn is_direct_wanted(fs: &dyn FileSystem, call: &OpenCall, opened: &Opened) -> bool {
     if opened.direct.is_none() {
         return false;
@@ -200,7 +200,7 @@ fn is_direct_wanted(fs: &dyn FileSystem, call: &OpenCall, opened: &Opened) -> bo
     match call.access {
         Access::Buffered => false,
         Access::Direct => true,
-        // What is in the page cache is read from there: no second descriptor yet.
+        // Cached files are read from the page cache: no second descriptor yet.
         Access::Auto => {
             opened.len >= call.direct_from && {
                 let cached = guard(|| fs.cached(opened.descriptor, 0, opened.len));

@@ -1,10 +1,9 @@
 //! Offers: memory that an open may fill at once.
 //!
 //! A small file whose bytes are in the page cache is read by the thread that opens it: one
-//! hand-over instead of two, and several cores copy. An open may hang, so lent memory is not given
-//! away with the call: until the thread has taken the offer its owner may withdraw it. One
-//! compare-and-swap decides. What was taken is given back within the time of a copy, with the
-//! answer.
+//! hand-over instead of two, and several cores copy. An open may hang, so lent memory does not move
+//! with the call: until the thread takes the offer, its owner may withdraw it. One compare-and-swap
+//! decides. Memory that was taken is returned with the answer, within the time of a copy.
 //!
 //! # Safety
 //! Lent memory is only touched between a successful `take` and the answer.
@@ -24,18 +23,18 @@ const OFFERED: u8 = 0;
 const TAKEN: u8 = 1;
 const WITHDRAWN: u8 = 2;
 
-/// Decides who has the memory of an offer.
+/// Decides who may use the memory of an offer.
 #[derive(Debug, Default)]
 pub struct OfferToken(AtomicU8);
 
 impl OfferToken {
-    /// Thread: whether it may use the memory.
+    /// Called by the thread: whether it may use the memory.
     fn take(&self) -> bool {
         self.change(TAKEN)
     }
 
-    /// Owner: takes the offer back. If false, a thread is using the memory or has used it: it is
-    /// the owner's again with the answer of the open.
+    /// Called by the owner: withdraws the offer. If false, a thread is using the memory or has used
+    /// it: it is the owner's again with the answer of the open.
     #[must_use]
     pub fn withdraw(&self) -> bool {
         self.change(WITHDRAWN)
@@ -48,30 +47,30 @@ impl OfferToken {
     }
 }
 
-/// Where the bytes of an offer go.
+/// The memory of an offer.
 pub enum OfferMemory {
-    /// A buffer of this pool, taken when the size is known.
+    /// A buffer of this pool, taken when the length is known.
     Pool(Arc<BufferPool>),
-    /// Memory of the owner.
+    /// Memory lent by the owner.
     Lent(Segment),
 }
 
-/// A range and memory for it.
+/// A range of a file and memory for it.
 pub struct Offer {
-    /// First byte in the file.
+    /// File offset of the first byte.
     pub offset: u64,
-    /// Bytes; `u64::MAX` with offset 0 is the whole file.
+    /// Length in bytes; `u64::MAX` with offset 0 is the whole file.
     pub len: u64,
-    /// Where they go.
+    /// The memory that the bytes are read into.
     pub memory: OfferMemory,
-    /// Decides who has the memory.
+    /// Decides who may use the memory.
     pub token: Arc<OfferToken>,
 }
 
-/// The range of an offer that was used: all of it was read.
+/// The result of an offer that was used: all of its range was read.
 #[derive(Debug)]
 pub struct OfferRead {
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
     /// The buffer, if the memory came from a pool.
     pub buffer: Option<Buffer>,
@@ -87,8 +86,8 @@ pub(super) fn read(fs: &dyn FileSystem, call: &OpenCall, file: &Opened) -> Optio
     if !usable || file.mount_kind == MountKind::Slow || call.access == Access::Direct {
         return None;
     }
-    // A cold range that will be read past the cache must not be drawn into it. Its last byte speaks
-    // for it: to ask for all costs as much as copying half of it.
+    // A cold range that will be read directly must not be drawn into the cache. Its last byte
+    // stands for the range: querying all of it costs as much as copying half of it.
     let long = call.access == Access::Auto && len >= call.direct_from && file.direct.is_some();
     if long {
         let last = offer.offset + len - 1;

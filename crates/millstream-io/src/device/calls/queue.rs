@@ -1,4 +1,4 @@
-//! What one crew has to do and who does it: plain data, changed under one lock, without I/O.
+//! The calls and threads of one crew: plain data, changed under one lock, without I/O.
 
 use std::collections::VecDeque;
 use std::thread::JoinHandle;
@@ -21,7 +21,7 @@ pub(super) struct Running {
     since: Instant,
 }
 
-/// A thread of the crew, by its number.
+/// A thread of the crew. Its index is the thread's number.
 #[derive(Default)]
 pub(super) struct Member {
     pub(super) running: Option<Running>,
@@ -29,26 +29,26 @@ pub(super) struct Member {
     pub(super) exists: bool,
 }
 
-/// What a thread does next.
+/// A thread's next step.
 pub(super) enum Step {
-    /// Makes this call.
+    /// Make this call.
     Make(Entry),
-    /// Sleeps until it is woken.
+    /// Sleep until woken.
     Sleep,
-    /// Sleeps at most until then, when a running call counts as hung.
+    /// Sleep until woken or until this time, when a running call counts as hung.
     Watch(Instant),
-    /// Ends.
+    /// End the thread.
     End,
 }
 
-/// Which thread is to help with what waits.
+/// The thread that is to help with the waiting calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Help {
     /// None.
     None,
-    /// One that sleeps.
+    /// A sleeping thread.
     Wake,
-    /// A new one, with this number.
+    /// A new thread, with this number.
     Start(usize),
 }
 
@@ -58,14 +58,14 @@ pub(super) struct Queue {
     others: VecDeque<Entry>,
     /// By number; as many as ever existed at a time.
     pub(super) members: Vec<Member>,
-    /// Calls that may run at a time, hung ones not counted.
+    /// Maximum number of calls that run at a time, not counting hung ones.
     base: usize,
-    /// Threads that exist.
+    /// Number of threads.
     pub(super) threads: usize,
     running: usize,
-    /// Threads that sleep and have not been woken.
+    /// Number of threads that sleep and have not been woken.
     sleeping: usize,
-    /// Threads woken or started that have not looked yet.
+    /// Number of threads woken or started that have not locked the queue yet.
     coming: usize,
     /// A thread sleeps until a call counts as hung.
     watched: bool,
@@ -110,17 +110,17 @@ impl Queue {
         self.urgent.len() + self.others.len()
     }
 
-    /// Nothing waits or runs.
+    /// Whether nothing waits or runs.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting() == 0 && self.running == 0
     }
 
-    /// The next call: urgent ones first.
+    /// Takes the next call: urgent ones first.
     pub(super) fn pop(&mut self) -> Option<Entry> {
         self.urgent.pop_front().or_else(|| self.others.pop_front())
     }
 
-    /// Takes waiting calls that `which` selects.
+    /// Takes the waiting calls that `which` selects.
     pub(super) fn take_waiting(&mut self, which: impl Fn(&Call) -> bool) -> Vec<Entry> {
         let mut taken = Vec::new();
         for lane in [&mut self.urgent, &mut self.others] {
@@ -135,7 +135,7 @@ impl Queue {
         taken
     }
 
-    /// Calls that run and are not hung, and when the first of them will be.
+    /// Returns the number of running calls that are not hung, and when the first of them will be.
     fn fresh(&self, now: Instant) -> (usize, Option<Instant>) {
         let running = self.members.iter().filter_map(|member| member.running);
         let fresh = running.map(|running| running.since + HUNG);
@@ -146,7 +146,7 @@ impl Queue {
         })
     }
 
-    /// What thread `number` does next; marks it so.
+    /// Decides and records what thread `number` does next.
     pub(super) fn next(&mut self, number: usize, now: Instant) -> Step {
         assert!(self.members[number].running.is_none(), "one call at a time");
         if self.ended {
@@ -184,15 +184,15 @@ impl Queue {
         Step::Make(entry)
     }
 
-    /// Thread `number` has made its call.
+    /// Records that thread `number` has made its call.
     pub(super) fn made(&mut self, number: usize) {
         let running = self.members[number].running.take();
         assert!(running.is_some(), "it was making a call");
         self.running -= 1;
     }
 
-    /// Who is to help with what waits: someone to make the next call, or, if as many run as may,
-    /// someone to watch them. Marks the thread as coming.
+    /// Returns the thread to help with the waiting calls: one to make the next call or, if the
+    /// maximum number runs, one to watch them. Counts it as coming.
     pub(super) fn help(&mut self, now: Instant) -> Help {
         if self.waiting() == 0 || self.coming > 0 || self.ended {
             return Help::None;
@@ -219,31 +219,31 @@ impl Queue {
         Help::Start(number)
     }
 
-    /// Thread `number` could not be started. One that slept may have arrived in its place.
+    /// Undoes the start of thread `number`. A thread that slept may have been counted as arriving.
     pub(super) fn not_started(&mut self, number: usize) {
         self.arrives();
         self.ends(number);
     }
 
-    /// Thread `number` is gone.
+    /// Removes thread `number`.
     pub(super) fn ends(&mut self, number: usize) {
         self.members[number] = Member::default();
         self.threads -= 1;
     }
 
-    /// A thread goes to sleep; `watches`: only until a call counts as hung.
+    /// Counts a thread that goes to sleep; `watches`: only until a call counts as hung.
     pub(super) fn sleeps(&mut self, watches: bool) {
         self.sleeping += 1;
         self.watched |= watches;
     }
 
-    /// A thread that watched is awake.
+    /// Records that the watching thread is awake.
     pub(super) fn watched(&mut self) {
         self.watched = false;
     }
 
-    /// A thread that was started or slept is here. Which of those counted as coming it is cannot be
-    /// known (a wake may be spurious, or by time), but the sum is right.
+    /// Counts a started or sleeping thread as running. Whether it is one of those counted as coming
+    /// cannot be known (a wake may be spurious, or by timeout), but the sum is right.
     pub(super) fn arrives(&mut self) {
         if self.coming > 0 {
             self.coming -= 1;
@@ -257,8 +257,8 @@ impl Queue {
         self.waiting() > 0 && self.coming == 0 && self.sleeping == 0
     }
 
-    /// Whether `done` answers are enough to wake the owner for. With all threads in calls none is
-    /// left that would do so later.
+    /// Whether `done` answers suffice to wake the owner. With all threads in calls, no thread is
+    /// left to wake it later.
     pub(super) fn is_ring_due(&self, done: usize) -> bool {
         let all_started = self.threads == CALLS_THREADS_MAX;
         done > 0 && (all_started || done * CALLS_HOLD_RATIO >= self.waiting())

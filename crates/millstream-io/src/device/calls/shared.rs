@@ -1,6 +1,6 @@
-//! What the owner and the threads share, and what a thread does: take a call, make it, hand the
-//! answer over. Locks in this order: a crew's `queue`, then that of
-//! `done`. The bell is rung without locks.
+//! State shared by the owner and the threads, and the threads' loop: take a call, make it, publish
+//! the answer. Lock order: the crews' `queue`s by index, then that of `done`. The bell is rung
+//! without locks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,14 +16,14 @@ use crate::fs::FileSystem;
 use crate::limits::{CALLS_CLOSE_THREADS, CALLS_LONG_THREADS, CALLS_THREADS_MAX};
 use crate::thread::{ThreadSettings, available_cores};
 
-/// Threads for one kind of calls.
+/// Threads for one kind of call.
 pub(super) struct Crew {
     queue: Mutex<Queue>,
     /// Idle threads sleep here.
     idle: Condvar,
     /// Calls wait and no thread could be started for them: the owner handles them when it reaps.
     stranded: AtomicBool,
-    /// Threads are named by this and a number.
+    /// Prefix of the threads' names, followed by their number.
     name: &'static str,
 }
 
@@ -55,7 +55,7 @@ impl Crew {
 
 impl Shared {
     pub(super) fn new(options: CallsOptions) -> Shared {
-        // To ask for the cores takes a dozen system calls.
+        // Querying the number of cores takes a dozen system calls.
         let opens = match options.inline {
             true => 1,
             false => available_cores().clamp(2, CALLS_THREADS_MAX / 2),
@@ -74,7 +74,7 @@ impl Shared {
         }
     }
 
-    /// Owner: adds calls to a crew and gets them help.
+    /// Called by the owner: adds calls to a crew and wakes or starts a thread.
     pub(super) fn add(self: &Arc<Self>, index: usize, entries: &mut Vec<Entry>) {
         let crew = &self.crews[index];
         let mut queue = crew.queue();
@@ -122,8 +122,8 @@ impl Shared {
         }
     }
 
-    /// Thread: hands an answer over; gives it back if the owner is gone. The crew's lock is held,
-    /// so that a call is at any moment either running or answered.
+    /// Called by a thread: publishes an answer; returns it if the owner is gone. The crew's lock is
+    /// held, so that a call is at any moment either running or answered.
     fn publish(&self, id: u64, answer: CallAnswer) -> Option<CallAnswer> {
         let mut answer = Some(answer);
         self.done
@@ -141,8 +141,8 @@ impl Shared {
         })
     }
 
-    /// Owner: looks after calls that no thread will take: tries again to start one, and makes the
-    /// calls where there is none at all.
+    /// Called by the owner: handles calls that no thread will take. Tries again to start a thread,
+    /// and makes the calls if there is none at all.
     pub(super) fn attend(self: &Arc<Self>, into: &mut Vec<CallDone>) {
         for (index, crew) in self.crews.iter().enumerate() {
             if !crew.stranded.swap(false, Ordering::AcqRel) {
@@ -169,12 +169,12 @@ impl Shared {
         queue.pop()
     }
 
-    /// Whether no call waits or runs. (Answers may be there.)
+    /// Whether no call waits or runs, and all answers are reaped.
     pub(super) fn is_empty(&self) -> bool {
         self.crews.iter().all(|crew| crew.queue().is_empty()) && !self.done.has_any()
     }
 
-    /// Owner: nothing will be added any more. Calls that need not be made are canceled.
+    /// Called by the owner: no call will be added. Cancels calls that can be canceled without loss.
     pub(super) fn stop(&self, into: &mut Vec<CallDone>) {
         for crew in &self.crews {
             let mut queue = crew.queue();
@@ -185,17 +185,17 @@ impl Shared {
         }
     }
 
-    /// Owner: the end. Returns the ids of calls that still run.
+    /// Called by the owner: ends the threads. Returns the ids of calls that still run.
     pub(super) fn close(&self, into: &mut Vec<CallDone>) -> Vec<u64> {
         let (hung, free) = self.end(into);
         for handle in free {
-            // A panic of a thread of ours has no other place to be reported.
+            // Nothing else would report a panic of such a thread.
             handle.join().expect("a thread for system calls panicked");
         }
         hung
     }
 
-    /// Owner: the end, without waiting. Waiting calls are not made, late answers are discarded.
+    /// As `close`, without waiting. Waiting calls are not made, late answers are discarded.
     pub(super) fn abandon(&self) {
         let mut answers = Vec::new();
         self.end(&mut answers);
@@ -204,7 +204,7 @@ impl Shared {
         }
     }
 
-    /// Ends the threads; the calls that still run, and threads that make none.
+    /// Ends the threads; returns the calls that still run, and the threads that make none.
     fn end(&self, into: &mut Vec<CallDone>) -> (Vec<u64>, Vec<JoinHandle<()>>) {
         let mut hung = Vec::new();
         let mut free = Vec::new();
@@ -237,7 +237,7 @@ fn cancel(entries: Vec<Entry>, into: &mut Vec<CallDone>) {
     }));
 }
 
-/// Makes calls as thread `number` of crew `index`, until it is not needed any more.
+/// Makes calls as thread `number` of crew `index`, until the thread is surplus or the device ends.
 fn run(shared: &Arc<Shared>, index: usize, number: usize) {
     shared.settings.apply(number);
     let crew = &shared.crews[index];
@@ -266,12 +266,12 @@ fn run(shared: &Arc<Shared>, index: usize, number: usize) {
             Step::Sleep => None,
             Step::Watch(until) => Some(until),
         };
-        // Nothing is held back by a thread that goes to sleep, unless calls still wait.
+        // A thread that goes to sleep holds nothing back, unless calls still wait.
         if !rung && queue.is_ring_due(shared.done.count()) {
             drop(queue);
             shared.bell.ring();
             rung = true;
-            // The lock was given up: look again before sleeping.
+            // The lock was released: check again before sleeping.
             queue = crew.queue();
             continue;
         }
@@ -286,7 +286,7 @@ fn run(shared: &Arc<Shared>, index: usize, number: usize) {
         }
         queue.arrives();
         if timeout.timed_out() && shared.done.has_any() {
-            // Calls hang: what they had finished before is held back no longer.
+            // Calls hang: answers finished before are not held back any longer.
             drop(queue);
             shared.bell.ring();
             queue = crew.queue();
@@ -294,7 +294,7 @@ fn run(shared: &Arc<Shared>, index: usize, number: usize) {
     }
 }
 
-/// Makes a call outside of the lock and hands its answer over.
+/// Makes a call outside the lock and publishes its answer.
 fn make<'a>(
     shared: &'a Arc<Shared>,
     index: usize,

@@ -176,8 +176,8 @@ fn direct_descriptors_are_opened_for_the_same_file_only() {
     } else {
         println!("SKIP: no direct I/O on this file system");
     }
-    // The name now means another file (the old one is there, so its inode is not reused); it must
-    // not be truncated by finding that out.
+    // The name now refers to another file (the old one exists, so its inode is not reused), which
+    // this check must not truncate.
     std::fs::rename(&path, path.with_extension("old")).unwrap();
     std::fs::write(&path, b"other").unwrap();
     let mut again = open_call(&path);
@@ -282,7 +282,7 @@ fn with_every_thread_hung_answers_still_come_and_open_files_are_closed() {
     fs.await_state("all but one thread hang", |state| {
         state.hanging as u64 == hung - 1
     });
-    // Until they count as hung, or the last thread would wait for that, and ring.
+    // Wait until they count as hung: else the last thread would wait for that, and ring.
     std::thread::sleep(3 * Duration::from_nanos(crate::limits::CALLS_HUNG_NS));
     push_open(&mut calls, 1000, "good");
     for id in hung..hung + 50 {
@@ -533,7 +533,7 @@ fn a_failed_start_races_with_a_thread_that_wakes() {
     assert_eq!(queue.help(Instant::now()), queue::Help::Start(0));
     queue.arrives();
     assert_eq!(queue.help(Instant::now()), queue::Help::Start(1));
-    // The first sleeps and wakes spuriously, and counts as the one that comes.
+    // The first sleeps and wakes spuriously, and counts as the one coming.
     queue.sleeps(false);
     queue.arrives();
     queue.not_started(1);

@@ -1,8 +1,8 @@
-//! Operations under way: a slot each, with an `OVERLAPPED` for each of their transfers.
+//! Operations in flight: one slot each, with an `OVERLAPPED` per transfer.
 //!
-//! An `OVERLAPPED` has an address that never changes. From the start of its transfer until the
-//! packet, or the result of the call, it is the system's. Behind it stand the numbers of slot and
-//! transfer, which only [`Slots::add`] writes.
+//! An `OVERLAPPED` has a fixed address. From the start of its transfer until its packet, or the
+//! result of the call, it belongs to the system. Behind it are the numbers of slot and transfer,
+//! which only [`Slots::add`] and [`Slots::failed`] write.
 //!
 //! # Safety
 //! Blocks are made by [`Slots::add`] and freed when the slots are dropped, which their owner does
@@ -17,12 +17,12 @@ use crate::device::system::overlapped_at;
 use crate::device::{Completion, Descriptor, OperationId};
 use crate::error::Errno;
 
-/// The slot of blocks that are not used again.
+/// The slot number of retired blocks, which are not used again.
 const RETIRED: u32 = u32::MAX;
-/// How many of them are kept: packets of calls before so many failures have been taken.
+/// Number of retired blocks kept: packets of calls before this many failures have been taken.
 const RETIRED_MAX: usize = 1024;
 
-/// What the system has of one transfer.
+/// The memory that the system holds for one transfer.
 #[repr(C)]
 struct Block {
     /// First, so that its address is the block's.
@@ -36,7 +36,7 @@ struct Part {
     block: *mut Block,
     handle: HANDLE,
     len: usize,
-    /// `None` while it is in the system.
+    /// `None` while the transfer is in the system.
     result: Option<Result<u32, Errno>>,
 }
 
@@ -44,14 +44,14 @@ struct Part {
 struct Slot {
     id: OperationId,
     live: bool,
-    /// Of the operation; those beyond are kept for the next.
+    /// Number of parts of the operation; those beyond are kept for reuse.
     parts_used: usize,
-    /// Transfers in the system.
+    /// Number of transfers in the system.
     waiting: usize,
     parts: Vec<Part>,
 }
 
-/// The slots of a device, as many as were ever under way at once.
+/// The slots of a device, as many as were ever in use at once.
 #[derive(Default)]
 pub(super) struct Slots {
     slots: Vec<Slot>,
@@ -65,12 +65,12 @@ pub(super) struct Slots {
 unsafe impl Send for Slots {}
 
 impl Slots {
-    /// Transfers in the system.
+    /// Number of transfers in the system.
     pub(super) fn in_system(&self) -> usize {
         self.in_system
     }
 
-    /// A slot for an operation.
+    /// Takes a slot for an operation.
     pub(super) fn begin(&mut self, id: OperationId) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
@@ -85,8 +85,8 @@ impl Slots {
         index
     }
 
-    /// The `OVERLAPPED` of the next transfer of an operation, which from now on counts as in the
-    /// system.
+    /// Returns the `OVERLAPPED` of the next transfer of an operation, which from now on counts as
+    /// in the system.
     pub(super) fn add(
         &mut self,
         slot: u32,
@@ -125,14 +125,14 @@ impl Slots {
         slot.parts[index].block.cast()
     }
 
-    /// The slot of a transfer that has ended.
+    /// Returns the slot of a transfer that has ended.
     pub(super) fn slot_of(overlapped: *mut OVERLAPPED) -> u32 {
         // SAFETY: an `OVERLAPPED` of a port's file is the first field of a block, which lives as
-        // long as the slots; the numbers do not change meanwhile.
+        // long as the slots; the system does not write its numbers.
         unsafe { (*overlapped.cast::<Block>()).slot }
     }
 
-    /// A transfer is out of the system.
+    /// Records that a transfer has left the system.
     pub(super) fn ended(&mut self, overlapped: *mut OVERLAPPED, result: Result<u32, Errno>) {
         let slot = &mut self.slots[Slots::slot_of(overlapped) as usize];
         // SAFETY: as in `slot_of`.
@@ -144,8 +144,8 @@ impl Slots {
         self.in_system -= 1;
     }
 
-    /// A transfer failed inside the call that began it. No packet follows then; but a driver's
-    /// warning may have queued one all the same, so its block is used by no other transfer.
+    /// Records that a transfer failed inside the call that started it. Normally no packet follows,
+    /// but a driver's warning status may have queued one, so no other transfer uses its block.
     pub(super) fn failed(&mut self, overlapped: *mut OVERLAPPED, result: Result<u32, Errno>) {
         self.ended(overlapped, result);
         let block: *mut Block = overlapped.cast();
@@ -169,13 +169,13 @@ impl Slots {
         }
     }
 
-    /// Whether a packet is of a transfer that had failed before.
+    /// Whether a packet belongs to a transfer that has already failed.
     pub(super) fn is_retired(overlapped: *mut OVERLAPPED) -> bool {
         Slots::slot_of(overlapped) == RETIRED
     }
 
-    /// The completion of an operation whose transfers have all ended; its slot is free then. The
-    /// bytes up to the first gap count.
+    /// Returns the completion of an operation whose transfers have all ended, and frees its slot.
+    /// The bytes up to the first gap count.
     pub(super) fn take_if_ended(&mut self, slot: u32) -> Option<Completion> {
         let number = slot;
         let slot = &mut self.slots[slot as usize];
@@ -203,7 +203,7 @@ impl Slots {
         })
     }
 
-    /// Transfers in the system.
+    /// Returns the transfers in the system.
     pub(super) fn transfers(&self) -> Vec<(HANDLE, *mut OVERLAPPED)> {
         let parts = self.slots.iter().flat_map(|slot| &slot.parts);
         parts
@@ -212,7 +212,7 @@ impl Slots {
             .collect()
     }
 
-    /// Operations with transfers in the system.
+    /// Returns the operations with transfers in the system.
     pub(super) fn held(&self) -> impl Iterator<Item = OperationId> + '_ {
         let held = self
             .slots

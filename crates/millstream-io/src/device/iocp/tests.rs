@@ -1,5 +1,5 @@
-//! Outcomes that files of this machine do not have, put in the system's place: calls that end at
-//! once, a volume that is gone, a server that hangs.
+//! Simulated outcomes that files of this machine do not produce: calls that end at once, a volume
+//! that is gone, a server that hangs.
 
 use std::cell::RefCell;
 use std::ptr::null_mut;
@@ -39,7 +39,7 @@ unsafe fn cancel(_: HANDLE, overlapped: *mut OVERLAPPED) {
     SCRIPT.with_borrow_mut(|script| script.canceled.push(overlapped));
 }
 
-/// A device whose calls go as the script says.
+/// Makes a device whose calls follow the script.
 fn device(outcomes: &[Started]) -> (Box<Iocp>, Arc<Port>) {
     SCRIPT.replace(Script {
         outcomes: outcomes.to_vec(),

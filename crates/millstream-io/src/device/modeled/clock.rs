@@ -1,4 +1,4 @@
-//! The time of one modeled disk, shared by the lanes that use it.
+//! The timeline of one modeled disk, shared by the lanes that use it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use super::DiskModel;
 use crate::device::{Descriptor, Operation};
 
-/// Where the present time comes from: [`Instant::now`], or a test's own clock.
+/// Source of the current time: [`Instant::now`], or a test's own clock.
 pub type TimeSource = Arc<dyn Fn() -> Instant + Send + Sync>;
 
-/// One modeled disk: what it is doing and until when. Clones are the same disk.
+/// The state of one modeled disk. Clones are the same disk.
 #[derive(Clone)]
 pub struct ModelClock {
     shared: Arc<Shared>,
@@ -27,23 +27,23 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Transfers occupy the disk one after the other, until then.
+    /// Transfers occupy the disk one after the other, until this time.
     busy_until_ns: u64,
     /// Where the last transfer ended.
     head: Option<(Descriptor, u64)>,
-    /// When the operations still accepted end, at most `depth`, in that order (transfers never
-    /// overtake): one beyond the depth is accepted when the first of them has ended.
+    /// When the operations that occupy the queue end, at most `depth`, in this order (transfers
+    /// never overtake): one beyond the depth is accepted when the first has ended.
     accepted: VecDeque<u64>,
 }
 
 impl ModelClock {
-    /// A disk that is idle.
+    /// Makes an idle disk.
     #[must_use]
     pub fn new(model: DiskModel) -> ModelClock {
         ModelClock::with_time(model, Arc::new(Instant::now))
     }
 
-    /// A disk whose time is another than the system's, for tests without waiting.
+    /// Makes a disk with its own source of time, for tests that do not wait.
     #[must_use]
     pub fn with_time(model: DiskModel, time: TimeSource) -> ModelClock {
         let shared = Shared {
@@ -57,13 +57,13 @@ impl ModelClock {
         }
     }
 
-    /// The disk that is modeled.
+    /// Returns the modeled disk.
     #[must_use]
     pub fn model(&self) -> &DiskModel {
         &self.shared.model
     }
 
-    /// The present time.
+    /// Returns the current time.
     pub(super) fn now(&self) -> Instant {
         (self.shared.time)()
     }
@@ -73,7 +73,7 @@ impl ModelClock {
         self.shared.state.lock().unwrap().accepted.len()
     }
 
-    /// Hands operations to the disk now; when it has finished each.
+    /// Starts operations on the disk now; returns when it finishes each.
     pub(super) fn schedule(&self, operations: &[Operation]) -> Vec<Instant> {
         let shared = &self.shared;
         let now = self.now().saturating_duration_since(shared.epoch);
@@ -89,7 +89,7 @@ impl ModelClock {
 }
 
 impl State {
-    /// When an operation that arrives now ends.
+    /// Returns when an operation that arrives now ends.
     fn add(&mut self, model: &DiskModel, now_ns: u64, operation: &Operation) -> u64 {
         let mut begin_ns = now_ns;
         while self.accepted.front().is_some_and(|&end| end <= now_ns) {
@@ -101,7 +101,7 @@ impl State {
         let bytes = operation.segments.bytes() as u64;
         let contiguous = self.head == Some((operation.file, operation.offset));
         let seek_ns = if contiguous { 0 } else { model.seek_ns };
-        // The latency of one operation passes while others are transferred; a seek does not.
+        // The latency of an operation overlaps with other transfers; a seek does not.
         let end_ns = begin_ns
             .saturating_add(model.latency_ns)
             .max(self.busy_until_ns)

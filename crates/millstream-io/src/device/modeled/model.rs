@@ -1,4 +1,4 @@
-//! Figures of a disk, and how they are written on a command line.
+//! Parameters of a disk, and their notation on a command line.
 //!
 //! Rates are decimal, as drive makers count: `120M` is 120,000,000 bytes per second. (Sizes of
 //! files elsewhere in this project are powers of two.)
@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use crate::limits::{MODEL_DEPTH_MAX, MODEL_RATE_MAX, MODEL_RATE_MIN, MODEL_TIME_NS_MAX};
 
-/// What determines how long a disk takes.
+/// The parameters that determine how long a disk takes.
 ///
 /// ```
 /// use millstream_io::DiskModel;
@@ -19,26 +19,26 @@ use crate::limits::{MODEL_DEPTH_MAX, MODEL_RATE_MAX, MODEL_RATE_MIN, MODEL_TIME_
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskModel {
-    /// For people to read.
+    /// Name, for display.
     pub name: String,
-    /// Added when an operation does not begin where the last one ended; nothing else is transferred
-    /// meanwhile.
+    /// Time of a seek: added when an operation does not begin where the last one ended, while
+    /// nothing else is transferred.
     pub seek_ns: u64,
-    /// Passes before every transfer, for up to `depth` operations at a time.
+    /// Latency before every transfer, overlapping for up to `depth` operations.
     pub latency_ns: u64,
-    /// Rate of transfers, which are made one after the other.
+    /// Transfer rate; transfers are made one after the other.
     pub bytes_per_second: u64,
-    /// Operations that the disk works on at a time.
+    /// Number of operations that the disk works on at a time.
     pub depth: u32,
 }
 
 const MS: u64 = 1_000_000;
 const US: u64 = 1_000;
 
-/// Disks with a name: nanoseconds of a seek and of latency, bytes per second, depth.
+/// Predefined disks: nanoseconds of a seek and of latency, bytes per second, depth.
 const NAMED: [(&str, u64, u64, u64, u32); 5] = [
     ("dvd", 100 * MS, 0, 2_400_000, 1),
-    // A seek is 8 ms and half a turn at 7200 rpm.
+    // A seek is 8 ms and half a revolution at 7200 rpm.
     ("hdd", 12 * MS, 0, 48_000_000, 32),
     ("sata", 0, 80 * US, 550_000_000, 32),
     // SSDs on PCIe 3 and 5.
@@ -57,7 +57,7 @@ impl DiskModel {
         }
     }
 
-    /// Time of a transfer.
+    /// Returns the time of a transfer.
     pub(super) fn transfer_ns(&self, bytes: u64) -> u64 {
         let rate = u128::from(self.bytes_per_second.max(1));
         let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(rate);
@@ -65,7 +65,7 @@ impl DiskModel {
     }
 }
 
-/// Why a text describes no disk, in words for the user who wrote it.
+/// Why a text describes no disk, as a message for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskModelError(String);
 
@@ -80,7 +80,7 @@ impl std::error::Error for DiskModelError {}
 impl FromStr for DiskModel {
     type Err = DiskModelError;
 
-    /// Parses one of the names `dvd`, `hdd`, `sata`, `nvme3`, `nvme5`, or figures:
+    /// Parses one of the names `dvd`, `hdd`, `sata`, `nvme3`, `nvme5`, or parameters:
     /// `read=120M[,seek=8ms][,latency=80us][,depth=32][,name=mine]` in any order. Rates are decimal
     /// (K, M, G), times end in ns, us, ms or s.
     fn from_str(text: &str) -> Result<DiskModel, DiskModelError> {
@@ -124,7 +124,7 @@ impl FromStr for DiskModel {
     }
 }
 
-/// A decimal number, not negative, with what follows it.
+/// Parses a non-negative decimal number; returns it and the rest of the text.
 fn number(text: &str) -> Option<(f64, &str)> {
     let end = text
         .find(|letter: char| !letter.is_ascii_digit() && letter != '.')

@@ -10,7 +10,7 @@ use crate::device::sim::{Sim, SimOptions};
 use crate::device::{Descriptor, Segment};
 use crate::error::Errno;
 
-/// Modeled lanes of one disk, with the hands of its clock.
+/// Modeled lanes of one disk, with control of its clock.
 struct Rig {
     now: Arc<Mutex<Instant>>,
     start: Instant,
@@ -30,12 +30,12 @@ impl Rig {
         Modeled::new(Box::new(NullDevice::new(depth)), self.clock.clone())
     }
 
-    /// Virtual time since the start.
+    /// Returns the virtual time since the start.
     fn elapsed(&self) -> Duration {
         *self.now.lock().unwrap() - self.start
     }
 
-    /// Moves to the lane's next completion and takes what is due.
+    /// Advances to the lane's next completion and reaps what is due.
     fn next(&self, lane: &mut Modeled) -> Vec<u64> {
         let mut done = Vec::new();
         lane.reap(&mut done);
@@ -62,7 +62,7 @@ fn push(lane: &mut Modeled, operations: &[Operation]) -> usize {
     unsafe { lane.push(operations) }
 }
 
-/// Reads a file from front to back in blocks of 1 MiB, eight in flight; bytes per second.
+/// Reads a file sequentially in blocks of 1 MiB, eight in flight; returns bytes per second.
 fn sequential_rate(model: DiskModel, bytes: u64) -> f64 {
     const BLOCK: u64 = 1 << 20;
     let rig = Rig::new(model);

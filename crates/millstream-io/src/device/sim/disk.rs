@@ -1,4 +1,4 @@
-//! The state of the simulated disk: contents, open files, faults, the head, the random numbers.
+//! The state of the simulated disk: contents, open files, faults, head position, random numbers.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use super::{SimFileOptions, SimOptions, fill_segments, gather_segments, segments
 use crate::device::{Operation, Segment, Verb};
 use crate::error::Errno;
 
-/// First descriptor. None is used twice, so that a stale one is always noticed.
+/// The first descriptor. None is used twice, so that a stale one is always detected.
 const DESCRIPTOR_FIRST: u64 = 1000;
 
-/// Fills `into` with the generated content of a file, from byte `offset` on. Content depends on the
-/// seed and the position alone.
+/// Fills `into` with the generated content of a file, from byte `offset` on. The content depends
+/// only on the seed and the position.
 pub fn generate(seed: u64, offset: u64, into: &mut [u8]) {
     let mut at = 0;
     while at < into.len() {
@@ -31,7 +31,7 @@ fn mix(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// SplitMix64: small, and stable over versions, which seeds in bug reports need.
+/// SplitMix64: small, and stable across versions, as seeds in bug reports require.
 struct Random(u64);
 
 impl Random {
@@ -40,14 +40,14 @@ impl Random {
         mix(self.0)
     }
 
-    /// From `min` to `max`, both included.
+    /// Returns a number from `min` to `max`, both included.
     fn between(&mut self, min: u64, max: u64) -> u64 {
         let span = max.saturating_sub(min).saturating_add(1);
         min + self.next() % span
     }
 
     fn chance(&mut self, chance: f64) -> bool {
-        // Always draws one number, so that changing one chance does not change the others.
+        // Always draws one number, so that changing one chance does not affect the others.
         (self.next() >> 11) as f64 / (1u64 << 53) as f64 <= chance && chance > 0.0
     }
 }
@@ -65,7 +65,7 @@ impl Content {
         }
     }
 
-    /// Up to `len` bytes from `offset` on.
+    /// Returns up to `len` bytes from `offset` on.
     pub(super) fn read(&self, offset: u64, len: usize) -> Vec<u8> {
         let len = self.len().saturating_sub(offset).min(len as u64) as usize;
         match self {
@@ -79,7 +79,7 @@ impl Content {
         }
     }
 
-    /// The content as bytes that can be written to.
+    /// Returns the content as writable bytes.
     pub(super) fn bytes_mut(&mut self) -> &mut Vec<u8> {
         if let Content::Generated { len, .. } = *self {
             *self = Content::Bytes(self.read(0, len as usize));
@@ -95,7 +95,7 @@ pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) content: Content,
     pub(super) options: SimFileOptions,
-    /// Changes with each write.
+    /// Incremented by each write.
     pub(super) version: u64,
 }
 
@@ -111,15 +111,15 @@ pub(super) struct Open {
 pub struct SimOperation {
     /// Read or write.
     pub verb: Verb,
-    /// The file's path when it was added; empty for a bad descriptor.
+    /// The file's path at the submission; empty for a bad descriptor.
     pub path: PathBuf,
-    /// First byte in the file.
+    /// File offset of the first byte.
     pub offset: u64,
-    /// Bytes requested.
+    /// Number of bytes requested.
     pub len: usize,
 }
 
-/// What happened so far.
+/// Counts of events so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SimCounts {
     /// Files opened.
@@ -136,7 +136,7 @@ pub struct SimCounts {
     pub writes: u64,
     /// Bytes moved.
     pub bytes_moved: u64,
-    /// Bytes that the head has traveled.
+    /// Distance that the head has traveled, in bytes.
     pub head_travel_bytes: u64,
 }
 
@@ -146,7 +146,7 @@ pub(super) struct Rule {
     pub(super) end: u64,
     /// `None`: hang.
     pub(super) errno: Option<Errno>,
-    /// How often it applies; `None` for always.
+    /// How often it still applies; `None` for always.
     pub(super) left: Option<u64>,
 }
 
@@ -160,15 +160,15 @@ pub(super) struct Disk {
     pub(super) rules: Vec<Rule>,
     pub(super) log: Vec<SimOperation>,
     pub(super) counts: SimCounts,
-    /// Abandoned by a shutdown; their memory is written when they are released.
+    /// Operations abandoned by a shutdown; they access their memory when they are released.
     pub(super) orphans: Vec<Operation>,
     /// How often hung operations were released.
     pub(super) releases: u64,
-    /// File system calls so far.
+    /// Number of file system calls so far.
     calls: u64,
-    /// Those that will fail, by number.
+    /// The calls that will fail, by number.
     failing_calls: HashMap<u64, Errno>,
-    /// The transfer path is busy until then.
+    /// The transfer path is busy until this time.
     busy_until_ns: u64,
     last_finish_ns: u64,
     head: u64,
@@ -196,14 +196,14 @@ impl Disk {
         }
     }
 
-    /// Counts a call of the file system, and fails it if `fail_call` says so.
+    /// Counts a call of the file system, and fails it if `fail_call` requested that.
     pub(super) fn call(&mut self) -> Result<(), Errno> {
         let number = self.calls;
         self.calls += 1;
         self.failing_calls.remove(&number).map_or(Ok(()), Err)
     }
 
-    /// The call after `skip` more calls fails.
+    /// Makes the call after `skip` more calls fail.
     pub(super) fn fail_call(&mut self, skip: u64, errno: Errno) {
         self.failing_calls.insert(self.calls + skip, errno);
     }
@@ -229,14 +229,14 @@ impl Disk {
         Ok(())
     }
 
-    /// The file of a descriptor that is open.
+    /// Returns the file of an open descriptor.
     pub(super) fn file(&mut self, descriptor: u64) -> Result<&mut File, Errno> {
         let open = self.open.get(&descriptor).ok_or(Errno::BAD_DESCRIPTOR)?;
         Ok(&mut self.files[open.file])
     }
 
-    /// Decides how an operation that starts now ends: when, and how many bytes it moves then.
-    /// `None`: it hangs.
+    /// Decides the outcome of an operation that starts now: when it completes, and how many bytes
+    /// it then moves. `None`: it hangs.
     pub(super) fn begin(
         &mut self,
         operation: &Operation,
@@ -333,8 +333,8 @@ impl Disk {
         }
     }
 
-    /// When an operation that starts now finishes: seek and transfer queue behind those before it,
-    /// then comes its own latency.
+    /// Returns when an operation that starts now completes: its seek and transfer queue behind
+    /// earlier ones, then its own latency follows.
     fn schedule(&mut self, operation: &Operation, len: usize, now_ns: u64) -> u64 {
         let position = self.open.get(&operation.file.0).and_then(|open| {
             let start = self.files[open.file].options.position?;
@@ -375,7 +375,7 @@ impl Disk {
         Some(rule.errno)
     }
 
-    /// Fewer bytes than `len`, but one block at least: whole blocks of a direct file.
+    /// Returns fewer bytes than `len`, in whole blocks of a direct file, if `len` has two or more.
     fn short_len(&self, operation: &Operation, len: usize, cut: u64) -> usize {
         let block = self.open.get(&operation.file.0).map_or(1, |open| {
             let direct = self.files[open.file].options.direct.filter(|_| open.direct);

@@ -11,7 +11,7 @@ use crate::device::{Descriptor, Doorbell};
 use crate::error::{Errno, IoError};
 use crate::fs::{DirectAlignment, FileSystem, Identity, MountKind, OpenMode, Opened};
 
-/// What the device and its files share.
+/// State shared by the device and its files.
 pub(super) struct Shared {
     disk: Mutex<Disk>,
     now_ns: AtomicU64,
@@ -51,13 +51,13 @@ pub struct SimFileOptions {
     pub mount_kind: MountKind,
     /// Number of its mount, not 0.
     pub mount: u64,
-    /// Alignment that direct I/O needs, enforced with `EINVAL`. `None`: there is no direct I/O.
+    /// Alignment that direct I/O requires, enforced with `EINVAL`. `None`: no direct I/O.
     pub direct: Option<DirectAlignment>,
     /// Whether seeks are expensive on its disk.
     pub rotating: bool,
-    /// Its first byte on the disk; `None`: it causes no seeks.
+    /// Position of its first byte on the disk; `None`: it causes no seeks.
     pub position: Option<u64>,
-    /// How many of its first bytes are in the page cache; `None`: unknown.
+    /// Number of its first bytes that are in the page cache; `None`: unknown.
     pub cached_bytes: Option<u64>,
 }
 
@@ -74,7 +74,7 @@ impl Default for SimFileOptions {
     }
 }
 
-/// The files of a [`Sim`](super::Sim). Clones are the same files. Paths are compared as they are.
+/// The files of a [`Sim`](super::Sim). Clones share the files. Paths are compared literally.
 #[derive(Clone)]
 pub struct SimFiles {
     pub(super) shared: Arc<Shared>,
@@ -87,8 +87,8 @@ impl SimFiles {
         add(&mut self.shared.disk(), path.into(), content, options);
     }
 
-    /// Adds a file of `len` bytes as [`generate`](super::generate) makes them; it takes no memory
-    /// until it is written to.
+    /// Adds a file with `len` bytes from [`generate`](super::generate); it takes no memory until it
+    /// is written to.
     pub fn add_generated(
         &self,
         path: impl Into<PathBuf>,
@@ -100,7 +100,7 @@ impl SimFiles {
         add(&mut self.shared.disk(), path.into(), content, options);
     }
 
-    /// The current content of a file; `None` if there is no such file.
+    /// Returns the current content of a file; `None` if there is no such file.
     #[must_use]
     pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
         let disk = self.shared.disk();
@@ -108,7 +108,7 @@ impl SimFiles {
         Some(content.read(0, content.len() as usize))
     }
 
-    /// Truncates a file, or extends it with zeros. False if there is no such file.
+    /// Truncates a file, or extends it with zeros. Returns false if there is no such file.
     pub fn resize(&self, path: &Path, len: u64) -> bool {
         self.with(path, |file| {
             file.content.bytes_mut().resize(len as usize, 0);
@@ -116,7 +116,7 @@ impl SimFiles {
         })
     }
 
-    /// Changes a file's properties from now on. False if there is no such file.
+    /// Changes a file's properties from now on. Returns false if there is no such file.
     pub fn change(&self, path: &Path, change: impl FnOnce(&mut SimFileOptions)) -> bool {
         self.with(path, |file| change(&mut file.options))
     }
@@ -127,7 +127,7 @@ impl SimFiles {
         index.map(|index| work(&mut disk.files[index])).is_some()
     }
 
-    /// Operations that touch the range of the file fail, `times` times or always.
+    /// Makes operations that touch the range of the file fail, `times` times or always.
     ///
     /// # Panics
     /// If there is no such file.
@@ -135,8 +135,8 @@ impl SimFiles {
         self.add_rule(path, range, Some(errno), times);
     }
 
-    /// Operations that touch the range of the file never complete, until
-    /// [`SimFiles::release_hung`].
+    /// Makes operations that touch the range of the file hang until [`SimFiles::release_hung`],
+    /// `times` times or always.
     ///
     /// # Panics
     /// If there is no such file.
@@ -157,13 +157,13 @@ impl SimFiles {
     }
 
     /// Lets hung operations complete, removes the rules to hang, and rings the doorbell. Operations
-    /// that a shutdown has abandoned write to their memory now.
+    /// that a shutdown has abandoned access their memory now.
     pub fn release_hung(&self) {
         let mut disk = self.shared.disk();
         disk.rules.retain(|rule| rule.errno.is_some());
         for operation in std::mem::take(&mut disk.orphans) {
             let len = operation.segments.bytes();
-            // Its owner is gone: an error has no receiver.
+            // Its owner is gone, so an error has no receiver.
             let _ = disk.transfer(&operation, len);
         }
         disk.releases += 1;
@@ -171,18 +171,18 @@ impl SimFiles {
         self.shared.bell.ring();
     }
 
-    /// The file system call after `skip` more calls fails.
+    /// Makes the file system call after `skip` more calls fail.
     pub fn fail_call(&self, skip: u64, errno: Errno) {
         self.shared.disk().fail_call(skip, errno);
     }
 
-    /// What happened so far.
+    /// Returns the counts of events so far.
     #[must_use]
     pub fn counts(&self) -> SimCounts {
         self.shared.disk().counts
     }
 
-    /// Descriptors that are open now.
+    /// Returns the number of descriptors that are open now.
     #[must_use]
     pub fn open_count(&self) -> usize {
         self.shared.disk().open.len()
@@ -194,13 +194,13 @@ impl SimFiles {
         std::mem::take(&mut self.shared.disk().log)
     }
 
-    /// The simulated time.
+    /// Returns the simulated time in nanoseconds.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.shared.now_ns()
     }
 
-    /// A call of the file system.
+    /// Makes a call of the file system.
     fn call<T>(
         &self,
         name: &'static str,
@@ -211,7 +211,7 @@ impl SimFiles {
         done.map_err(|errno| IoError::new(name, errno))
     }
 
-    /// A call on an open file.
+    /// Makes a call on an open file.
     fn on<T>(
         &self,
         name: &'static str,

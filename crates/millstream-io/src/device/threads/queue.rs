@@ -8,7 +8,7 @@ use crate::limits::{
 };
 use crate::thread::available_cores;
 
-/// What one thread holds: still held while `batch` is above the thread's published batches.
+/// The batch of one thread: held while `batch` is above the thread's published batches.
 #[derive(Default)]
 pub(super) struct Running {
     pub(super) batch: u64,
@@ -21,16 +21,16 @@ pub(super) struct Queue {
     started: usize,
     started_max: usize,
     sleeping: usize,
-    /// Threads woken or started that have not locked the queue yet, but will.
+    /// Threads woken or started that will lock the queue but have not yet.
     coming: usize,
     cores: usize,
     /// The last batch did not wait for a disk.
     pub(super) fast: bool,
-    /// Batches taken, now and when operations were last added.
+    /// Number of batches taken, now and when operations were last added.
     takes: u64,
     takes_seen: u64,
     pub(super) running: Vec<Running>,
-    /// Nothing will be added; a thread that finds nothing to do ends.
+    /// Nothing will be added; a thread without work ends.
     pub(super) stopping: bool,
     /// A thread takes nothing more.
     pub(super) ended: bool,
@@ -59,23 +59,23 @@ impl Queue {
         }
     }
 
-    /// Takes all of `operations`, in order. Whether to wake a thread, and how many to start.
+    /// Takes all of `operations`, in order. Returns whether to wake a thread, how many to start.
     pub(super) fn add(&mut self, operations: &mut Vec<Operation>) -> (bool, usize) {
         self.waiting.extend(operations.drain(..));
-        // If nothing was taken since the last call the threads are blocked, fast or not.
+        // If nothing was taken since the last call, the threads are blocked, fast or not.
         let stuck = self.takes == self.takes_seen;
         self.takes_seen = self.takes;
         if !stuck && !self.more_threads_help() {
             return (false, 0);
         }
         let wake = self.wake_next();
-        // One for each that no sleeping or coming thread will take.
+        // One for each operation that no sleeping or coming thread will take.
         let idle = self.sleeping + self.coming;
         let start = self.waiting.len().saturating_sub(idle);
         (wake, start.min(self.started_max - self.started))
     }
 
-    /// Whether one more thread is to be woken; if so it counts as coming.
+    /// Returns whether one more thread is to be woken; if so it counts as coming.
     fn wake_next(&mut self) -> bool {
         let wake = self.sleeping > 0 && self.coming == 0;
         if wake {
@@ -90,19 +90,19 @@ impl Queue {
         self.coming += 1;
     }
 
-    /// One that slept may have arrived in its place.
+    /// Undoes `thread_starts`. A thread that slept may have been counted as arriving in its place.
     pub(super) fn thread_did_not_start(&mut self) {
         self.thread_arrives();
         self.started -= 1;
     }
 
-    /// A thread found no work and sleeps now.
+    /// Counts a thread that found no work and sleeps.
     pub(super) fn thread_sleeps(&mut self) {
         self.sleeping += 1;
     }
 
-    /// A started or sleeping thread runs. After a spurious wake it was not counted as coming; the
-    /// sum of both counts is right in any case.
+    /// Counts a started or sleeping thread as running. After a spurious wake it was not counted as
+    /// coming; the sum of both counts is right in any case.
     pub(super) fn thread_arrives(&mut self) {
         if self.coming > 0 {
             self.coming -= 1;
@@ -112,7 +112,7 @@ impl Queue {
     }
 
     /// Moves work for one thread into `batch`: several operations while they are fast, else one.
-    /// Whether a further thread is to be woken.
+    /// Returns whether another thread is to be woken.
     pub(super) fn take(&mut self, batch: &mut Vec<Operation>) -> bool {
         let count_max = if self.fast {
             self.waiting
@@ -134,13 +134,13 @@ impl Queue {
         !self.waiting.is_empty() && self.more_threads_help() && self.wake_next()
     }
 
-    /// Whether another thread would help. Fast operations use only the processor, so then no more
-    /// threads than cores help.
+    /// Whether another thread would help. Fast operations use only the processor, so for them no
+    /// more threads than cores help.
     fn more_threads_help(&self) -> bool {
         !self.fast || self.started - self.sleeping < self.cores
     }
 
-    /// How many completions may be held back, given what waits now.
+    /// Returns how many completions may be held back, given what waits now.
     pub(super) fn hold(&self) -> usize {
         let ratio = if self.fast {
             THREADS_HOLD_RATIO_FAST
@@ -150,7 +150,7 @@ impl Queue {
         self.waiting.len() / ratio
     }
 
-    /// Records what thread `number` holds from now on; the batch's number.
+    /// Records what thread `number` holds from now on; returns the batch's number.
     pub(super) fn holds(&mut self, number: usize, batch: &[Operation]) -> u64 {
         let running = &mut self.running[number];
         running.ids.clear();
@@ -161,7 +161,7 @@ impl Queue {
         running.batch
     }
 
-    /// Takes everything that no thread holds.
+    /// Takes all operations that no thread holds.
     pub(super) fn take_all(&mut self) -> Vec<Operation> {
         self.waiting.drain(..).collect()
     }
@@ -178,7 +178,7 @@ mod tests {
         queue.thread_arrives();
         queue.thread_sleeps();
         queue.thread_starts();
-        // The first wakes spuriously, and counts as the one that comes.
+        // The first wakes spuriously, and counts as the one coming.
         queue.thread_arrives();
         queue.thread_did_not_start();
         let counts = (queue.started, queue.sleeping, queue.coming);

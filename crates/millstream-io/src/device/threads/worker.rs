@@ -1,4 +1,4 @@
-//! One thread: takes a batch, runs it, publishes the completions.
+//! A thread of the pool: takes a batch, runs it, publishes the completions.
 //!
 //! # Safety
 //! The only unsafe code passes lent memory to the system. By the contract of
@@ -39,7 +39,7 @@ pub(super) fn run(shared: &Shared, number: usize) {
     }
 }
 
-/// What a thread has taken out of the queue.
+/// A batch taken from the queue.
 struct Taken {
     /// The batch's number.
     batch: u64,
@@ -49,7 +49,7 @@ struct Taken {
     hold: usize,
 }
 
-/// Fills `batch`, sleeping until there is work; `None` when the pool ends.
+/// Fills `batch`, sleeping until there is work; returns `None` when the pool ends.
 fn next<'a>(
     shared: &'a Shared,
     mut queue: MutexGuard<'a, Queue>,
@@ -69,7 +69,7 @@ fn next<'a>(
             });
         }
         if shared.done.has_any() {
-            // Nothing is left to wait for: completions held back by any thread go out.
+            // No operation waits: completions held back by any thread are released.
             shared.wake_owner();
         }
         if queue.stopping {
@@ -82,7 +82,7 @@ fn next<'a>(
     }
 }
 
-/// Publishes the completions, and wakes the owner unless it may sleep on.
+/// Publishes the completions, and wakes the owner unless it may keep sleeping.
 fn publish(shared: &Shared, number: usize, taken: &Taken, finished: &mut Vec<Completion>) {
     let done_count = shared.done.put(|done| {
         done.append(finished);
@@ -98,7 +98,7 @@ fn publish(shared: &Shared, number: usize, taken: &Taken, finished: &mut Vec<Com
     }
 }
 
-/// Runs one operation. The owner repeats an interrupted call, as with any device.
+/// Runs one operation. The owner retries an interrupted call, as with any device.
 fn execute(operation: Operation) -> Completion {
     // SAFETY: pushed and not yet completed (module's Safety).
     let moved = unsafe { system::transfer(&operation) };

@@ -1,5 +1,5 @@
-//! The end of a ring: nothing is freed while the kernel may use it, the time is bounded, and what
-//! can be freed is.
+//! Closes a ring: nothing is freed while the kernel may use it, the time is bounded, and everything
+//! else is freed.
 
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use super::{USER_DATA_OTHER, USER_DATA_TIMEOUT, Uring};
 use crate::device::{Abandoned, Completion, Device, Operation, poll_until, reap_until};
 use crate::error::Errno;
 
-/// How long the ring's own operations get to end once nothing else is in flight. They end at once;
-/// if the kernel is busier than this, eight bytes and a timeout are leaked.
+/// How long the ring's own operations may take to end once nothing else is in flight. They normally
+/// end at once; if the kernel is busier than this, eight bytes and a timeout are leaked.
 const OWN_GRACE: Duration = Duration::from_millis(50);
 
 impl Uring {
-    /// See `shutdown`. The device is of no use afterwards.
+    /// See `shutdown`. The device cannot be used afterwards.
     pub(super) fn close(
         &mut self,
         deadline: Instant,
@@ -27,7 +27,7 @@ impl Uring {
             self.registered.leak();
             return Abandoned::default();
         }
-        // What has no submission entry.
+        // Operations without a submission entry.
         let canceled = |one: Operation| Completion::canceled(&one);
         self.ready.extend(self.backlog.drain(..).map(canceled));
         self.reap(completions);
@@ -60,8 +60,8 @@ impl Uring {
         Abandoned::default()
     }
 
-    /// Ends the entries that the kernel never took (a broken ring is not entered again), and takes
-    /// the completions that it posts by itself.
+    /// Cancels the entries that the kernel never took (a broken ring is not entered again), and
+    /// reaps the completions that it posts by itself.
     fn close_broken(&mut self, deadline: Instant, completions: &mut Vec<Completion>) {
         let unentered_count = self.ring.submission().len();
         for slot in self.staged.last(unentered_count) {
@@ -69,8 +69,8 @@ impl Uring {
             self.ready.push(Completion::failed(id, Errno::CANCELED));
         }
         self.reap(completions);
-        // Deferred completions are posted only from inside calls: waiting would bring nothing.
-        // Others are looked for, since no call can wait for them.
+        // Deferred completions are posted only from inside calls, so waiting for them is useless.
+        // Others are polled for, since no call can wait for them.
         if !self.features.defer_taskrun {
             poll_until(Some(deadline), || {
                 self.reap(completions);
@@ -79,7 +79,7 @@ impl Uring {
         }
     }
 
-    /// Asks the kernel to cancel everything it holds. Never waits.
+    /// Asks the kernel to cancel everything it holds. Does not wait for it.
     fn cancel_all(&mut self, completions: &mut Vec<Completion>) {
         let held: Vec<u64> = self.slots.held().map(|(user_data, _)| user_data).collect();
         for user_data in held {
@@ -91,12 +91,12 @@ impl Uring {
                 }
             }
         }
-        // On failure the operations are waited for all the same.
+        // If this fails, the operations are waited for all the same.
         let _ = self.flush();
     }
 
-    /// Ends the bell's read and the timeouts; whether they have ended. On a thread that is not the
-    /// ring's owner they cannot.
+    /// Ends the bell's read and the timeouts; returns whether they have ended. On a thread that is
+    /// not the ring's owner they cannot end.
     fn retire_own(&mut self, completions: &mut Vec<Completion>) -> bool {
         let until = Instant::now() + OWN_GRACE;
         if self.bell_read {

@@ -1,4 +1,4 @@
-//! From an operation to a submission entry.
+//! Builds submission entries.
 
 use io_uring::{opcode, squeue, types};
 
@@ -6,8 +6,8 @@ use super::registered::Registered;
 use crate::device::{Operation, Segment, Segments, Verb};
 use crate::limits::OPERATION_BYTES_MAX;
 
-/// The entry for an operation whose offset fits an `i64`. (All ones would mean the descriptor's own
-/// position to the kernel.)
+/// Returns the entry for an operation whose offset fits an `i64`. (An offset of all ones means the
+/// file's own position to the kernel.)
 pub(super) fn build(
     operation: &Operation,
     user_data: u64,
@@ -47,7 +47,7 @@ fn one(operation: &Operation, segment: &Segment, registered: &Registered) -> squ
     }
 }
 
-/// The kernel refuses more than 1024 segments with `EINVAL`.
+/// Builds a vectored entry. The kernel refuses more than 1024 segments with `EINVAL`.
 fn many(operation: &Operation) -> squeue::Entry {
     let (file, offset) = (types::Fd(operation.file.fd()), operation.offset);
     let (vectors, count) = operation.segments.vectors();

@@ -1,7 +1,7 @@
 //! Sets a ring up with the best features that the kernel has.
 //!
-//! Set-up flags are tried, best set first: a kernel that does not know a flag returns `EINVAL`.
-//! The other features follow from what the set-up call returns. A [`FeatureMask`] hides any.
+//! Setup flags are tried, best set first: a kernel that does not know a flag returns `EINVAL`. The
+//! other features follow from the parameters that the call returns. A [`FeatureMask`] hides any.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::limits::{
     URING_OWN_ENTRIES, URING_SETUP_RETRY_NS, URING_SETUP_TRIES, URING_SUBMISSION_ENTRIES,
 };
 
-/// Set-up flags that are tried together.
+/// Setup flags that are tried together.
 #[derive(Clone, Copy)]
 struct Flags {
     single_issuer: bool,
@@ -72,8 +72,8 @@ pub(super) fn set_up(
     ))
 }
 
-/// The kernel releases late what a ring closed a moment ago had counted against RLIMIT_MEMLOCK, so
-/// after `ENOMEM` the set-up is tried again a few times.
+/// Retries the setup a few times after `ENOMEM`: the kernel delays releasing what a ring that has
+/// just been closed counted against RLIMIT_MEMLOCK.
 fn try_patiently(depth: u32, flags: Flags, mask: FeatureMask) -> std::io::Result<IoUring> {
     for _ in 1..URING_SETUP_TRIES {
         match try_flags(depth, flags, mask) {
@@ -98,7 +98,7 @@ fn try_flags(depth: u32, flags: Flags, mask: FeatureMask) -> std::io::Result<IoU
         .setup_clamp()
         .setup_cqsize(completion_entries);
     if flags.single_issuer {
-        // Disabled until its owner enables it: the owner is often not the thread that makes it.
+        // Disabled until its owner enables it: often another thread than the one that makes it.
         builder.setup_single_issuer().setup_r_disabled();
     }
     if flags.defer_taskrun {
@@ -116,8 +116,8 @@ fn examine(
     mask: FeatureMask,
 ) -> Result<(IoUring, UringFeatures), IoError> {
     let params = ring.params();
-    // Both are in 5.10. Without the first, completions could be lost; without the second a read of
-    // the doorbell would hold a kernel thread.
+    // Both are in 5.10. Without the first, completions could be lost; without the second, a read of
+    // the doorbell would occupy a kernel thread.
     if !params.is_feature_nodrop() || !params.is_feature_fast_poll() {
         let cause = "the kernel's io_uring is older than Linux 5.10";
         return Err(IoError::because(
@@ -141,7 +141,7 @@ fn examine(
     Ok((ring, features))
 }
 
-/// Why a set-up failed, as far as the system tells.
+/// Returns why a setup failed, as far as the system tells.
 fn likely_cause(errno: Errno) -> &'static str {
     let sysctl = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
     cause_of(errno, sysctl.as_deref().map(str::trim))

@@ -1,12 +1,12 @@
 //! Memory registered with the ring: the kernel pins it once instead of at each operation.
 //!
 //! Registered memory counts against RLIMIT_MEMLOCK, 8 MiB for an ordinary user, so registering is
-//! best effort: the whole region is tried, then halves of it from its start, then nothing. Where
-//! the limit is known to apply, the first try is already within it, because the kernel faults all
-//! pages in before it counts.
+//! best effort: up to 16 MiB of a region is tried, then halves of it from its start, then nothing.
+//! Where the limit is known to apply, the first try is within it, because the kernel faults in all
+//! pages before it counts.
 //!
-//! From 5.13 on the table is made once with free entries that are filled later; before that, only
-//! the first region is registered.
+//! From 5.13 on the table is created sparse and filled later; before that, only the first region is
+//! registered.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ struct Piece {
 pub(super) struct Registered {
     /// In the order of the kernel's table.
     pieces: Vec<Piece>,
-    /// The kernel has no table that can be filled later.
+    /// The kernel has no sparse table, or the mask hides it.
     fixed_table: bool,
     table_made: bool,
     why_not: &'static str,
@@ -47,7 +47,7 @@ impl Registered {
         }
     }
 
-    /// Index of the registered piece that holds the whole segment.
+    /// Returns the index of the registered piece that holds the whole segment.
     pub(super) fn index_of(&self, segment: &Segment) -> Option<u16> {
         let start = segment.pointer() as usize;
         let inside = |piece: &Piece| {
@@ -65,13 +65,13 @@ impl Registered {
         self.pieces.iter().map(|piece| piece.len).sum()
     }
 
-    /// Why not everything offered is registered; empty if it is.
+    /// Why the last region offered is registered in part or not at all; empty if neither.
     pub(super) fn why_not(&self) -> &'static str {
         self.why_not
     }
 
-    /// Registers as much of the region as the limit allows; the number of bytes. `quiet`: nothing
-    /// is in flight.
+    /// Registers as much of the region as the limits allow, and returns the number of bytes.
+    /// `quiet`: nothing is in flight.
     pub(super) fn add(&mut self, ring: &IoUring, region: &Arc<Region>, quiet: bool) -> usize {
         if self.fixed_table && (self.table_made || !quiet) {
             self.why_not = "before Linux 5.13 only the first region can be registered, and only \
@@ -146,7 +146,7 @@ impl Registered {
     }
 }
 
-/// Most bytes that RLIMIT_MEMLOCK may allow, as far as is known beforehand.
+/// Returns the limit of RLIMIT_MEMLOCK in bytes, as far as it is known beforehand.
 fn memlock_bytes() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock);
     match limit.current {
@@ -158,8 +158,8 @@ fn memlock_bytes() -> usize {
     }
 }
 
-/// Whether the process has CAP_IPC_LOCK, which lifts the limit. (In a user namespace the answer is
-/// yes although the limit applies; halving finds the limit then.)
+/// Whether the process has CAP_IPC_LOCK, which lifts the limit. (In a user namespace this is true
+/// although the limit applies; halving then finds the limit.)
 fn may_lock_memory() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));

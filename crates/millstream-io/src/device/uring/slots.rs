@@ -1,8 +1,8 @@
-//! Which operations the ring holds: from the moment their entry is built until their completion.
+//! The operations that the ring holds, from the building of their entry to their completion.
 //!
 //! An entry carries its slot's index and generation as `user_data`, so that a completion for an
-//! earlier operation of the slot is noticed. [`Staged`] remembers the slots of the latest entries
-//! of the submission queue: if the ring breaks, those that the kernel never took are known.
+//! earlier operation of the slot is detected. [`Staged`] records the slots of the latest entries of
+//! the submission queue: if the ring breaks, those that the kernel never took are known.
 
 use crate::device::OperationId;
 
@@ -35,10 +35,10 @@ impl Slots {
         }
     }
 
-    /// Takes a slot for the operation; its index.
+    /// Takes a slot for the operation, and returns its index.
     ///
     /// # Panics
-    /// No slot is free: more operations than the depth.
+    /// If no slot is free: more operations than the depth.
     pub(super) fn begin(&mut self, id: OperationId) -> u32 {
         let index = self
             .free
@@ -58,10 +58,10 @@ impl Slots {
         u64::from(self.slots[index as usize].generation) << 32 | u64::from(index)
     }
 
-    /// Frees the slot of a completion; the operation's id.
+    /// Frees the slot of a completion, and returns the operation's id.
     ///
     /// # Panics
-    /// The slot is free or holds a later operation: the kernel completed an operation twice.
+    /// If the slot is free or holds a later operation: the kernel completed an operation twice.
     pub(super) fn end(&mut self, user_data: u64) -> OperationId {
         let index = user_data as u32;
         let expected = self.user_data(index);
@@ -69,7 +69,7 @@ impl Slots {
         self.take(index)
     }
 
-    /// Frees a held slot; the operation's id.
+    /// Frees a held slot, and returns the operation's id.
     pub(super) fn take(&mut self, index: u32) -> OperationId {
         let slot = &mut self.slots[index as usize];
         assert!(slot.generation % 2 == 1, "an operation completes once");
@@ -78,7 +78,7 @@ impl Slots {
         slot.id
     }
 
-    /// `user_data` and id of the held operations.
+    /// Returns `user_data` and id of the held operations.
     pub(super) fn held(&self) -> impl Iterator<Item = (u64, OperationId)> {
         (0u32..)
             .zip(&self.slots)
@@ -94,7 +94,7 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// For a submission queue of `entries` entries.
+    /// Makes it for a submission queue of `entries` entries.
     pub(super) fn new(entries: u32) -> Staged {
         assert!(entries.is_power_of_two(), "positions wrap around at 2^32");
         Staged {
@@ -103,14 +103,14 @@ impl Staged {
         }
     }
 
-    /// Remembers an entry pushed to the queue; `None` is an entry of the ring's own.
+    /// Records an entry pushed to the queue; `None` is an entry of the ring's own.
     pub(super) fn push(&mut self, slot: Option<u32>) {
         let at = self.pushed_count as usize & (self.slots.len() - 1);
         self.slots[at] = slot;
         self.pushed_count = self.pushed_count.wrapping_add(1);
     }
 
-    /// The slots of the last `count` entries, which the kernel has not taken.
+    /// Returns the slots of the last `count` entries, which the kernel has not taken.
     pub(super) fn last(&self, count: usize) -> Vec<u32> {
         assert!(
             count <= self.slots.len(),

@@ -1,4 +1,4 @@
-//! Linux: files without a name, and permissions that a rename does not keep.
+//! Linux: unnamed files, and permissions that a rename does not keep.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -14,13 +14,13 @@ use crate::fs::explain;
 use crate::fs::os::Folder;
 use crate::fs::temporary::TemporaryFile;
 
-/// The attribute with a file's access control list.
+/// The extended attribute that holds a file's access control list.
 const ACCESS_LIST: &str = "system.posix_acl_access";
 
-/// Longest value of an attribute (`XATTR_SIZE_MAX`).
+/// Maximum size of an attribute's value (`XATTR_SIZE_MAX`).
 const ACCESS_LIST_BYTES_MAX: usize = 64 << 10;
 
-/// Opens a folder. One that may be written and not read can be used, and not synced.
+/// Opens a folder. One that is writable but not readable can be used, but not synced.
 pub(super) fn open_folder(path: &Path) -> Result<Folder, IoError> {
     Folder::open(path).or_else(|error| {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -29,7 +29,7 @@ pub(super) fn open_folder(path: &Path) -> Result<Folder, IoError> {
     })
 }
 
-/// A file without a name, locked. Only where [`link`] can name it.
+/// Creates a locked unnamed file, if [`link`] will be able to name it.
 pub(super) fn unnamed_in(folder: &Folder, mode: u32) -> std::io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(mode);
@@ -37,12 +37,12 @@ pub(super) fn unnamed_in(folder: &Folder, mode: u32) -> std::io::Result<File> {
         rustix::fs::openat(folder, ".", flags, mode)
     })?);
     fs::metadata(open_name(&file))?;
-    // Before the file has a name.
+    // Locked before the file has a name.
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     Ok(file)
 }
 
-/// Names a file that has no name.
+/// Names an unnamed file.
 pub(super) fn link(file: &File, folder: &Arc<Folder>) -> Result<TemporaryFile, IoError> {
     let open = open_name(file);
     let (_, temporary) = TemporaryFile::named(folder, |name| {
@@ -53,14 +53,14 @@ pub(super) fn link(file: &File, folder: &Arc<Folder>) -> Result<TemporaryFile, I
     Ok(temporary)
 }
 
-/// Gives the new file the permissions of the one that it replaces, and makes its bytes durable.
+/// Gives the new file the permissions of the file that it replaces, and makes its data durable.
 pub(super) fn complete(
     folder: &Folder,
     file: &File,
     name: &OsStr,
     mode_mask: u32,
 ) -> Result<(), IoError> {
-    // Looked at again: it may have become more private while the new one was written.
+    // Read again: the old file may have become more private while the new one was written.
     if let Some(mut old) = folder.old_file(name)? {
         old.st_mode &= mode_mask;
         keep_permissions(file, &old, folder, name)?;
@@ -69,15 +69,15 @@ pub(super) fn complete(
 }
 
 /// Gives the new file the owner, group, mode and access control list of the old one, as far as this
-/// user may. Never more permissions: where the group or the list differ, the new file's group gets
-/// none, and others only what the old one's group had too.
+/// user may. Never grants more: where the group or the list differ, the new file's group gets no
+/// permissions, and others only those that the old group had too.
 fn keep_permissions(file: &File, old: &Stat, folder: &Folder, name: &OsStr) -> Result<(), IoError> {
     let ids = |of: &Stat| (of.st_uid, of.st_gid);
     let status = || rustix::fs::fstat(file).map_err(|errno| explain("fstat", errno));
     let mut new = status()?;
     if ids(&new) != ids(old) {
         let (owner, group) = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
-        // Only root may give a file away; a user may give it to a group that he is in.
+        // Only root may change the owner; a user may change the group to one of his own.
         if rustix::fs::fchown(file, Some(owner), Some(group)).is_err() {
             let _ = rustix::fs::fchown(file, None, Some(group));
         }
@@ -94,7 +94,7 @@ fn keep_permissions(file: &File, old: &Stat, folder: &Folder, name: &OsStr) -> R
 }
 
 /// Gives the new file the access control list of the old one, or none if that has none (a folder
-/// may give its files one); whether that succeeded.
+/// may give its files a default one); returns whether that succeeded.
 fn keep_access_list(file: &File, folder: &Folder, name: &OsStr) -> bool {
     let path = open_name(folder);
     let mut list = vec![0; ACCESS_LIST_BYTES_MAX];
@@ -112,7 +112,7 @@ fn keep_access_list(file: &File, folder: &Folder, name: &OsStr) -> bool {
     }
 }
 
-/// The name by which the process finds a file that it has open.
+/// Returns the path under `/proc` by which the process finds a file that it has open.
 fn open_name(file: &impl AsRawFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }

@@ -1,5 +1,5 @@
-//! Where the system has no files without a name, and gives a file that replaces another its
-//! permissions or none.
+//! Systems without unnamed files, where a rename gives the new file the permissions of the old one
+//! (Windows) or none of them (macOS).
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -22,7 +22,7 @@ pub(super) fn link(_: &File, _: &Arc<Folder>) -> Result<TemporaryFile, IoError> 
     Err(IoError::new("link", Errno::UNSUPPORTED))
 }
 
-/// The bytes are made durable by [`Folder::rename`].
+/// The data is made durable by [`Folder::rename`].
 pub(super) fn complete(_: &Folder, _: &File, _: &OsStr, _mode_mask: u32) -> Result<(), IoError> {
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Calls on the files of Unix.
+//! Calls on files on Unix.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -11,28 +11,28 @@ use super::{About, Kind};
 use crate::error::{Errno, IoError};
 use crate::fs::Identity;
 
-/// Reads at an offset; 0 at the end of the file. Blocks.
+/// Reads at an offset, and returns the number of bytes read; 0 at the end of the file. Blocks.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
     file.read_at(into, offset)
 }
 
-/// Writes at an offset; the number of bytes that were written. Blocks.
+/// Writes at an offset, and returns the number of bytes written. Blocks.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
     file.write_at(bytes, offset)
 }
 
-/// What a path leads to, through links. Blocks.
+/// Returns what a path leads to, following links. Blocks.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn about(path: &Path) -> Result<About, IoError> {
-    // A name that the standard library refuses gives no number of the system.
+    // A name that the standard library rejects has no error number of the system.
     let about = std::fs::metadata(path).map_err(|error| {
         IoError::new("stat", error.raw_os_error().map_or(Errno::INVALID, Errno))
     })?;
@@ -48,7 +48,7 @@ pub fn about(path: &Path) -> Result<About, IoError> {
     })
 }
 
-/// What stands behind the name whose metadata this is.
+/// Returns the type of a directory entry from its metadata.
 #[must_use]
 pub fn kind(about: &Metadata) -> Kind {
     let kind = about.file_type();
@@ -63,7 +63,7 @@ pub fn kind(about: &Metadata) -> Kind {
     }
 }
 
-/// Whether two open files are the same stored bytes: one regular file, or one block device.
+/// Whether two open files are the same storage: one regular file, or one block device.
 #[must_use]
 pub fn are_same(one: &File, other: &File) -> bool {
     let (Ok(one), Ok(other)) = (one.metadata(), other.metadata()) else {
@@ -73,26 +73,26 @@ pub fn are_same(one: &File, other: &File) -> bool {
     stored && (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Whether this user may write a file, by its permissions.
+/// Checks that this user may write a file, by its permissions.
 ///
 /// # Errors
-/// Not, or what the system says.
+/// It may not, or the system's error.
 pub fn check_writable(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?)
 }
 
-/// Opens a file to read, and never waits on a FIFO.
+/// Opens a file for reading; never waits on a FIFO.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn open(path: &Path) -> io::Result<File> {
     open_with(path, OFlags::empty())
 }
 
-/// Opens a file to read that must not be a link, and never waits on a FIFO.
+/// Opens a file for reading that must not be a symbolic link; never waits on a FIFO.
 ///
 /// # Errors
-/// It is a link, or what the system says.
+/// It is a symbolic link, or the system's error.
 pub fn open_plain(path: &Path) -> io::Result<File> {
     open_with(path, OFlags::NOFOLLOW)
 }

@@ -1,4 +1,4 @@
-//! Calls on the files of Windows.
+//! Calls on files on Windows.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -10,24 +10,24 @@ use windows_sys::Win32::Storage::FileSystem::FILE_FLAG_OPEN_REPARSE_POINT;
 use super::Kind;
 pub use crate::fs::os::{about, are_same};
 
-/// Reads at an offset; 0 at the end of the file. Blocks. Moves the file's own position.
+/// Reads at an offset; returns 0 at the end of the file. Blocks. Moves the file's own position.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
     file.seek_read(into, offset)
 }
 
-/// Writes at an offset; the number of bytes that were written. Blocks. Moves the file's own
+/// Writes at an offset, and returns the number of bytes written. Blocks. Moves the file's own
 /// position.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
     file.seek_write(bytes, offset)
 }
 
-/// What stands behind the name whose metadata this is.
+/// Returns the type of a directory entry from its metadata.
 #[must_use]
 pub fn kind(about: &Metadata) -> Kind {
     match () {
@@ -38,10 +38,10 @@ pub fn kind(about: &Metadata) -> Kind {
     }
 }
 
-/// Whether this user may write a file, by its attributes.
+/// Checks that this user may write a file, by its attributes.
 ///
 /// # Errors
-/// It is read-only, or what the system says.
+/// It is read-only, or the system's error.
 pub fn check_writable(path: &Path) -> io::Result<()> {
     match std::fs::metadata(path)?.permissions().readonly() {
         true => Err(io::ErrorKind::PermissionDenied.into()),
@@ -49,18 +49,18 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a file to read.
+/// Opens a file for reading.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Opens a file to read that must not be a link.
+/// Opens a file for reading that must not be a symbolic link.
 ///
 /// # Errors
-/// It is a link, or what the system says.
+/// It is a symbolic link, or the system's error.
 pub fn open_plain(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)

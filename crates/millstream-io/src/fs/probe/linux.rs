@@ -79,7 +79,7 @@ fn block_device(file: &OwnedFd, about: &Statx) -> Place {
     }
 }
 
-/// An open file on the same file system as a folder, to ask what only files tell.
+/// Opens a file on the same file system as a folder, to query what only files report.
 fn sample_file(folder: &Path, about: &Statx) -> Option<(OwnedFd, Statx)> {
     let nameless = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     if let Ok(file) = rustix::fs::open(folder, nameless, Mode::from_raw_mode(0o600)) {
@@ -111,7 +111,7 @@ fn read_line(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// The value of a `name : value` line.
+/// Returns the value of a `name : value` line.
 fn field<'text>(text: &'text str, name: &str) -> Option<&'text str> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -124,7 +124,7 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
     count.checked_mul(1024)
 }
 
-/// The word in brackets.
+/// Returns the word in brackets.
 fn chosen(choices: &str) -> Option<&str> {
     choices
         .split_once('[')?

@@ -1,4 +1,4 @@
-//! What macOS reports about a machine and a place: little is asked.
+//! What macOS reports about a machine and a place: little is queried.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ pub(super) fn machine() -> Machine {
     Machine::default()
 }
 
-/// See [`super::place`]. Folders are not looked at.
+/// See [`super::place`]. Fails for folders and block devices.
 pub(super) fn place(path: &Path) -> Result<Place, IoError> {
     let files = OsFileSystem::new();
     let opened = files.open(path, OpenMode::default())?;

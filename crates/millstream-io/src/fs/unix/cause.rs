@@ -4,7 +4,7 @@ use rustix::io::Errno as SystemErrno;
 
 use crate::error::Errno;
 
-/// What usually is behind an error; empty where the number says it all.
+/// Returns the usual cause of an error; empty where the error number suffices.
 pub(in crate::fs) fn likely(errno: Errno) -> &'static str {
     match SystemErrno::from_raw_os_error(errno.0) {
         SystemErrno::MFILE => {

@@ -1,6 +1,6 @@
-//! Folders, and renames that last.
+//! Folders, and durable renames.
 //!
-//! A process has at least one file with a temporary name locked (`flock`) as long as it lives.
+//! A process with temporary files in a folder keeps at least one of them open and locked (`flock`).
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,7 +14,7 @@ use super::refuse_type;
 use crate::error::IoError;
 use crate::fs::explain;
 
-/// A folder that is open: what becomes of its path does no harm to what is done in it.
+/// An open folder: renaming its path does not affect calls on it.
 #[derive(Debug)]
 pub struct Folder(pub(in crate::fs) OwnedFd);
 
@@ -34,7 +34,7 @@ impl Folder {
     /// Opens the folder `path`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn open(path: &Path) -> Result<Folder, IoError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
@@ -42,10 +42,10 @@ impl Folder {
             .map_err(|errno| explain("open the folder", errno))
     }
 
-    /// Opens a folder in this one, which is made if it is missing; never through a link.
+    /// Opens a subfolder, which is created if it is missing; never through a symbolic link.
     ///
     /// # Errors
-    /// A link or a file stands there; else what the system says.
+    /// The name is that of a link or a file; else the system's error.
     pub fn enter(&self, part: &OsStr) -> Result<Folder, IoError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = || retry_on_intr(|| rustix::fs::openat(self, part, flags, Mode::empty()));
@@ -67,11 +67,11 @@ impl Folder {
         })
     }
 
-    /// Makes the bytes and names of all files on the folder's file system durable. On macOS the
-    /// names in the folder alone: a file's bytes are before its rename.
+    /// Makes the data and names of all files on the folder's file system durable. On macOS, only
+    /// the names in the folder: a file's data is made durable before its rename.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn sync_files(&self) -> Result<(), IoError> {
         #[cfg(target_os = "linux")]
         return rustix::fs::syncfs(self).map_err(|errno| explain("syncfs", errno));
@@ -79,9 +79,9 @@ impl Folder {
         self.sync_names()
     }
 
-    /// Makes the names in the folder durable. File systems that cannot sync a folder (some of the
-    /// network and FUSE) say `EINVAL`, and the system says `EBADF` of a folder that is not open
-    /// for reading; there is nothing more to be done there.
+    /// Makes the names in the folder durable. File systems that cannot sync a folder (some network
+    /// and FUSE ones) return `EINVAL`, and the system returns `EBADF` for a folder that is not open
+    /// for reading; these are ignored, since nothing more can be done there.
     pub(in crate::fs) fn sync_names(&self) -> Result<(), IoError> {
         match retry_on_intr(|| rustix::fs::fsync(self)) {
             Ok(()) | Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::BADF) => Ok(()),
@@ -90,14 +90,14 @@ impl Folder {
     }
 
     /// Creates an empty file, locked until the last copy of its descriptor is closed, with these
-    /// permissions less the process's mask. It must not exist.
+    /// permissions less the process's umask. It must not exist.
     pub(in crate::fs) fn create_file(&self, name: &str, mode: u32) -> Result<File, IoError> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(mode as RawMode);
         let created = || {
             let file = retry_on_intr(|| rustix::fs::openat(self, name, flags, mode))?;
-            // Where there are no locks, nothing is removed either. Before this one was taken,
+            // Where there are no locks, nothing is removed either. Before the lock was taken,
             // another process may have removed the file.
             let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
             let removed = rustix::fs::fstat(&file)?.st_nlink == 0;
@@ -110,8 +110,8 @@ impl Folder {
         created().map_err(|errno| explain("create", errno))
     }
 
-    /// Gives a file of this folder a name in another of the same file system. On macOS its bytes
-    /// are made durable before.
+    /// Renames a file of this folder into another on the same file system. On macOS its data is
+    /// made durable first.
     pub(in crate::fs) fn rename(
         &self,
         name: &str,
@@ -129,12 +129,12 @@ impl Folder {
             .map_err(|errno| explain("rename", errno))
     }
 
-    /// Removes a file's name, if it can be.
+    /// Removes a file's name, if possible.
     pub(in crate::fs) fn remove(&self, name: &str) {
         let _ = rustix::fs::unlinkat(self, name, AtFlags::empty());
     }
 
-    /// The regular file of a name, if there is one.
+    /// Returns the status of the regular file of this name, if there is one.
     pub(in crate::fs) fn old_file(&self, name: &OsStr) -> Result<Option<Stat>, IoError> {
         let old = match rustix::fs::statat(self, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(old) => old,

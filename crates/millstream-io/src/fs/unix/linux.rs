@@ -1,13 +1,13 @@
-//! The operating system's own files.
+//! The files of Linux.
 //!
 //! Opening costs three system calls: `openat`, one `statx` that returns everything at once (type,
 //! length, identity, mount, direct alignment), and an `fcntl`. Files are opened with `O_NONBLOCK`,
 //! so that a FIFO in the place of a file never makes a worker thread wait for its writer; the
 //! `fcntl` removes the flag, because io_uring would fail with `EAGAIN` instead of reading from the
 //! disk (on 5.10 always, later on file systems without `FMODE_NOWAIT`). It costs 0.2 µs; open and
-//! close together cost 3.3 µs. What holds for a whole mount is looked up once (`linux/mount.rs`).
+//! close together cost 3.3 µs. Properties of a whole mount are looked up once (`linux/mount.rs`).
 //!
-//! Descriptors are plain numbers; their holder (the engine) keeps count of their users.
+//! Descriptors are plain numbers; their holder (the engine) counts their users.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -31,11 +31,10 @@ mod call;
 pub(in crate::fs) mod disk;
 pub(in crate::fs) mod mount;
 
-/// `STATX_MNT_ID_UNIQUE` (6.8): the mount id is one that never comes again. Older kernels give the
-/// plain one.
+/// `STATX_MNT_ID_UNIQUE` (6.8): the mount id is never reused. Older kernels return the plain one.
 const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
 
-/// What is remembered of mounts and of the kernel.
+/// Cached properties of mounts and of the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     mounts: Mounts,
@@ -48,7 +47,7 @@ impl Known {
         self.cache.cached(file, offset, len)
     }
 
-    /// The properties of a file just opened.
+    /// Returns the properties of a file that has just been opened.
     pub(super) fn describe(&self, file: &OwnedFd, mode: OpenMode) -> Result<Opened, IoError> {
         let status = status(file.as_fd()).map_err(|errno| explain("statx", errno))?;
         let is_block = match FileType::from_raw_mode(u32::from(status.stx_mode)) {
@@ -93,12 +92,12 @@ impl Known {
     }
 }
 
-/// Whether `cachestat` reports about an open file.
+/// Whether `cachestat` works on an open file.
 pub(in crate::fs) fn has_cachestat(file: BorrowedFd<'_>) -> bool {
     call::cachestat(file, 0, 1).is_ok()
 }
 
-/// Makes the bytes of a file durable.
+/// Makes the data of a file durable.
 pub(super) fn sync(file: BorrowedFd<'_>, data_only: bool) -> Result<(), IoError> {
     if data_only {
         retry_on_intr(|| rustix::fs::fdatasync(file)).map_err(|errno| explain("fdatasync", errno))
@@ -107,7 +106,7 @@ pub(super) fn sync(file: BorrowedFd<'_>, data_only: bool) -> Result<(), IoError>
     }
 }
 
-/// Current length of an open file or block device.
+/// Returns the current length of an open file or block device.
 pub(in crate::fs) fn len_of(file: BorrowedFd<'_>) -> Result<u64, IoError> {
     let status = rustix::fs::fstat(file).map_err(|errno| explain("fstat", errno))?;
     if FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice {
@@ -117,7 +116,7 @@ pub(in crate::fs) fn len_of(file: BorrowedFd<'_>) -> Result<u64, IoError> {
     Ok(u64::try_from(status.st_size).unwrap_or(0))
 }
 
-/// Everything that this crate wants to know of an open file, in one call.
+/// Returns everything that this crate needs to know about an open file, in one call.
 pub(in crate::fs) fn status(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
     let wanted = StatxFlags::TYPE
         | StatxFlags::MODE
@@ -130,7 +129,7 @@ pub(in crate::fs) fn status(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
     retry_on_intr(|| rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted))
 }
 
-/// The flag of an open for direct I/O.
+/// Returns the flag for opening a file for direct I/O.
 pub(super) fn direct_flag(mode: OpenMode) -> OFlags {
     if mode.direct {
         OFlags::DIRECT
@@ -170,7 +169,7 @@ fn refuse_direct(kind: MountKind) -> IoError {
     IoError::because("open", Errno::INVAL, cause)
 }
 
-/// The error of a failed `open`. For some the cause depends on the type of the file.
+/// Returns the error of a failed `open`. For some errors the cause depends on the file's type.
 pub(super) fn explain_open(path: &Path, mode: OpenMode, errno: Errno) -> IoError {
     if path.as_os_str().as_bytes().contains(&0) {
         return IoError::because("open", errno, "the name holds a zero byte");
@@ -206,7 +205,7 @@ mod tests {
             .is_ok_and(|output| output.status.success())
     }
 
-    /// Writes a file with `content` to the file system at `folder`; where its first extent is.
+    /// Writes `content` to a file in `folder`; returns the position of its first extent.
     fn write_and_locate(folder: &Path, content: &[u8]) -> Option<u64> {
         let path = folder.join("file");
         std::fs::write(&path, content).unwrap();

@@ -1,5 +1,5 @@
-//! The files of macOS: `F_NOCACHE` in place of direct I/O, which asks for no alignment, and no way
-//! to learn what is cached.
+//! The files of macOS: `F_NOCACHE` instead of direct I/O, which requires no alignment, and no way
+//! to query what is cached.
 
 use std::fs::File;
 use std::io;
@@ -15,10 +15,10 @@ use crate::error::IoError;
 use crate::fs::{DirectAlignment, Identity, MountKind, OpenMode, Opened, explain};
 use crate::limits::MEMORY_ALIGNMENT;
 
-/// The flag of a mount that no server is behind (`MNT_LOCAL`).
+/// The flag of a mount without a server (`MNT_LOCAL`).
 const MOUNT_LOCAL: u32 = 0x1000;
 
-/// What is remembered: nothing.
+/// Nothing is cached.
 #[derive(Debug, Default)]
 pub(super) struct Known;
 
@@ -27,7 +27,7 @@ impl Known {
         None
     }
 
-    /// The properties of a file just opened.
+    /// Returns the properties of a file that has just been opened.
     pub(super) fn describe(&self, file: &OwnedFd, mode: OpenMode) -> Result<Opened, IoError> {
         let about = rustix::fs::fstat(file).map_err(|errno| explain("fstat", errno))?;
         match FileType::from_raw_mode(about.st_mode) {
@@ -55,7 +55,7 @@ impl Known {
             } else {
                 MountKind::Slow
             },
-            // Aligned transfers bypass the cache as a whole.
+            // Aligned transfers bypass the cache entirely.
             direct: local.then_some(DirectAlignment::both(MEMORY_ALIGNMENT as u32)),
             rotating: false,
             position: None,
@@ -68,7 +68,7 @@ pub(super) fn direct_flag(_: OpenMode) -> OFlags {
     OFlags::empty()
 }
 
-/// The error of a failed `open`.
+/// Returns the error of a failed `open`.
 pub(super) fn explain_open(_: &Path, _: OpenMode, errno: Errno) -> IoError {
     explain("open", errno)
 }
@@ -77,18 +77,18 @@ pub(super) fn read_cached(_: BorrowedFd<'_>, _: u64, _: &mut [u8]) -> Option<usi
     None
 }
 
-/// Makes the bytes of a file durable.
+/// Makes the data of a file durable.
 pub(super) fn sync(file: BorrowedFd<'_>, _data_only: bool) -> Result<(), IoError> {
     rustix::fs::fcntl_fullfsync(file).map_err(|errno| explain("F_FULLFSYNC", errno))
 }
 
-/// Current length of an open file.
+/// Returns the current length of an open file.
 pub(in crate::fs) fn len_of(file: BorrowedFd<'_>) -> Result<u64, IoError> {
     let about = rustix::fs::fstat(file).map_err(|errno| explain("fstat", errno))?;
     Ok(u64::try_from(about.st_size).unwrap_or(0))
 }
 
-/// Bytes of a whole file that are in the page cache: macOS does not report them.
+/// Returns the number of bytes of a file in the page cache: `None`, macOS does not report it.
 ///
 /// # Errors
 /// Never.

@@ -1,4 +1,4 @@
-//! Mappings of Unix.
+//! Mappings on Unix.
 #![expect(unsafe_code, reason = "maps and unmaps files")]
 
 use std::ptr::NonNull;
@@ -11,21 +11,21 @@ use crate::error::IoError;
 use crate::fs::explain;
 use crate::fs::unix::{borrow, len_of};
 
-/// What offsets of mappings are multiples of.
+/// The granularity of a mapping's file offset.
 pub(super) fn granularity() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// Bytes of an open file.
+/// Returns the length of an open file.
 pub(super) fn len(descriptor: Descriptor) -> Result<u64, IoError> {
     len_of(borrow(&descriptor).map_err(|errno| explain("mmap", errno))?)
 }
 
-/// Maps `len` bytes of an open file for reading, from an offset on that is a multiple of the
+/// Maps `len` bytes of an open file for reading, at an offset that is a multiple of the
 /// granularity.
 pub(super) fn map(descriptor: Descriptor, offset: u64, len: usize) -> Result<NonNull<u8>, IoError> {
     let file = borrow(&descriptor).map_err(|errno| explain("mmap", errno))?;
-    // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of anybody.
+    // SAFETY: a fresh mapping at an address of the kernel's choice overlaps no existing memory.
     let base = unsafe {
         mmap(
             std::ptr::null_mut(),
@@ -43,7 +43,7 @@ pub(super) fn map(descriptor: Descriptor, offset: u64, len: usize) -> Result<Non
     Ok(NonNull::new(base.cast()).expect("mmap never answers with address zero"))
 }
 
-/// Unmaps what `map` returned. It cannot fail for such a range.
+/// Unmaps what `map` returned. This cannot fail for such a range.
 ///
 /// # Safety
 /// Address and length are those of one call of `map`, and the memory is no longer used.
@@ -52,7 +52,7 @@ pub(super) unsafe fn unmap(base: NonNull<u8>, len: usize) {
     let _ = unsafe { munmap(base.as_ptr().cast(), len) };
 }
 
-/// Brings whole pages into memory.
+/// Loads whole pages into memory.
 ///
 /// # Safety
 /// The range is within a mapping.
@@ -60,8 +60,7 @@ pub(super) unsafe fn populate(address: NonNull<u8>, len: usize) -> Result<(), Io
     // SAFETY: by the contract of this function.
     match unsafe { advise(address, len, populating()) } {
         Ok(()) => Ok(()),
-        // The advice is unknown before Linux 5.14, and to other systems. (The range itself is
-        // right, so that cannot be what is meant.)
+        // The advice is unknown before Linux 5.14. (The range is valid, so it cannot be the cause.)
         Err(Errno::INVAL) => {
             // SAFETY: as above.
             let advised = unsafe { advise(address, len, Advice::WillNeed) };

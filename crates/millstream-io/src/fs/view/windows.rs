@@ -1,5 +1,5 @@
-//! Mappings of Windows. A range is brought into memory without waiting for it, and the touch of a
-//! page that the file has lost ends the process, as SIGBUS does elsewhere.
+//! Mappings on Windows. A range is prefetched without waiting for it, and access to a page that the
+//! file has lost ends the process, as SIGBUS does elsewhere.
 #![expect(unsafe_code, reason = "maps and unmaps files")]
 
 use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
@@ -16,17 +16,17 @@ use crate::error::{Errno, IoError};
 use crate::fs::explain;
 use crate::fs::os::calls;
 
-/// What offsets of mappings are multiples of: 64 KiB on every Windows.
+/// The granularity of a mapping's file offset: 64 KiB on every Windows.
 pub(super) fn granularity() -> u64 {
     64 << 10
 }
 
-/// Bytes of an open file.
+/// Returns the length of an open file.
 pub(super) fn len(descriptor: Descriptor) -> Result<u64, IoError> {
     calls::len(descriptor.handle()).map_err(|errno| explain("GetFileSizeEx", errno))
 }
 
-/// Maps `len` bytes of an open file for reading, from an offset on that is a multiple of the
+/// Maps `len` bytes of an open file for reading, at an offset that is a multiple of the
 /// granularity.
 pub(super) fn map(descriptor: Descriptor, offset: u64, len: usize) -> Result<NonNull<u8>, IoError> {
     // SAFETY: passes an open handle; no name and no attributes.
@@ -37,7 +37,7 @@ pub(super) fn map(descriptor: Descriptor, offset: u64, len: usize) -> Result<Non
     }
     // SAFETY: a handle just made, which nothing else owns. The view keeps the mapping.
     let mapping = unsafe { OwnedHandle::from_raw_handle(mapping) };
-    // SAFETY: maps at an address of the system's choice, which touches no memory of anybody.
+    // SAFETY: maps at an address of the system's choice, which overlaps no existing memory.
     let view = unsafe {
         let (high, low) = ((offset >> 32) as u32, offset as u32);
         MapViewOfFile(mapping.as_raw_handle(), FILE_MAP_READ, high, low, len)
@@ -57,7 +57,7 @@ pub(super) unsafe fn unmap(base: NonNull<u8>, _len: usize) {
     unsafe { UnmapViewOfFile(view) };
 }
 
-/// Begins to bring whole pages into memory. A hint: what fails is read when it is touched.
+/// Starts to load whole pages into memory. A hint: on failure they are read when touched.
 ///
 /// # Safety
 /// The range is within a mapping.

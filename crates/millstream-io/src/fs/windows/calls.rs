@@ -1,4 +1,4 @@
-//! The system's calls on files, as functions over handles and values.
+//! System calls on files, as functions over handles and values.
 //!
 //! # Safety
 //! Every call passes open handles (those of a [`Descriptor`] by its contract) and addresses of
@@ -30,11 +30,11 @@ use crate::device::system::move_at;
 use crate::device::{Descriptor, Verb};
 use crate::error::Errno;
 
-/// The calls that may hang on a server or find a volume gone. A table, so that tests can put such
-/// outcomes in their place.
+/// Calls that may hang on a server or find a volume gone. A table, so that tests can simulate such
+/// outcomes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Functions {
-    /// Opens a file by its name, which ends with 0.
+    /// Opens a file by its zero-terminated name.
     pub(crate) open: fn(&[u16], OpenMode) -> Result<OwnedHandle, Errno>,
 }
 
@@ -44,7 +44,7 @@ impl Default for Functions {
     }
 }
 
-/// What this crate wants to know of an open file.
+/// What this crate needs to know about an open file.
 pub(super) struct About {
     pub(super) len: u64,
     pub(super) is_folder: bool,
@@ -76,11 +76,11 @@ fn open(name: &[u16], mode: OpenMode) -> Result<OwnedHandle, Errno> {
     )
 }
 
-/// Others may do anything with the file meanwhile.
+/// Others may read, write, rename and delete the file.
 pub(super) const ALL: u32 =
     system::FILE_SHARE_READ | system::FILE_SHARE_WRITE | system::FILE_SHARE_DELETE;
 
-/// Opens a file by its name, which ends with 0.
+/// Opens a file by its zero-terminated name.
 pub(super) fn open_as(
     name: &[u16],
     access: u32,
@@ -89,7 +89,7 @@ pub(super) fn open_as(
     flags: u32,
 ) -> Result<OwnedHandle, Errno> {
     assert!(name.last() == Some(&0), "a name for the system ends with 0");
-    // SAFETY: the name is a string that ends with 0; the rest are numbers.
+    // SAFETY: the name is a zero-terminated string; the rest are numbers.
     let file = unsafe {
         system::CreateFileW(
             name.as_ptr(),
@@ -101,11 +101,11 @@ pub(super) fn open_as(
             null_mut(),
         )
     };
-    // SAFETY: what the call made.
+    // SAFETY: the handle was made by the call above.
     unsafe { opened(file) }
 }
 
-/// Opens an open file once more.
+/// Opens an open file again.
 pub(super) fn open_again(
     file: &impl AsRawHandle,
     access: u32,
@@ -114,11 +114,11 @@ pub(super) fn open_again(
 ) -> Result<OwnedHandle, Errno> {
     // SAFETY: passes an open handle and numbers.
     let again = unsafe { system::ReOpenFile(file.as_raw_handle(), access, share, flags) };
-    // SAFETY: what the call made.
+    // SAFETY: the handle was made by the call above.
     unsafe { opened(again) }
 }
 
-/// The handle that a call just made, or why it made none.
+/// Returns the handle that a call has just made, or the call's error.
 ///
 /// # Safety
 /// Nothing else owns the handle.
@@ -144,23 +144,23 @@ fn check(done: i32) -> Result<(), Errno> {
     }
 }
 
-/// Whether a handle is of a file on a disk, or of a folder.
+/// Whether a handle refers to a file on a disk, or to a folder.
 pub(super) fn is_disk_file(file: &impl AsRawHandle) -> bool {
     // SAFETY: asks about an open handle.
     unsafe { system::GetFileType(file.as_raw_handle()) == system::FILE_TYPE_DISK }
 }
 
-/// The attributes of a name, which ends with 0.
+/// Returns the attributes of a file by its zero-terminated name.
 pub(super) fn attributes(name: &[u16]) -> Result<u32, Errno> {
     assert!(name.last() == Some(&0), "a name for the system ends with 0");
-    // SAFETY: the name is a string that ends with 0.
+    // SAFETY: the name is a zero-terminated string.
     match unsafe { system::GetFileAttributesW(name.as_ptr()) } {
         system::INVALID_FILE_ATTRIBUTES => Err(Errno::last()),
         found => Ok(found),
     }
 }
 
-/// Whether a server is behind an open file, as far as the system tells.
+/// Whether an open file is on a server, as far as the system reports.
 pub(super) fn is_remote(file: &impl AsRawHandle) -> bool {
     // SAFETY: the struct of the class.
     let remote: Result<system::FILE_REMOTE_PROTOCOL_INFO, Errno> =
@@ -168,14 +168,14 @@ pub(super) fn is_remote(file: &impl AsRawHandle) -> bool {
     remote.is_ok_and(|remote| remote.Protocol != 0)
 }
 
-/// Bytes of a sector of the volume of an open file.
+/// Returns the sector size of the volume of an open file, in bytes.
 pub(super) fn sector_bytes(file: &impl AsRawHandle) -> Result<u32, Errno> {
     // SAFETY: the struct of the class.
     let storage: system::FILE_STORAGE_INFO = unsafe { info(file, system::FileStorageInfo)? };
     Ok(storage.LogicalBytesPerSector)
 }
 
-/// One struct that the system tells about an open file.
+/// Returns one struct of information about an open file.
 ///
 /// # Safety
 /// `T` is the struct of the class: plain numbers, of which the system writes one.
@@ -193,7 +193,7 @@ unsafe fn info<T: Default>(file: &impl AsRawHandle, class: i32) -> Result<T, Err
     Ok(about)
 }
 
-/// Length, kind and identity of an open file.
+/// Returns length, kind and identity of an open file.
 pub(super) fn about(file: &impl AsRawHandle) -> Result<About, Errno> {
     let mut plain = system::BY_HANDLE_FILE_INFORMATION::default();
     // SAFETY: the system writes one struct.
@@ -205,7 +205,7 @@ pub(super) fn about(file: &impl AsRawHandle) -> Result<About, Errno> {
         u64::from(plain.dwVolumeSerialNumber),
         wide(plain.nFileIndexHigh, plain.nFileIndexLow),
     );
-    // File systems with numbers of 128 bits (ReFS) tell them only so.
+    // File systems with 128-bit file ids (ReFS) report them only this way.
     // SAFETY: the struct of the class.
     let id: Result<system::FILE_ID_INFO, Errno> = unsafe { info(file, system::FileIdInfo) };
     if let Ok(id) = id {
@@ -224,7 +224,7 @@ pub(super) fn about(file: &impl AsRawHandle) -> Result<About, Errno> {
     })
 }
 
-/// Current length of an open file.
+/// Returns the current length of an open file.
 pub(crate) fn len(file: HANDLE) -> Result<u64, Errno> {
     let mut len = 0;
     // SAFETY: the system writes one number.
@@ -232,7 +232,7 @@ pub(crate) fn len(file: HANDLE) -> Result<u64, Errno> {
     Ok(u64::try_from(len).unwrap_or(0))
 }
 
-/// Makes an open file empty.
+/// Truncates an open file to length 0.
 pub(super) fn truncate(file: &OwnedHandle) -> Result<(), Errno> {
     let end = 0_i64;
     // SAFETY: the class is that of the file's end, of which the system reads one number.
@@ -246,19 +246,19 @@ pub(super) fn truncate(file: &OwnedHandle) -> Result<(), Errno> {
     })
 }
 
-/// Renames durably; in place of what has the other name. Names end with 0.
+/// Renames durably, replacing a file of the new name. Names are zero-terminated.
 pub(super) fn rename(from: &[u16], to: &[u16]) -> Result<(), Errno> {
     assert!(
         from.last() == Some(&0) && to.last() == Some(&0),
         "names end with 0"
     );
     let flags = system::MOVEFILE_REPLACE_EXISTING | system::MOVEFILE_WRITE_THROUGH;
-    // SAFETY: both names are strings that end with 0.
+    // SAFETY: both names are zero-terminated strings.
     check(unsafe { system::MoveFileExW(from.as_ptr(), to.as_ptr(), flags) })
 }
 
-/// Puts a file in the place of another, whose owner and permissions it gets; the other is named
-/// `backup` then. Names end with 0.
+/// Replaces a file by another, which gets its owner and permissions; the old one is renamed to
+/// `backup`. Names are zero-terminated.
 pub(super) fn replace(old: &[u16], new: &[u16], backup: &[u16]) -> Result<(), Errno> {
     let names = [old, new, backup];
     assert!(
@@ -267,11 +267,11 @@ pub(super) fn replace(old: &[u16], new: &[u16], backup: &[u16]) -> Result<(), Er
     );
     let flags = system::REPLACEFILE_IGNORE_MERGE_ERRORS;
     let [old, new, backup] = names.map(<[u16]>::as_ptr);
-    // SAFETY: the names are strings that end with 0; the rest is reserved.
+    // SAFETY: the names are zero-terminated strings; the rest is reserved.
     check(unsafe { system::ReplaceFileW(old, new, backup, flags, null(), null()) })
 }
 
-/// Whether a process lives, or may.
+/// Whether a process lives, or may live.
 pub(super) fn is_process_alive(process: u32) -> bool {
     // SAFETY: asks for a handle, which is closed below.
     let handle = unsafe { OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION, 0, process) };
@@ -286,13 +286,13 @@ pub(super) fn is_process_alive(process: u32) -> bool {
     known == 0 || status == STILL_ACTIVE as u32
 }
 
-/// Makes the bytes of a file durable.
+/// Makes the data of a file durable.
 pub(super) fn sync(file: HANDLE) -> Result<(), Errno> {
     // SAFETY: passes an open handle.
     check(unsafe { system::FlushFileBuffers(file) })
 }
 
-/// Reads at an offset, blocking; 0 at the end of the file.
+/// Reads at an offset, blocking; returns 0 at the end of the file.
 pub(super) fn read_at(file: Descriptor, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
     // SAFETY: the slice is this call's alone.
     unsafe { move_at(Verb::Read, file, offset, into.as_mut_ptr(), into.len()) }
@@ -300,7 +300,7 @@ pub(super) fn read_at(file: Descriptor, offset: u64, into: &mut [u8]) -> Result<
 
 /// Writes at an offset, blocking.
 pub(super) fn write_at(file: Descriptor, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
-    // SAFETY: the slice does not change meanwhile, and a write only reads it.
+    // SAFETY: the slice does not change during the call, and a write only reads it.
     unsafe {
         move_at(
             Verb::Write,
@@ -312,9 +312,9 @@ pub(super) fn write_at(file: Descriptor, offset: u64, bytes: &[u8]) -> Result<us
     }
 }
 
-/// The name of an open file, with the volume's as `kind` says.
+/// Returns the name of an open file; `kind` selects the form of the volume's name.
 pub(super) fn final_name(file: &impl AsRawHandle, kind: u32) -> Result<Vec<u16>, Errno> {
-    // The longest path there is.
+    // The maximum length of a path.
     let mut name = vec![0; 1 << 15];
     // SAFETY: the system writes at most as many characters as there is room for.
     let len = unsafe {
@@ -332,7 +332,7 @@ pub(super) fn final_name(file: &impl AsRawHandle, kind: u32) -> Result<Vec<u16>,
     Ok(name)
 }
 
-/// Whether seeks cost on the disk of an open volume.
+/// Whether the disk of an open volume has a seek penalty.
 pub(super) fn has_seek_penalty(volume: &OwnedHandle) -> Result<bool, Errno> {
     let asked = STORAGE_PROPERTY_QUERY {
         PropertyId: StorageDeviceSeekPenaltyProperty,

@@ -7,7 +7,7 @@ use super::calls;
 use crate::error::{Errno, IoError};
 use crate::fs::explain;
 
-/// The error of a failed open. Folders are denied like what one may not read.
+/// Returns the error of a failed open. For a folder the system reports that access is denied.
 pub(super) fn explain_open(name: &[u16], errno: Errno) -> IoError {
     let denied = errno.0 == system::ERROR_ACCESS_DENIED as i32;
     if denied && calls::attributes(name).is_ok_and(|found| found & FILE_ATTRIBUTE_DIRECTORY != 0) {
@@ -16,7 +16,7 @@ pub(super) fn explain_open(name: &[u16], errno: Errno) -> IoError {
     explain("open", errno)
 }
 
-/// What usually is behind an error; empty where the number says it all.
+/// Returns the usual cause of an error; empty where the error number suffices.
 pub(in crate::fs) fn likely(errno: Errno) -> &'static str {
     match errno.0 as u32 {
         system::ERROR_SHARING_VIOLATION => "another program has opened the file for itself alone",

@@ -1,5 +1,5 @@
-//! Names for the system: UTF-16, and verbatim (`\\?\`), so that they may be long and are taken as
-//! they stand.
+//! Names for the system: UTF-16, and verbatim (`\\?\`), so that they may be long and are not
+//! changed by the system.
 
 use std::ffi::OsStr;
 use std::os::windows::ffi::{OsStrExt as _, OsStringExt as _};
@@ -9,13 +9,13 @@ use crate::error::{Errno, IoError};
 use crate::fs::explain;
 use crate::fs::names::part_refused_by_windows;
 
-/// The name in the system's characters, with a 0 at its end.
+/// Returns the name as a zero-terminated UTF-16 string.
 pub(super) fn wide(path: &Path) -> Result<Vec<u16>, IoError> {
     let path = verbatim(path)?;
     Ok(path.as_os_str().encode_wide().chain([0]).collect())
 }
 
-/// The absolute name that the system takes as it stands. Reads the current folder, no file.
+/// Returns the absolute name in verbatim form. Reads the current folder, but no file.
 pub(in crate::fs) fn verbatim(path: &Path) -> Result<PathBuf, IoError> {
     let invalid = |cause| IoError::because("open", Errno::BAD_NAME, cause);
     if path.as_os_str().is_empty() {
@@ -32,7 +32,7 @@ pub(in crate::fs) fn verbatim(path: &Path) -> Result<PathBuf, IoError> {
         let device = || IoError::because("open", Errno::NOT_A_FILE, "it is a device, not a file");
         match prefix.kind() {
             Prefix::DeviceNS(_) | Prefix::Verbatim(_) => return Err(device()),
-            // The places of a server's pipes.
+            // The shares of a server's pipes.
             Prefix::UNC(_, share) | Prefix::VerbatimUNC(_, share)
                 if ["pipe", "mailslot"]
                     .iter()
@@ -76,7 +76,7 @@ fn is_verbatim(path: &Path) -> bool {
     matches!(first, Some(Component::Prefix(prefix)) if prefix.kind().is_verbatim())
 }
 
-/// A single part below a verbatim name, where the system would take whatever it is given.
+/// Checks a single part below a verbatim name, where the system would accept anything.
 pub(super) fn part(part: &OsStr) -> Result<&OsStr, IoError> {
     let cause = match part.to_str() {
         None => Some("the name is not UTF-8, which Windows needs"),

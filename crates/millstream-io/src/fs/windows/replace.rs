@@ -1,7 +1,7 @@
-//! Folders, and renames that last.
+//! Folders, and durable renames.
 //!
-//! A file that exists is replaced by `ReplaceFile`, which keeps its permissions and lets others
-//! have the old file open; where that fails, as on file systems without it, by a rename.
+//! An existing file is replaced by `ReplaceFile`, which keeps its permissions and lets others have
+//! the old file open; where that fails, as on file systems without it, by a rename.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -15,7 +15,7 @@ use super::{calls, name};
 use crate::error::{Errno, IoError};
 use crate::fs::{explain, temporary};
 
-/// A folder that is held open, so that it is not renamed or removed meanwhile.
+/// A folder that is held open, so that it cannot be renamed or removed.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -26,7 +26,7 @@ impl Folder {
     /// Opens the folder `path`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn open(path: &Path) -> Result<Folder, IoError> {
         Folder::open_as(name::verbatim(path)?, 0)
     }
@@ -46,10 +46,10 @@ impl Folder {
         })
     }
 
-    /// Opens a folder in this one, which is made if it is missing; never through a link.
+    /// Opens a subfolder, which is created if it is missing; never through a symbolic link.
     ///
     /// # Errors
-    /// A link or a file stands there; else what the system says.
+    /// The name is that of a link or a file; else the system's error.
     pub fn enter(&self, part: &OsStr) -> Result<Folder, IoError> {
         let path = self.path.join(name::part(part)?);
         match fs::create_dir(&path) {
@@ -58,7 +58,7 @@ impl Folder {
             }
             _ => {}
         }
-        // The link itself is opened, if it is one, and then held while it is looked at.
+        // If it is a link, the link itself is opened, and held open while it is examined.
         let folder = Folder::open_as(path, system::FILE_FLAG_OPEN_REPARSE_POINT)?;
         let about = fs::symlink_metadata(&folder.path);
         let about = about.map_err(|error| explain("open the folder", &error))?;
@@ -73,7 +73,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Does nothing: on Windows a temporary file is flushed before its rename. No call makes the
+    /// Has no effect: on Windows a temporary file is flushed before its rename. No call makes the
     /// names of a folder durable: `MoveFileEx` writes a name through, `ReplaceFile` does not.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Does nothing, as [`Folder::sync_files`].
+    /// Has no effect, as [`Folder::sync_files`].
     #[expect(
         clippy::unnecessary_wraps,
         clippy::unused_self,
@@ -92,7 +92,7 @@ impl Folder {
         Ok(())
     }
 
-    /// What stands under a name, if anything does: not a folder.
+    /// Returns the metadata of what has this name, if anything; an error if that is a folder.
     pub(in crate::fs) fn old_file(&self, name: &OsStr) -> Result<Option<Metadata>, IoError> {
         let old = fs::symlink_metadata(self.path.join(name)).ok();
         if old.as_ref().is_some_and(Metadata::is_dir) {
@@ -113,7 +113,7 @@ impl Folder {
         })
     }
 
-    /// Gives a file of this folder a name in another of the same volume, its bytes first made
+    /// Renames a file of this folder into another on the same volume, after making its data
     /// durable.
     pub(in crate::fs) fn rename(
         &self,
@@ -128,26 +128,26 @@ impl Folder {
         put(&own, &to.path.join(name::part(new)?))
     }
 
-    /// Removes a file's name, if it can be.
+    /// Removes a file's name, if possible.
     pub(in crate::fs) fn remove(&self, name: &str) {
         let _ = fs::remove_file(self.path.join(name));
     }
 }
 
-/// Puts a file in the place of another, or where none is.
+/// Renames a file, replacing one that has the name.
 fn put(from: &Path, to: &Path) -> Result<(), IoError> {
     let (old, new) = (name::wide(to)?, name::wide(from)?);
     let replaced = calls::attributes(&old).is_ok() && replace(from, to)?;
     if replaced || calls::rename(&new, &old).is_ok() {
         return Ok(());
     }
-    // Replaces also what others have open, where the system and the file system are recent.
+    // Also replaces a file that others have open, if the system and the file system are recent.
     fs::rename(from, to).map_err(|error| explain("MoveFileEx", &error))
 }
 
-/// Replaces a file by another, which gets its permissions; whether it is done. If not, both files
-/// have their names still: the call has a backup, without which a failure halfway would leave
-/// neither (the last steps are a rename of the old file, and one of the new).
+/// Replaces a file by another, which gets its permissions; returns whether it did. If not, both
+/// files still have their names: the call keeps a backup, without which a failure halfway would
+/// leave neither (its last steps rename the old file, then the new).
 fn replace(from: &Path, to: &Path) -> Result<bool, IoError> {
     let backup = to.with_file_name(temporary::backup_name());
     let names = (name::wide(to)?, name::wide(from)?, name::wide(&backup)?);
@@ -170,8 +170,8 @@ pub(in crate::fs) fn is_in_use(_path: &Path, process: &str) -> bool {
 pub(super) fn rename(from: &Path, to: &Path) -> Result<(), IoError> {
     let (from, to) = (name::verbatim(from)?, name::verbatim(to)?);
     let (old, new) = (name::wide(&to)?, name::wide(&from)?);
-    // The second replaces also what others have open, where system and file system are recent; the
-    // third everywhere, but the file gets the permissions of the old one.
+    // The second call also replaces a file that others have open, if system and file system are
+    // recent; the third does so everywhere, but the file gets the permissions of the old one.
     calls::rename(&new, &old).or_else(|errno| {
         let renamed = fs::rename(&from, &to).is_ok() || replace(&from, &to)?;
         renamed

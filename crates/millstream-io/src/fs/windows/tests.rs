@@ -1,5 +1,5 @@
-//! What Windows does otherwise than Unix, on real files; servers and volumes that fail, in the
-//! system's place.
+//! Behavior of Windows that differs from Unix, on real files; failing servers and volumes are
+//! simulated.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -232,7 +232,7 @@ fn open_call(path: &Path) -> Call {
     }))
 }
 
-/// Opens a file with these calls in the system's place; the answer, and the calls that hang.
+/// Opens a file with test functions for the system's calls; returns the answer and the hung calls.
 fn opened_with(
     open: fn(&[u16], OpenMode) -> Result<OwnedHandle, Errno>,
 ) -> (Vec<IoError>, Vec<u64>) {

@@ -1,4 +1,4 @@
-//! What holds for every file of a volume, asked once and remembered.
+//! Properties of all files of a volume, queried once and cached.
 
 use std::collections::HashMap;
 use std::os::windows::io::OwnedHandle;
@@ -10,23 +10,23 @@ use super::super::{DirectAlignment, MountKind};
 use super::calls;
 use crate::limits::{MEMORY_ALIGNMENT, MOUNTS_REMEMBERED_MAX};
 
-/// What holds for every file of a volume.
+/// Properties of all files of a volume.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Volume {
     pub(crate) kind: MountKind,
-    /// What unbuffered transfers must be multiples of; `None` where there are none.
+    /// Alignment of unbuffered transfers; `None` where there are none.
     pub(crate) alignment: Option<u32>,
     pub(crate) rotating: bool,
 }
 
 impl Volume {
-    /// What direct I/O needs on it.
+    /// Returns what direct I/O requires on the volume.
     pub(crate) fn direct(&self) -> Option<DirectAlignment> {
         self.alignment.map(DirectAlignment::both)
     }
 
-    /// The number of its mount, not 0: a share may have the serial number of a volume of this
-    /// machine.
+    /// Returns the number of its mount, never 0: a share may have the serial number of a local
+    /// volume.
     pub(crate) fn mount(&self, serial: u64) -> u64 {
         match self.kind {
             MountKind::Slow => !serial.max(1),
@@ -35,13 +35,13 @@ impl Volume {
     }
 }
 
-/// Volumes met so far, by serial number, and whether a server has them: a server passes its own
-/// numbers on, and some have none.
+/// Volumes seen so far, by serial number and whether they are remote: a server passes on its own
+/// serial numbers, and some have none.
 #[derive(Debug, Default)]
 pub(crate) struct Volumes(RwLock<HashMap<(u64, bool), Volume>>);
 
 impl Volumes {
-    /// The volume of an open file.
+    /// Returns the volume of an open file.
     pub(crate) fn of(&self, file: &OwnedHandle, serial: u64) -> Volume {
         let key = (serial, calls::is_remote(file));
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +67,7 @@ fn examine(file: &OwnedHandle, is_remote: bool) -> Volume {
             rotating: false,
         };
     }
-    // Where the system does not tell its sector, a page is right on any volume.
+    // If the system does not report the sector size, a page is right on any volume.
     let sector = calls::sector_bytes(file).unwrap_or(0);
     let known = sector.is_power_of_two();
     Volume {
@@ -81,11 +81,11 @@ fn examine(file: &OwnedHandle, is_remote: bool) -> Volume {
     }
 }
 
-/// Whether seeks cost on the disk of a file, if the system tells.
+/// Whether the disk of a file has a seek penalty, if the system reports it.
 fn is_rotating(file: &OwnedHandle) -> Option<bool> {
     let kind = system::FILE_NAME_NORMALIZED | system::VOLUME_NAME_GUID;
     let name = calls::final_name(file, kind).ok()?;
-    // \\?\Volume{...}\folder\file: the volume itself has no backslash at its end.
+    // \\?\Volume{...}\folder\file: the volume itself has no trailing backslash.
     let end = name.iter().position(|&unit| unit == u16::from(b'}'))? + 1;
     let volume: Vec<u16> = name[..end].iter().copied().chain([0]).collect();
     let volume = calls::open_as(&volume, 0, calls::ALL, system::OPEN_EXISTING, 0).ok()?;

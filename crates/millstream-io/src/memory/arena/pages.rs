@@ -1,27 +1,27 @@
-//! Divides a row of pages: first fit, at any page, by a tree of free runs.
+//! Allocates runs of pages: first fit, at any page, by a tree of free runs.
 //!
-//! A bit per page says whether it is free. Over the words of 64 bits stands a binary tree; a node
-//! knows of its pages the free run at the front, the one at the back, and the longest. From two
-//! halves a node follows at once (a run across the middle is the back of the left and the front of
-//! the right), so a change costs the words it touches and one node per level, nine levels for 128
-//! MiB. A look at the root refuses what has no room; else the lowest run that is long enough is
-//! found on one way down.
+//! A bit per page says whether it is free. Above the words of 64 bits stands a binary tree; each
+//! node holds, of its pages, the lengths of the free run at the front, of the one at the back, and
+//! of the longest. A node follows from its two children (a run across the middle is the back of the
+//! left and the front of the right), so a change costs the words it touches and one node per level:
+//! nine levels for 128 MiB. The root tells whether a request fits; if so, the lowest run that is
+//! long enough is found in one descent.
 //!
-//! Why not buddies: trimmed to whole pages they waste nothing inside, but they place a run of 65
-//! pages at a multiple of 128, and the gaps of 63 behind each serve only smaller ones. With sizes
-//! of 4 to 256 KiB at random, 128 MiB were 75 % full on the average when a buddy allocator refused
-//! one; this one is 91 % full. A pair of taking and giving costs 90 to 100 ns whatever its size
-//! (buddies 20 to 100). First fit keeps the pages in use together at the front, so what was never
-//! needed is never touched.
+//! Why not a buddy allocator: trimmed to whole pages it has no internal fragmentation, but it
+//! places a run of 65 pages at a multiple of 128, and the gaps of 63 behind each serve only smaller
+//! runs. With random sizes of 4 to 256 KiB, 128 MiB are 75 % full on average when a buddy allocator
+//! first fails; this one is 91 % full. A take and a give cost 90 to 100 ns whatever the size
+//! (buddies 20 to 100). First fit keeps the pages in use together at the front, so unneeded pages
+//! are never touched.
 //!
 //! Invariants: a page's bit is set if it is not in a run that is out; `run_pages[first]` is the
-//! length of the run that is out from `first` on, else 0; every node says what its pages' bits say.
+//! length of the run that is out from `first` on, else 0; every node agrees with its pages' bits.
 
 use crate::limits::{ARENA_BYTES_MAX, MEMORY_ALIGNMENT};
 
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// Most pages: lengths of runs, and of the row rounded up to a power of two, are held in 32 bits.
+/// Maximum number of pages: run lengths, and the row rounded up to a power of two, fit in 32 bits.
 const PAGES_MAX: usize = ARENA_BYTES_MAX / MEMORY_ALIGNMENT;
 
 const _: () = assert!(PAGES_MAX <= 1 << 31);
@@ -74,7 +74,7 @@ impl Node {
         }
     }
 
-    /// The node over two that have `half` pages each.
+    /// Returns the parent of two nodes of `half` pages each.
     fn over(left: Node, right: Node, half: u32) -> Node {
         let across = left.back + right.front;
         Node {
@@ -86,10 +86,10 @@ impl Node {
 }
 
 impl Pages {
-    /// `count` free pages.
+    /// Makes `count` free pages.
     pub(super) fn new(count: usize) -> Pages {
         assert!(count > 0 && count <= PAGES_MAX);
-        // A power of two; what is beyond `count` is never free.
+        // A power of two; the pages beyond `count` are never free.
         let word_count = count.div_ceil(WORD_BITS).next_power_of_two();
         let mut pages = Pages {
             free: vec![0; word_count].into_boxed_slice(),
@@ -101,17 +101,17 @@ impl Pages {
         pages
     }
 
-    /// Pages there are.
+    /// Number of pages.
     pub(super) fn count(&self) -> usize {
         self.run_pages.len()
     }
 
-    /// Pages that are out.
+    /// Number of pages that are out.
     pub(super) fn used(&self) -> usize {
         self.used
     }
 
-    /// The first page of a run of `count` pages, now out; `None` if no run of that length is free.
+    /// Takes a run of `count` pages and returns the first; `None` if no run of that length is free.
     pub(super) fn take(&mut self, count: usize) -> Option<usize> {
         assert!(count > 0);
         let first = self.find(u32::try_from(count).ok()?)?;
@@ -125,7 +125,7 @@ impl Pages {
         Some(first)
     }
 
-    /// Takes back a run as it was given out.
+    /// Takes back a run that `take` returned.
     pub(super) fn give(&mut self, first: usize, count: usize) {
         assert!(
             count > 0 && self.run_pages[first] as usize == count,
@@ -136,7 +136,7 @@ impl Pages {
         self.set_free(first, first + count, true);
     }
 
-    /// The first page of the lowest run of at least `count` free pages.
+    /// Returns the first page of the lowest run of at least `count` free pages.
     fn find(&self, count: u32) -> Option<usize> {
         if self.nodes[1].longest < count {
             return None;
@@ -157,7 +157,7 @@ impl Pages {
             }
             half /= 2;
         }
-        // Leaves of every run only the places where `count` pages begin.
+        // Leaves set only the bits at which a run of `count` pages starts.
         let mut starts = self.free[node - word_count];
         let mut len = 1;
         while len < count {
@@ -168,8 +168,7 @@ impl Pages {
         Some(first + starts.trailing_zeros() as usize)
     }
 
-    /// Sets or clears the bits of the pages from `first` up to `end`, and what the tree says of
-    /// them.
+    /// Sets or clears the bits of the pages from `first` up to `end`, and updates the tree.
     fn set_free(&mut self, first: usize, end: usize, free: bool) {
         let word_count = self.free.len();
         let mut page = first;
@@ -208,7 +207,7 @@ impl Pages {
 mod tests {
     use super::{Node, Pages};
 
-    /// The naive model: which run (0: none) each page belongs to.
+    /// The naive model: the run that each page belongs to (0: none).
     struct Model(Vec<u32>);
 
     impl Model {
@@ -221,7 +220,7 @@ mod tests {
         fn give(&mut self, first: usize, count: usize) {
             self.0[first..first + count].fill(0);
         }
-        /// Whether that many neighbours are free, which `take` must find.
+        /// Whether this many adjacent pages are free, which `take` must find.
         fn fits(&self, count: usize) -> bool {
             self.0
                 .chunk_by(|&one, &next| one == next)

@@ -1,15 +1,15 @@
 //! Pieces of one size, carved out of slabs.
 //!
-//! A slab is a region, cut into equal pieces: those never used lie behind `fresh`, those that came
-//! back on a stack, last in first out, since the last is the warmest in the cache. Slabs with free
-//! pieces are on the list `open`; the last of them serves. A slab whose pieces are all back is kept
-//! by its class if the class has no other free one and has claimed budget of the pool for it (once,
-//! so that coming and going writes nothing shared), else it goes back to the spare regions, where
-//! every class finds it.
+//! A slab is a region, cut into equal pieces: those never used start at `fresh`, those given back
+//! are on a stack, last in first out, since the last is the warmest in the cache. Slabs with free
+//! pieces are on the list `open`; the last of them serves. A wholly free slab is kept by its class
+//! if the class has no other free one and has claimed budget of the pool for it (once, so that
+//! taking and giving write nothing shared); else it goes back to the spare regions, which serve
+//! every class.
 //!
 //! Invariants, under the class's lock: `open` holds exactly the slabs with a free piece; at most
-//! one of them, `idle`, is wholly free, and only with a claim; a slab's number in `slabs` never
-//! changes while it is there.
+//! one of them, `idle`, is wholly free, and only with a claim; a slab's number in `slabs` is stable
+//! while it is there.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,13 +21,13 @@ use crate::fork::ForkGuard;
 use crate::limits::{BUFFER_PIECE_MAX, MEMORY_ALIGNMENT, SLAB_BYTES_LARGE, SLAB_BYTES_SMALL};
 use crate::memory::region::Region;
 
-/// Sizes there are: 1 to 4 pages, then four per octave up to 448 pages.
+/// Number of sizes: 1 to 4 pages, then four per octave up to 448 pages.
 pub(super) const CLASS_COUNT: usize = class_index(BUFFER_PIECE_MAX) + 1;
 
 const _: () = assert!(CLASS_COUNT == 31);
 const _: () = assert!(piece_bytes(CLASS_COUNT - 1) == BUFFER_PIECE_MAX);
 
-/// The class for `len` bytes, which are at least 1.
+/// Returns the class for `len` bytes (at least 1).
 pub(super) const fn class_index(len: usize) -> usize {
     let last_page = (len - 1) / MEMORY_ALIGNMENT;
     if last_page < 4 {
@@ -37,7 +37,7 @@ pub(super) const fn class_index(len: usize) -> usize {
     4 + octave * 4 + (last_page >> octave) - 4
 }
 
-/// Bytes of the pieces of a class.
+/// Returns the size of a class's pieces, in bytes.
 pub(super) const fn piece_bytes(class: usize) -> usize {
     if class < 4 {
         return (class + 1) * MEMORY_ALIGNMENT;
@@ -57,20 +57,20 @@ pub(super) struct Class {
 #[derive(Default)]
 struct State {
     slabs: Vec<Option<Slab>>,
-    /// Numbers without a slab.
+    /// Free numbers in `slabs`.
     vacant: Vec<u32>,
     /// Slabs with a free piece.
     open: Vec<u32>,
     /// The slab of `open` that is wholly free, if there is one.
     idle: Option<u32>,
-    /// Whether the pool's budget has a slab of this class in it.
+    /// Whether the pool's budget includes a slab of this class.
     claimed: bool,
     closed: bool,
 }
 
 struct Slab {
     region: Arc<Region>,
-    /// Pieces that came back, by number.
+    /// Pieces given back, by number.
     free: Vec<u16>,
     /// Number of the first piece never given out.
     fresh: u16,
@@ -94,7 +94,7 @@ impl Class {
         }
     }
 
-    /// A piece, and the number of its slab.
+    /// Takes a piece; returns it with the number of its slab.
     pub(super) fn take(&self) -> Result<(NonNull<u8>, u32), IoError> {
         if self.fork.is_child() {
             return Err(of_parent());
@@ -102,7 +102,7 @@ impl Class {
         if let Some(taken) = self.take_from(&mut self.lock()) {
             return Ok(taken);
         }
-        // Mapped outside the lock: others may give pieces back meanwhile.
+        // Mapped outside the lock, so that others can give pieces back meanwhile.
         let (region, _) = self.spare.take(self.slab_bytes)?;
         let mut state = self.lock();
         state.add(region);
@@ -133,8 +133,8 @@ impl Class {
         Some((pointer.expect("within a region"), number))
     }
 
-    /// Takes a piece back that `take` gave. In a forked child it is leaked: a thread of the parent
-    /// may have held the lock.
+    /// Takes back a piece that `take` returned. In a forked child it is leaked: a thread of the
+    /// parent may hold the lock.
     pub(super) fn give(&self, piece: NonNull<u8>, number: u32) {
         if self.fork.is_child() {
             return;
@@ -166,7 +166,7 @@ impl Class {
         self.spare.give(region);
     }
 
-    /// Gives the free slab back, and others as soon as they are free.
+    /// Gives the free slab back, and from now on others as soon as they are free.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -178,14 +178,13 @@ impl Class {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing between lock and unlock leaves the state half changed, so a panic elsewhere does
-        // no harm.
+        // No panic between lock and unlock leaves the state half changed, so poison is ignored.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Puts a free slab in, to serve next.
+    /// Adds a free slab, which serves next.
     fn add(&mut self, region: Arc<Region>) {
         let slab = Some(Slab {
             region,
@@ -201,7 +200,7 @@ impl State {
         self.open.push(number);
     }
 
-    /// Takes a wholly free slab out.
+    /// Removes a wholly free slab.
     fn remove(&mut self, number: u32) -> Arc<Region> {
         let slab = self.slabs[number as usize].take();
         let place = self.open.iter().rposition(|&open| open == number);
@@ -225,7 +224,7 @@ mod tests {
         use crate::memory::BufferPool;
         let pool = BufferPool::new(0, None);
         let buffers = [1, 4 << 20].map(|len| pool.take(len).unwrap());
-        // What another thread may have locked when the process forks.
+        // A lock that another thread may hold when the process forks.
         let class = std::sync::Arc::clone(&pool.classes[0]);
         let locked = class.lock();
         let mut all = Some((buffers, pool));
@@ -234,7 +233,7 @@ mod tests {
             0
         });
         assert_eq!(status, 0);
-        // The parent's copies are given back, so without the lock.
+        // The parent's copies are given back, which needs the lock.
         drop(locked);
     }
 

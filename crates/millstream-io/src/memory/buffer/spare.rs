@@ -1,9 +1,9 @@
-//! Free regions, and the budget of what a pool keeps.
+//! Free regions, and the budget of the memory a pool keeps.
 //!
-//! Regions that are not in use, found by best fit: the smallest that is large enough and at most a
-//! quarter larger, so that a small buffer never sits in a huge region. When the budget is full the
-//! regions longest unused are unmapped first, so memory of sizes no longer asked for goes away.
-//! Slabs that classes keep are claimed from the same budget, up to a half of it.
+//! Free regions are found by best fit: the smallest that is large enough and at most a quarter
+//! larger, so that a small buffer never occupies a huge region. When the budget is full, the least
+//! recently used regions are unmapped first, so memory of unused sizes is released. Slabs that
+//! classes keep are claimed from the same budget, up to half of it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -20,8 +20,8 @@ use crate::memory::region::{Region, RegionAllocator};
 pub(super) struct Spare {
     store: Mutex<Store>,
     retained_max: usize,
-    /// Bytes of slabs that classes may keep when they are free. It only grows, by `claim`, which
-    /// checks the bound.
+    /// Bytes of free slabs that classes may keep. It only grows, by `claim`, which checks the
+    /// bound.
     claimed: AtomicUsize,
     claimed_max: usize,
     allocator: Option<Arc<dyn RegionAllocator>>,
@@ -31,10 +31,10 @@ pub(super) struct Spare {
 
 #[derive(Default)]
 struct Store {
-    /// By length, then by age.
+    /// By length, then by stamp.
     free: BTreeMap<(usize, u64), Arc<Region>>,
     free_bytes: usize,
-    /// Counts what came in: the lower the longer unused.
+    /// Counts the regions put in: the lowest stamp is the oldest.
     stamp: u64,
     closed: bool,
 }
@@ -52,7 +52,7 @@ impl Spare {
         }
     }
 
-    /// A region of at least `len` bytes, and whether it was never used.
+    /// Takes a region of at least `len` bytes; returns it and whether it was never used.
     pub(super) fn take(&self, len: usize) -> Result<(Arc<Region>, bool), IoError> {
         if self.fork.is_child() {
             return Err(of_parent());
@@ -64,8 +64,8 @@ impl Spare {
         Ok((Region::new(len, self.allocator.clone())?, true))
     }
 
-    /// Takes a free region back: keeps it, in the place of older ones if need be, or unmaps it, as
-    /// a forked child does.
+    /// Takes back a free region: keeps it, unmapping older ones if need be, or unmaps it. In a
+    /// forked child it is unmapped.
     pub(super) fn give(&self, region: Arc<Region>) {
         if self.fork.is_child() {
             return;
@@ -84,10 +84,10 @@ impl Spare {
         drop(store); // Unmapping takes its time, outside the lock.
     }
 
-    /// Claims budget for a free slab that a class keeps from now on; whether there was some.
+    /// Claims budget for a free slab that a class keeps from now on; returns whether it fits.
     pub(super) fn claim(&self, bytes: usize) -> bool {
         let mut store = self.lock();
-        // All claims are made under the lock, so the sum cannot grow meanwhile.
+        // All claims are made under the lock, so the sum cannot change meanwhile.
         let claimed = self.claimed.load(Relaxed) + bytes;
         if store.closed || claimed > self.claimed_max {
             return false;
@@ -101,7 +101,7 @@ impl Spare {
         true
     }
 
-    /// Unmaps what is free, and from now on whatever becomes free.
+    /// Unmaps the free regions, and from now on every region given back.
     pub(super) fn close(&self) {
         let mut store = self.lock();
         store.closed = true;
@@ -112,8 +112,7 @@ impl Spare {
     }
 
     fn lock(&self) -> MutexGuard<'_, Store> {
-        // A panic cannot leave the store half changed (only an allocation could fail, which
-        // aborts).
+        // A panic cannot leave the store half changed: only an allocation could fail, which aborts.
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -137,8 +136,8 @@ impl Store {
         Some(region)
     }
 
-    /// The region longest unused. A look at all of them (one per 2 MiB of the budget at most),
-    /// since unmapping, which follows, costs far more.
+    /// Removes the oldest region. It scans all of them (at most one per 2 MiB of the budget), since
+    /// unmapping, which follows, costs far more.
     fn remove_oldest(&mut self) -> Arc<Region> {
         let oldest = self.free.keys().min_by_key(|key| key.1).copied();
         oldest

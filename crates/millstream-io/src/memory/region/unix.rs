@@ -1,5 +1,5 @@
-//! Memory of Unix. `mmap` does not align by itself: a mapping is made longer than is needed, and
-//! both ends are unmapped.
+//! Memory on Unix. `mmap` does not align beyond a page: a longer range is mapped, and both ends are
+//! unmapped.
 #![expect(unsafe_code, reason = "maps and unmaps memory")]
 
 use std::ptr::NonNull;
@@ -7,12 +7,12 @@ use std::ptr::NonNull;
 use crate::error::{Errno, IoError};
 use crate::limits::MEMORY_ALIGNMENT;
 
-/// `len` bytes of the system at a multiple of `align`, both multiples of the page size.
+/// Maps `len` bytes at a multiple of `align`, both multiples of the page size.
 pub(super) fn map(len: usize, align: usize) -> Result<NonNull<u8>, IoError> {
     let slack = if align > MEMORY_ALIGNMENT { align } else { 0 };
     let mapped_bytes = len + slack; // No overflow: len is at most REGION_BYTES_MAX rounded up.
-    // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no memory of
-    // anybody.
+    // SAFETY: a fresh anonymous mapping at an address of the kernel's choice overlaps no existing
+    // memory.
     let address = unsafe {
         libc::mmap(
             std::ptr::null_mut(),

@@ -1,5 +1,5 @@
-//! Memory of Windows. `VirtualAlloc` does not align beyond 64 KiB by itself: more address space is
-//! reserved than is needed, and only the aligned range of it is committed.
+//! Memory on Windows. `VirtualAlloc` does not align beyond 64 KiB: a longer range is reserved, and
+//! only its aligned part is committed.
 #![expect(unsafe_code, reason = "reserves, commits and releases memory")]
 
 use std::ffi::c_void;
@@ -14,14 +14,14 @@ use windows_sys::Win32::System::Memory::{
 use crate::error::{Errno, IoError};
 use crate::limits::MEMORY_ALIGNMENT;
 
-/// `len` zeroed bytes of the system at a multiple of `align`, both multiples of the page size.
+/// Maps `len` zeroed bytes at a multiple of `align`, both multiples of the page size.
 pub(super) fn map(len: usize, align: usize) -> Result<NonNull<u8>, IoError> {
     let slack = if align > MEMORY_ALIGNMENT { align } else { 0 };
     // No overflow: len is at most REGION_BYTES_MAX rounded up.
     let reserved = reserve(len + slack)?;
     let start =
         reserved.wrapping_byte_add(reserved.addr().next_multiple_of(align) - reserved.addr());
-    // SAFETY: [start, start + len) is within the reservation made above, which nothing else knows:
+    // SAFETY: [start, start + len) is within the reservation made above, which no other code knows:
     // aligning moves the start by at most `slack`.
     let committed = unsafe { VirtualAlloc(start, len, MEM_COMMIT, PAGE_READWRITE) };
     NonNull::new(committed.cast::<u8>()).ok_or_else(|| {

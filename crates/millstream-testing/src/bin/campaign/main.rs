@@ -1,13 +1,13 @@
-//! Runs the long variants of the tests one after the other for a given time, and prints what
-//! was executed and found.
+//! Runs the long variants of the tests one after the other for a given time, and prints what was
+//! executed and found.
 //!
 //! ```text
 //! campaign [--minutes N | --hours N] [--seed N] [--release] [PART...]
 //! ```
 //!
 //! The tests are those of the crates, run by `cargo` with variables that give them new seeds. Each
-//! part has an equal share of the time, building not counted, and turns with seeds of their own
-//! within it; the last line says with which seed to go on. The exit status is 1 if something was
+//! part gets an equal share of the time, not counting its build, and runs in turns with seeds of
+//! their own; the last line gives the seed to continue with. The exit status is 1 if something was
 //! found.
 
 #[cfg(target_os = "linux")]

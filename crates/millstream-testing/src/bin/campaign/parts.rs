@@ -1,15 +1,15 @@
-//! The parts of a campaign: which tests, with which variables.
+//! The parts of a campaign: tests and their environment variables.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The seeds of a turn begin so many behind those of the turn before.
+/// Distance between the first seeds of two turns.
 pub(crate) const SEEDS_OF_A_TURN: u64 = 10_000;
 
-/// Seconds that a fuzz target runs at once.
+/// Maximum time in seconds of one run of a fuzz target.
 const FUZZ_SECONDS_MAX: u64 = 60;
 
-/// Seconds that one process soaks, so that a day is more than one.
+/// Maximum time in seconds that one process soaks, so that a day is several processes.
 const SOAK_SECONDS_MAX: u64 = 3 * 3600;
 
 /// One run of a part.
@@ -17,19 +17,19 @@ const SOAK_SECONDS_MAX: u64 = 3 * 3600;
 pub(crate) struct Turn {
     pub(crate) number: u64,
     pub(crate) seed: u64,
-    /// What is left of the part's time.
+    /// Remaining seconds of the part's time.
     pub(crate) seconds: u64,
     pub(crate) release: bool,
 }
 
-/// Tests of the workspace, by the words of `cargo` behind `test`.
+/// Tests of the workspace, given by the arguments of `cargo test`.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
-    /// Packages and targets; of fuzzing none.
+    /// Packages and targets; empty for fuzzing.
     words: &'static str,
-    /// Words for the tests themselves.
+    /// Arguments for the test binary.
     tests: &'static str,
     variables: fn(&Turn) -> Vec<(&'static str, u64)>,
     executions: Executions,
@@ -38,11 +38,11 @@ pub(crate) struct Part {
 /// How the executions of a turn are counted.
 #[derive(Debug, Clone, Copy)]
 enum Executions {
-    /// As many as seeds.
+    /// The number of seeds of a turn.
     Seeds,
-    /// Those that are printed: behind this word, in all lines.
+    /// The sum of the numbers printed after this text, over all lines.
     Printed(&'static str),
-    /// Tests that passed.
+    /// The number of tests that passed.
     Tests,
 }
 
@@ -123,7 +123,7 @@ pub(crate) static PARTS: [Part; 7] = [
 ];
 
 impl Part {
-    /// Builds the part.
+    /// Returns the command that builds the part.
     pub(crate) fn build(&self, release: bool) -> Command {
         let mut command = cargo();
         if self.words.is_empty() {
@@ -135,7 +135,7 @@ impl Part {
         command
     }
 
-    /// Runs one turn of it.
+    /// Returns the command that runs one turn of the part.
     pub(crate) fn command(&self, turn: &Turn) -> Command {
         let mut command = cargo();
         if self.words.is_empty() {
@@ -159,14 +159,14 @@ impl Part {
         command.args(self.words.split_whitespace());
     }
 
-    /// How much was executed, by what was printed.
+    /// Returns the number of executions, from the printed output.
     pub(crate) fn executions(&self, output: &str) -> u64 {
         let behind = |word: &str| -> u64 {
             let found = output.lines().filter_map(|line| line.split_once(word));
             found.filter_map(|(_, rest)| first_number(rest)).sum()
         };
         match self.executions {
-            // One that cannot run says so.
+            // A test that cannot run prints SKIP.
             Executions::Seeds if output.contains("SKIP: ") => 0,
             Executions::Seeds => SEEDS_OF_A_TURN,
             Executions::Printed(word) => behind(word),
@@ -179,7 +179,7 @@ fn first_number(text: &str) -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 fn root() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.ancestors()
@@ -194,7 +194,7 @@ fn cargo() -> Command {
     command
 }
 
-/// The next target of those there are.
+/// Adds the arguments that fuzz the next of the targets.
 fn fuzz(command: &mut Command, turn: &Turn) {
     let files = std::fs::read_dir(root().join("fuzz/fuzz_targets"));
     let mut targets: Vec<String> = files
@@ -208,10 +208,10 @@ fn fuzz(command: &mut Command, turn: &Turn) {
     targets.sort();
     let nth = turn.number as usize % targets.len();
     let target = &targets[nth];
-    // Of a short time each target has a share.
+    // If the time is short, each target gets a share.
     let share = turn.seconds / (targets.len() - nth) as u64;
     let seconds = share.clamp(1, FUZZ_SECONDS_MAX);
-    // The first folder gets what is found.
+    // The first folder receives new inputs.
     let corpus = root().join("fuzz/corpus").join(target);
     let made = std::fs::create_dir_all(&corpus);
     made.unwrap_or_else(|error| panic!("{}: {error}", corpus.display()));
@@ -224,7 +224,7 @@ fn fuzz(command: &mut Command, turn: &Turn) {
         .args(["-timeout=20", "-rss_limit_mb=2048", "-detect_leaks=0"])
         .arg("-print_final_stats=1")
         .env("RUSTC_BOOTSTRAP", "1")
-        // Libdeflate compiles one file of constants several times.
+        // libdeflate compiles one file of constants several times.
         .env("ASAN_OPTIONS", "detect_odr_violation=0");
 }
 

@@ -1,4 +1,4 @@
-//! The words of the call, and the parts one after the other.
+//! The command-line options, and the loop over the parts.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -7,13 +7,13 @@ use crate::parts::{PARTS, Part, SEEDS_OF_A_TURN, Turn};
 use crate::table::Row;
 use crate::turn;
 
-/// From this time on fuzzing is part of a campaign that names no parts: its build takes minutes.
+/// Minimum time of a campaign that includes fuzzing by default: its build takes minutes.
 const FUZZ_FROM: Duration = Duration::from_secs(3600);
 
-/// Findings of one part after which it is given up.
+/// Number of findings after which a part is abandoned.
 const FOUND_MAX: usize = 3;
 
-/// What was asked for.
+/// The options of a campaign.
 #[derive(Debug)]
 pub(crate) struct Options {
     time: Duration,
@@ -23,10 +23,10 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// From the words of the call.
+    /// Parses the command-line arguments.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// Describes what is wrong with them.
     pub(crate) fn of(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
         let mut options = Options {
             time: Duration::from_secs(600),
@@ -62,7 +62,7 @@ impl Options {
     }
 }
 
-/// Runs all parts, and prints the table.
+/// Runs all parts, prints the table, and returns the exit status.
 pub(crate) fn run(options: &Options) -> ExitCode {
     let share = options.time / options.parts.len() as u32;
     let rows: Vec<Row> = options

@@ -1,4 +1,4 @@
-//! What a campaign found, as text.
+//! The results of a campaign, as text.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use crate::turn::Ran;
 
-/// Last lines of what a process wrote that are shown.
+/// Number of last output lines that are shown.
 const LINES_SHOWN: usize = 30;
 
-/// A part's line of the table.
+/// A part's row of the table.
 #[derive(Debug)]
 pub(crate) struct Row {
     name: &'static str,
     pub(crate) turns: u64,
     pub(crate) executions: u64,
     time: Duration,
-    /// For each finding the line that repeats it.
+    /// For each finding, the command line that repeats it.
     pub(crate) found: Vec<String>,
     skipped: BTreeSet<String>,
 }
@@ -33,7 +33,7 @@ impl Row {
         }
     }
 
-    /// Adds a turn. What is found is shown at once: a campaign may not come to its end.
+    /// Adds a turn. A finding is printed at once: a campaign may not run to its end.
     pub(crate) fn add(&mut self, ran: &Ran, executions: u64) {
         self.turns += 1;
         self.executions += executions;
@@ -57,7 +57,7 @@ impl Row {
     }
 }
 
-/// The table, what repeats each finding, and what could not run.
+/// Returns the table, the command lines that repeat findings, and what could not run.
 pub(crate) fn text(rows: &[Row]) -> String {
     let mut text = format!(
         "{:<12}{:>14}{:>8}{:>10}\n",

@@ -1,4 +1,4 @@
-//! One process with a time limit.
+//! Runs one process with a time limit.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
@@ -7,28 +7,28 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-/// How long a build may take.
+/// Time limit of a build.
 pub(crate) const BUILD_TIME_MAX: Duration = Duration::from_secs(3600);
 
-/// What a turn may take beyond the time of its part: one that takes longer hangs.
+/// Time that a turn may take beyond the time of its part; after that it counts as hung.
 pub(crate) const TURN_TIME_MORE: Duration = Duration::from_secs(900);
 
 const POLL_STEP: Duration = Duration::from_millis(50);
 
-/// What became of a process.
+/// The outcome of a process.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) passed: bool,
-    /// How it ended.
+    /// The exit status or error, as text.
     pub(crate) how: String,
-    /// What it wrote to both streams.
+    /// Output of both streams.
     pub(crate) output: String,
-    /// The line that repeats it.
+    /// The command line that repeats it.
     pub(crate) line: String,
     pub(crate) time: Duration,
 }
 
-/// Runs a process to its end, or kills it.
+/// Runs a process until it ends, or kills it after `time_max`.
 pub(crate) fn run(mut command: Command, time_max: Duration) -> Ran {
     let line = line_of(&command);
     let mut output = tempfile::tempfile().expect("a temporary file");
@@ -56,7 +56,7 @@ pub(crate) fn run(mut command: Command, time_max: Duration) -> Ran {
     }
 }
 
-/// Waits for a process; whether it ended well, and how it ended.
+/// Waits for a process; returns whether it succeeded, and how it ended.
 fn wait(mut child: Child, until: Instant) -> (bool, String) {
     loop {
         match child.try_wait() {
@@ -64,7 +64,7 @@ fn wait(mut child: Child, until: Instant) -> (bool, String) {
             Ok(None) if Instant::now() < until => std::thread::sleep(POLL_STEP),
             Ok(None) => {
                 kill_all(child.id());
-                // Killed, it ends.
+                // It has been killed, so the wait ends.
                 let _ = child.wait();
                 return (false, String::from("it hangs"));
             }
@@ -73,13 +73,13 @@ fn wait(mut child: Child, until: Instant) -> (bool, String) {
     }
 }
 
-/// Kills a process and those that it started, which `cargo` does not kill itself. (In a process
-/// group of their own an interruption from the terminal would not reach them.)
+/// Kills a process and its children, which `cargo` does not kill itself. (If they had a process
+/// group of their own, an interruption from the terminal would not reach them.)
 fn kill_all(process: u32) {
     let listed = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
     let children = listed.unwrap_or_default();
     if let Some(process) = Pid::from_raw(process.cast_signed()) {
-        // It may have ended just now.
+        // The process may have ended just now.
         let _ = rustix::process::kill_process(process, Signal::KILL);
     }
     let children = children
@@ -88,7 +88,7 @@ fn kill_all(process: u32) {
     children.for_each(kill_all);
 }
 
-/// What to type to run it again.
+/// Returns the command line that runs it again.
 fn line_of(command: &Command) -> String {
     let variables = command.get_envs().filter_map(|(name, value)| {
         let value = value?.to_string_lossy();

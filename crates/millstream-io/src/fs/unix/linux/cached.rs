@@ -1,9 +1,9 @@
-//! Asks what of a file is in the page cache, without reading it.
+//! Queries which part of a file is in the page cache, without reading it.
 //!
-//! `cachestat` (6.5) counts pages, in 0.3 to 0.75 µs. Recent kernels let it be used on files
-//! only that the user owns or may write (game data below `/usr/share` is neither), so its `EPERM`
-//! is an answer for one file, its `ENOSYS` one for ever. Without it a read of one byte that must
-//! not wait stands for the whole range; such a read starts no read-ahead.
+//! `cachestat` (6.5) counts pages, in 0.3 to 0.75 µs. Recent kernels allow it only on files that
+//! the user owns or may write (game data below `/usr/share` is neither), so `EPERM` applies to one
+//! file, `ENOSYS` to all. Without it, a non-blocking read of one byte stands for the whole range;
+//! such a read starts no read-ahead.
 
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -14,7 +14,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::call;
 
-/// How to ask, remembered.
+/// How to query the page cache, as found so far.
 #[derive(Debug, Default)]
 pub(super) struct CacheProbe {
     /// The kernel has no `cachestat`.
@@ -22,7 +22,7 @@ pub(super) struct CacheProbe {
 }
 
 impl CacheProbe {
-    /// Bytes of the range that are cached, if the system reports it.
+    /// Returns how many bytes of the range are cached, if the system reports it.
     pub(super) fn cached(&self, file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
         if len == 0 {
             return Some(0); // To cachestat a length of 0 means up to the end.
@@ -37,7 +37,7 @@ impl CacheProbe {
         by_reading(file, offset, len)
     }
 
-    /// A probe that believes `cachestat` missing, to test the other way.
+    /// Makes a probe that treats `cachestat` as missing, to test the fallback.
     #[cfg(test)]
     fn without_cachestat() -> CacheProbe {
         CacheProbe {
@@ -46,7 +46,7 @@ impl CacheProbe {
     }
 }
 
-/// The share of `len` that so many cached pages of the range are.
+/// Returns the share of `len` that this many cached pages of the range are.
 fn bytes_of_pages(pages: u64, offset: u64, len: u64) -> u64 {
     let page_bytes = rustix::param::page_size() as u64;
     let last = offset.saturating_add(len - 1);
@@ -58,7 +58,7 @@ fn bytes_of_pages(pages: u64, offset: u64, len: u64) -> u64 {
     u64::try_from(share).expect("a share of len is at most len")
 }
 
-/// 0 or `len`, by the first byte.
+/// Returns 0 or `len`, by the first byte.
 fn by_reading(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
     if offset > i64::MAX as u64 {
         return None; // To the system −1 means the descriptor's own position.
@@ -72,18 +72,17 @@ fn by_reading(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
     }
 }
 
-/// Pages that may stay of a file that [`evict`] calls evicted, one in so many: a racing read-ahead
-/// leaves a few.
+/// [`evict`] tolerates one remaining page per this many of the file: a racing read-ahead leaves a
+/// few.
 const EVICTED_ONE_IN: u64 = 200;
-/// Attempts of [`evict`].
+/// Maximum number of attempts of [`evict`].
 const EVICT_ATTEMPTS: u32 = 5;
-/// Bytes between two places that are looked at where `cachestat` does not answer: the default
-/// read-ahead of Linux.
+/// Distance of the bytes sampled where `cachestat` fails: the default read-ahead of Linux.
 const SAMPLE_STEP_BYTES: u64 = 128 << 10;
 
-/// Bytes of a whole file that are in the page cache; `None` if the system does not report them.
+/// Returns the bytes of a whole file that are in the page cache; `None` if the system does not say.
 ///
-/// Where `cachestat` does not answer, one page in every 128 KiB is looked at.
+/// Where `cachestat` fails, one page in every 128 KiB is sampled.
 ///
 /// # Errors
 /// The length of the file cannot be read.
@@ -118,8 +117,8 @@ pub fn evict(file: &File) -> std::io::Result<()> {
         if left.div_ceil(page_bytes) <= all / EVICTED_ONE_IN {
             return Ok(());
         }
-        // Dirty pages stay. Synchronizing costs milliseconds even where nothing is dirty, if any
-        // other process writes to the file system; so it comes only now.
+        // Dirty pages stay. Syncing costs milliseconds even where nothing is dirty, if another
+        // process writes to the file system, so it is done only now.
         rustix::fs::fdatasync(file)?;
         if attempt > 0 {
             // Pages may be in another processor's batch of additions to the cache for a moment.
@@ -132,12 +131,12 @@ pub fn evict(file: &File) -> std::io::Result<()> {
     )))
 }
 
-/// Reads what is cached, up to where the cache or the file ends. Of what is missing the system may
-/// begin to read ahead.
+/// Reads what is cached, up to where the cache or the file ends. The system may start to read ahead
+/// what is missing.
 pub(in crate::fs) fn read(file: BorrowedFd<'_>, offset: u64, into: &mut [u8]) -> Option<usize> {
     let mut done = 0;
     while done < into.len() {
-        // An offset of −1 would mean the descriptor's own position.
+        // An offset of −1 would mean the file's own position.
         let at = offset
             .checked_add(done as u64)
             .filter(|&at| at <= i64::MAX as u64)?;
@@ -190,7 +189,7 @@ mod tests {
             println!("SKIP: this file system does not let go of cached pages");
             return;
         }
-        // A quick disk may bring the first pages in while the call looks for them.
+        // A fast disk may load the first pages while the call looks for them.
         let read = super::read(file.as_fd(), 0, &mut into).unwrap();
         assert_eq!(into[..read], bytes[..read]);
     }

@@ -13,14 +13,14 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Updater, opcode};
 
-/// `cachestat` (6.5); one number on every architecture but alpha.
+/// `cachestat` (6.5); the same number on every architecture but alpha.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// `FIEMAP_EXTENT_UNKNOWN | DELALLOC | ENCODED | DATA_INLINE`: the extent has no meaningful
 /// position on the disk.
 const EXTENT_WITHOUT_POSITION: u32 = 0x2 | 0x4 | 0x8 | 0x200;
 
-/// Bytes of a block device.
+/// Returns the length of a block device in bytes.
 pub(super) fn block_device_bytes(file: BorrowedFd<'_>) -> Result<u64, Errno> {
     // `BLKGETSIZE64` is declared with size_t but writes a u64.
     const BLKGETSIZE64: rustix::ioctl::Opcode = opcode::read::<usize>(0x12, 114);
@@ -28,7 +28,7 @@ pub(super) fn block_device_bytes(file: BorrowedFd<'_>) -> Result<u64, Errno> {
     unsafe { rustix::ioctl::ioctl(file, Getter::<BLKGETSIZE64, u64>::new()) }
 }
 
-/// Pages of the range that are in the page cache.
+/// Returns the number of pages of the range that are in the page cache.
 pub(super) fn cachestat(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
     let range: [u64; 2] = [offset, len];
     // Pages cached, dirty, in write-back, evicted, recently evicted.
@@ -68,12 +68,12 @@ struct FileMap {
     extent_reserved_more: [u32; 3],
 }
 
-/// `struct fiemap` without extents, whose size is part of the number of the call.
+/// `struct fiemap` without extents, whose size is part of the request code.
 type FileMapHead = [u64; 4];
 
 const _: () = assert!(size_of::<FileMap>() == 32 + 56);
 
-/// Where on its device the file's first extent begins, in bytes.
+/// Returns the position of the file's first extent on its device, in bytes.
 pub(super) fn first_extent(file: BorrowedFd<'_>) -> Option<u64> {
     const FS_IOC_FIEMAP: rustix::ioctl::Opcode = opcode::read_write::<FileMapHead>(b'f', 11);
     let mut map = FileMap {

@@ -1,10 +1,9 @@
-//! What `/sys` reports about the disk behind a device number: its name, and whether seeks cost on
-//! it.
+//! What `/sys` reports about the disk of a device number: its name, and whether it is rotating.
 //!
-//! The queue of a disk says `rotational`, but not always rightly: kernels let
-//! the flag default to 1, and virtual disks that do not set it keep it. So disks of a
-//! hypervisor never count as rotating. A partition has no queue (its parent has), and a mapped
-//! device, an array or a loop device is what lies under it: rotating if anything under it is.
+//! A disk's queue has a flag `rotational`, which is not reliable: it defaults to 1, and virtual
+//! disks that do not set it keep that. So disks of a hypervisor never count as rotating. A
+//! partition has no queue (its parent has), and a mapped device, an array or a loop device depends
+//! on what is below it: it is rotating if anything below is.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,27 +12,27 @@ use std::path::{Path, PathBuf};
 
 use crate::limits::DISK_STACK_MAX;
 
-/// Drivers of disks that are not real ones.
+/// Drivers of virtual disks.
 const VIRTUAL_DRIVERS: [&str; 4] = ["virtio_blk", "vbd", "hv_storvsc", "nbd"];
 
-/// Vendors by which SCSI disks of hypervisors call themselves.
+/// Vendor names of hypervisors' SCSI disks.
 const VIRTUAL_VENDORS: [&str; 7] = [
     "QEMU", "VMware", "Msft", "VBOX", "Google", "Amazon", "Nutanix",
 ];
 
-/// Names of disks that are virtual, whatever their driver says.
+/// Name prefixes of disks that are virtual, whatever their driver.
 const VIRTUAL_NAMES: [&str; 4] = ["vd", "xvd", "zram", "ram"];
 
-/// A disk (or partition of one) as the system knows it.
+/// A disk or partition, as known to the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Disk {
     /// The kernel's name, as under `/dev`: `nvme0n1p2`.
     pub(crate) name: String,
-    /// Whether seeks cost.
+    /// Whether it is rotating, so that seeks are expensive.
     pub(crate) rotating: bool,
 }
 
-/// The disk with a device number; `None` if it is not a block device's.
+/// Returns the disk with a device number; `None` if that is not a block device's.
 pub(crate) fn of_device(device: u64) -> Option<Disk> {
     let folder = folder_of(Path::new("/sys"), device)?;
     Some(Disk {
@@ -42,7 +41,7 @@ pub(crate) fn of_device(device: u64) -> Option<Disk> {
     })
 }
 
-/// The folder of a block device below `sys`, all links resolved.
+/// Returns the folder of a block device below `sys`, with all links resolved.
 fn folder_of(sys: &Path, device: u64) -> Option<PathBuf> {
     let number = format!("{}:{}", libc::major(device), libc::minor(device));
     fs::canonicalize(sys.join("dev/block").join(number)).ok()
@@ -73,7 +72,7 @@ fn is_rotating(sys: &Path, folder: &Path, levels: u32) -> bool {
         && !is_virtual(folder)
 }
 
-/// For a loop device, the disk that its file is on.
+/// Returns the folder of the disk that a loop device's file is on.
 fn backing_folder(sys: &Path, folder: &Path) -> Option<PathBuf> {
     let path = read_word(&folder.join("loop/backing_file"))?;
     folder_of(sys, fs::metadata(path).ok()?.dev())
@@ -105,7 +104,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
-    /// A folder laid out as `/sys` lays out a disk.
+    /// Makes a folder with the layout that `/sys` has for a disk.
     fn disk(sys: &Path, name: &str, rotational: &str, vendor: &str) -> std::path::PathBuf {
         let folder = sys.join("devices").join(name);
         fs::create_dir_all(folder.join("queue")).unwrap();
@@ -140,7 +139,7 @@ mod tests {
             symlink(under, mapped.join("slaves/under")).unwrap();
             assert_eq!(rotating(&mapped), expected);
         }
-        // A stack that is a loop ends.
+        // A cyclic stack ends.
         let circle = disk(sys, "md0", "1", "");
         fs::create_dir_all(circle.join("slaves")).unwrap();
         symlink(&circle, circle.join("slaves/md0")).unwrap();

@@ -1,9 +1,9 @@
-//! What holds for every file of a mount, asked once and remembered.
+//! Properties of all files of a mount, queried once and cached.
 //!
-//! A mount is known by the device number of its file system and its mount id. The device number
-//! alone is not enough: file systems without a device get numbers that are used again after an
-//! unmount, and a network mount must not pass for the memory it replaced. Kernels from 6.8 on give
-//! mount ids that never come again.
+//! A mount is identified by the device number of its file system and its mount id. The device
+//! number alone is not enough: file systems without a device get numbers that are reused after an
+//! unmount, and a network mount must not be taken for the tmpfs whose number it got. Kernels from
+//! 6.8 on have mount ids that are never reused.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,26 +19,26 @@ use crate::fs::{DirectAlignment, MountKind};
 use crate::limits::{MEMORY_ALIGNMENT, MOUNTS_REMEMBERED_MAX};
 use crate::memory::Arena;
 
-/// Smallest alignment of direct I/O there is: a sector.
+/// Smallest alignment of direct I/O: a sector.
 const SECTOR_BYTES: usize = 512;
 
-/// Alignment that is right wherever direct I/O is possible.
+/// An alignment that is sufficient wherever direct I/O is possible.
 const PAGE_ALIGNED: DirectAlignment = DirectAlignment::both(MEMORY_ALIGNMENT as u32);
 
-/// What holds for every file of a mount.
+/// Properties of all files of a mount.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mount {
     pub(crate) kind: MountKind,
-    /// The file system's magic number, as `statfs` has it.
+    /// The file system's magic number, as in `statfs`.
     pub(crate) magic: u64,
     pub(crate) rotating: bool,
-    /// Found by trying, where the kernel does not report it per file; `None` inside: there is no
-    /// direct I/O.
+    /// Determined by trying, where the kernel does not report it per file; the inner `None`: there
+    /// is no direct I/O.
     tried: Option<Option<DirectAlignment>>,
 }
 
 impl Mount {
-    /// A block device counts as a mount of its own, described by its disk.
+    /// Describes a block device, which counts as a mount of its own, by its disk.
     pub(crate) fn of_block_device(disk: Option<&disk::Disk>) -> Mount {
         Mount {
             kind: MountKind::Local,
@@ -49,12 +49,12 @@ impl Mount {
     }
 }
 
-/// Mounts met so far.
+/// The mounts seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct Mounts(RwLock<HashMap<(u64, u64), Mount>>);
 
 impl Mounts {
-    /// The mount of an open file.
+    /// Returns the mount of an open file.
     pub(crate) fn of(&self, file: BorrowedFd<'_>, status: &Statx) -> Result<Mount, Errno> {
         let key = key(status);
         let remembered = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -73,15 +73,15 @@ impl Mounts {
         Ok(mount)
     }
 
-    /// What direct I/O needs on an open regular file, or `None` where there is none.
+    /// Returns what direct I/O requires on an open regular file, or `None` where there is none.
     pub(crate) fn direct(
         &self,
         file: BorrowedFd<'_>,
         status: &Statx,
         mount: Mount,
     ) -> Option<DirectAlignment> {
-        // Memory can only be slower through direct I/O (tmpfs takes the flag since 6.6, and copies
-        // all the same).
+        // Direct I/O on memory only costs speed (tmpfs accepts the flag since 6.6, and copies all
+        // the same).
         if mount.kind == MountKind::Memory {
             return None;
         }
@@ -94,7 +94,7 @@ impl Mounts {
         if let Some(found) = mount.tried {
             return found;
         }
-        // A read to try it may hang there, and buffered is the rule for such mounts anyway.
+        // A trial read may hang there, and such mounts are normally read buffered anyway.
         if mount.kind == MountKind::Slow {
             return None;
         }
@@ -117,7 +117,7 @@ impl Mounts {
     }
 }
 
-/// The device number of the file system that a file is on.
+/// Returns the device number of the file system that a file is on.
 pub(crate) fn device_number(status: &Statx) -> u64 {
     rustix::fs::makedev(status.stx_dev_major, status.stx_dev_minor)
 }
@@ -126,7 +126,7 @@ fn key(status: &Statx) -> (u64, u64) {
     (device_number(status), status.stx_mnt_id)
 }
 
-/// The magic number of the file system that a file is on.
+/// Returns the magic number of the file system that a file is on.
 fn magic(file: BorrowedFd<'_>) -> Result<u64, Errno> {
     let status = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file))?;
     // The field's sign and width differ by architecture; the numbers are 32 bits wide.
@@ -134,8 +134,8 @@ fn magic(file: BorrowedFd<'_>) -> Result<u64, Errno> {
     Ok(status.f_type as u64 & 0xffff_ffff)
 }
 
-/// Magic numbers of `linux/magic.h` (and of file systems outside the kernel), with what they mean
-/// here. Others are local disks.
+/// Magic numbers of `linux/magic.h` (and of file systems outside the kernel), with their kind of
+/// mount. Others count as local disks.
 const KNOWN: [(u64, &str, MountKind); 25] = [
     (0x0102_1994, "tmpfs", MountKind::Memory),
     (0x8584_58f6, "ramfs", MountKind::Memory),
@@ -164,14 +164,14 @@ const KNOWN: [(u64, &str, MountKind); 25] = [
     (0x7366_746e, "ntfs3", MountKind::Local),
 ];
 
-/// The name of a file system, if it is a well-known one, and what kind of mount it makes.
+/// Returns the name of a file system, if it is well known, and its kind of mount.
 pub(crate) fn known(magic: u64) -> (Option<&'static str>, MountKind) {
     let known = KNOWN.iter().find(|known| known.0 == magic);
     known.map_or((None, MountKind::Local), |known| (Some(known.1), known.2))
 }
 
-/// The disk under the file system of a file. File systems that span devices (btrfs) have no block
-/// device's number; for them the table of mounts names one.
+/// Returns the disk below the file system of a file. File systems that span devices (btrfs) have no
+/// block device number; for them the mount table names one.
 pub(crate) fn disk_of(status: &Statx) -> Option<disk::Disk> {
     if status.stx_dev_major != 0 {
         return disk::of_device(device_number(status));
@@ -192,12 +192,12 @@ pub(crate) fn disk_of(status: &Statx) -> Option<disk::Disk> {
 
 enum Tried {
     Known(Option<DirectAlignment>),
-    /// The file has no second page to read from.
+    /// Not determined: the file has no second page to read, or a call failed for another reason.
     TooShort,
 }
 
-/// Opens the file once more for direct I/O and reads a sector that is not aligned to a page, then
-/// one that is.
+/// Opens the file again for direct I/O, and reads a sector that is not aligned to a page, then one
+/// that is.
 fn try_direct(file: BorrowedFd<'_>, file_bytes: u64) -> Tried {
     let name = format!("/proc/self/fd/{}", file.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::DIRECT;
@@ -220,7 +220,7 @@ fn try_direct(file: BorrowedFd<'_>, file_bytes: u64) -> Tried {
     }
 }
 
-/// Whether a direct read at `alignment`, and no multiple of it, succeeds; `None` if it fails for
+/// Whether a direct read succeeds at `alignment`, but no multiple of it; `None` if it fails for
 /// another reason.
 fn direct_read_works(file: BorrowedFd<'_>, alignment: usize) -> Option<bool> {
     let mut arena = Arena::new(2 * MEMORY_ALIGNMENT, None).ok()?;
@@ -260,8 +260,8 @@ mod tests {
                     return;
                 };
                 assert!(short, "an empty file tells nothing about alignment");
-                // A device may take less than a sector where memory is concerned; what was found is
-                // enough.
+                // A device may accept less than a sector for memory; the alignment found by trying
+                // is sufficient.
                 assert!(found.memory >= told.memory && found.offset >= told.offset);
                 assert!(found.offset as usize >= SECTOR_BYTES);
             }
