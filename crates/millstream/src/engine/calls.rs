@@ -11,6 +11,7 @@ use millstream_io::limits::OFFER_BYTES_MAX;
 use millstream_io::{Access, Descriptor, IoError, Segment};
 
 use super::columns::flag;
+use super::intake::other_length;
 use super::{Engine, Flow, What};
 use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
@@ -19,7 +20,7 @@ use crate::request::{Verb, Work};
 use crate::state::{Event, State};
 use crate::trace::Lane as TraceLane;
 
-/// What a call under way is for.
+/// What a call in flight is for.
 #[derive(Debug, Clone, Copy)]
 enum Entry {
     /// The open of a file, with an offer of a request's memory.
@@ -52,7 +53,7 @@ impl CallTable {
 const PREFETCH_BYTES: u64 = 4 << 20;
 
 impl Engine {
-    /// Makes a call for a request, which is out until the answer.
+    /// Makes a call for a request, which is in flight until the answer.
     pub(super) fn call_for(&mut self, index: u32, call: Call) -> Flow {
         let file = self.side.peek(index).file.0.index();
         let (event, file) = match call {
@@ -177,7 +178,7 @@ impl Engine {
             && self.declared(index).is_none()
     }
 
-    /// Takes memory back that a request has offered, unless a thread is reading into it.
+    /// Takes back memory that a request has offered, unless a thread is reading into it.
     pub(super) fn withdraw_offer(&mut self, index: u32) {
         if !self.cols[index as usize].has(flag::EXTRA) {
             return;
@@ -235,7 +236,7 @@ impl Engine {
         if let Some(id) = offered {
             self.offer_answered(id, answer.read.take(), answer.spent_ns);
         }
-        // Held until its waiters were told: the completion of the last would let go of it.
+        // Held until its waiters are notified: the completion of the last would free it.
         self.files.at(file).hold();
         if self.files.open_done(file, &answer) {
             let waiters = std::mem::take(&mut self.files.at(file).waiters);
@@ -253,7 +254,7 @@ impl Engine {
         }
     }
 
-    /// The open of a file to which a request had offered its memory is back.
+    /// Takes the answer of an open to which a request had offered its memory.
     fn offer_answered(&mut self, id: Id, read: Option<OfferRead>, spent_ns: u64) {
         if !self.is_known(id) {
             self.quarantine_back(id, 0, 1);
@@ -271,7 +272,7 @@ impl Engine {
             self.follow(index, flow);
             return;
         }
-        // What could not be read takes the ordinary way, which reports what is wrong.
+        // What could not be read takes the ordinary route, which reports errors.
         let Some(read) = read else {
             return;
         };
@@ -292,7 +293,7 @@ impl Engine {
 
     fn answered(&mut self, index: u32, answer: CallAnswer) -> Flow {
         let col = &self.cols[index as usize];
-        // What a call on names did is what happened, even if its cancellation came meanwhile.
+        // What a call on names did counts, even if the request was canceled meanwhile.
         if col.ending.is_some() && col.verb != Verb::Names {
             return self.after_out(index);
         }
@@ -320,8 +321,12 @@ impl Engine {
 
     /// The content of a file that reports no length: copied, because there is little of it.
     fn content(&mut self, index: u32, bytes: &[u8]) -> Flow {
-        if bytes.is_empty() || self.side.head(index).codec != millstream_codec::CodecId::STORED {
+        if bytes.is_empty() || self.is_encoded(index) {
             return self.file_ready(index);
+        }
+        let len = bytes.len() as u64;
+        if self.declared(index).is_some_and(|declared| declared != len) {
+            return other_length();
         }
         let landed = match self.memory_kind(index) {
             MemoryKind::Pool => match self.shared.buffers.take(bytes.len()) {
@@ -338,7 +343,7 @@ impl Engine {
             let cause = "the file reports no length: read it into a buffer with enough room";
             return Flow::End(Some(Error::new(ErrorKind::DestinationTooSmall, cause)));
         }
-        self.cols[index as usize].len = bytes.len() as u64;
+        self.cols[index as usize].len = len;
         Flow::End(None)
     }
 
@@ -357,7 +362,7 @@ impl Engine {
         Flow::End(earlier.or(result.err().map(Error::from)))
     }
 
-    /// Everything before an ordered request has completed.
+    /// Starts an ordered request: everything before it has completed.
     pub(super) fn start_ordered(&mut self, index: u32) -> Flow {
         let col = &self.cols[index as usize];
         if col.state != State::Gated || col.ending.is_some() {

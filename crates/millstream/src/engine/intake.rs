@@ -1,5 +1,5 @@
 //! Intake: entries become requests, and requests find their files. Every request passes the same
-//! checks, also again when its file was closed to make room meanwhile; what is rare is a flag test.
+//! checks, again when it was held back; what few requests have costs a flag test.
 
 use millstream_codec::CodecId;
 use millstream_io::device::calls::Call;
@@ -18,11 +18,11 @@ use crate::request::{Rare, Usual, Verb, Work};
 use crate::staging::Staged;
 use crate::state::{Event, State};
 
-/// Slots ahead whose lines are brought near.
+/// How many slots ahead are prefetched.
 const AHEAD: usize = 6;
 
 impl Engine {
-    /// Takes in what one round is to have, highest priority first.
+    /// Takes in at most `INTAKE_MAX` entries, highest priority first.
     pub(super) fn intake(&mut self) -> bool {
         let mut left = limits::INTAKE_MAX;
         let mut worked = false;
@@ -46,7 +46,7 @@ impl Engine {
                 state.spare.push(parcel);
             }
         }
-        // More is left than a round takes: the engine must not sleep.
+        // True also while more is left than a round takes: the engine must not sleep.
         worked
     }
 
@@ -89,7 +89,7 @@ impl Engine {
         self.queues.touch(queue).add_fifo(sequence, fifo);
     }
 
-    /// A request is taken in.
+    /// Takes in a request.
     #[inline]
     fn arrive(&mut self, queue: u32, index: u32, sequence: u64, submitted_ns: u64) {
         let (head, body) = self.side.live(index);
@@ -136,7 +136,7 @@ impl Engine {
         canceled
     }
 
-    /// Takes what few requests have out of the slot; starts the timeout.
+    /// Takes the rare part out of the slot, and starts the timeout.
     #[cold]
     fn unpack(&mut self, index: u32) {
         let rare = self.side.take_rare(index).expect("its head says so");
@@ -154,7 +154,7 @@ impl Engine {
         self.cols[index as usize].flags |= flag::EXTRA;
     }
 
-    /// Finds the file, counts writes in their place, and waits for the fence.
+    /// Finds the file, counts writes in their epoch, and waits for the fence.
     #[inline]
     fn admit(&mut self, index: u32) -> Flow {
         let verb = self.cols[index as usize].verb;
@@ -182,7 +182,7 @@ impl Engine {
         }
     }
 
-    /// Whether fences hold a request's source back, and its destination.
+    /// Whether fences hold back a request's source, and its destination.
     fn gates(&self, index: u32) -> (bool, bool) {
         let gates = |rare: &Rare| (is_shut(&rare.after), is_shut(&rare.write_after));
         self.rare(index).map_or((false, false), gates)
@@ -205,8 +205,8 @@ impl Engine {
         Flow::Wait
     }
 
-    /// Has the fences of a request notify the engine, and looks at them once more: they may have
-    /// been signaled in between.
+    /// Has the fences of a request notify the engine, and checks them once more: they may have been
+    /// signaled in between.
     fn watch(&mut self, index: u32) {
         let id = self.id(index);
         push_waiting(&mut self.gated, id, &self.cols);
@@ -230,8 +230,8 @@ impl Engine {
         if !holds_jobs && col.state != State::Gated {
             return Flow::Wait;
         }
-        // What is not prepared is read once its destination may be written: too much is held in
-        // staging already.
+        // A request that is not prepared is read once its destination may be written: staging holds
+        // as much as fences may already.
         let (source, destination) = self.gates(index);
         if source || destination && (holds_jobs || !col.has(flag::PREPARED)) {
             let id = self.id(index);
@@ -255,7 +255,7 @@ impl Engine {
         }
     }
 
-    /// A request that was held by its queue, its mount or earlier writes.
+    /// Continues a request that was held by its queue, its mount or earlier writes.
     pub(super) fn released(&mut self, index: u32) -> Flow {
         match self.cols[index as usize].state {
             State::Gated => self.check_again(index),
@@ -270,14 +270,14 @@ impl Engine {
             return Flow::Wait;
         }
         if self.offer_is_out(index) {
-            // The answer of the open comes with the event; the offer decides first.
+            // Its open is answered together with its offer, which decides first.
             return Flow::Wait;
         }
         self.cols[index as usize].state.on(Event::FileReady);
         self.check_again(index)
     }
 
-    /// The checks once more, of a request that was held back.
+    /// Checks a request again that was held back.
     pub(super) fn check_again(&mut self, index: u32) -> Flow {
         self.check(index)
     }
@@ -296,7 +296,7 @@ impl Engine {
         }
     }
 
-    /// The request needs its file soon. `None`: it is open; else what becomes of the request.
+    /// Makes the request a user of its file. `None`: it is open; else what becomes of the request.
     #[inline(always)]
     pub(super) fn need_file(&mut self, index: u32) -> Option<Flow> {
         let file_index = self.side.peek(index).file.0.index();
@@ -326,7 +326,7 @@ impl Engine {
         Flow::Wait
     }
 
-    /// The request does not need its file for the time being.
+    /// The request does not need its file open for the time being.
     pub(super) fn detach_file(&mut self, index: u32) {
         if self.cols[index as usize].has(flag::ATTACHED) {
             self.cols[index as usize].flags &= !flag::ATTACHED;
@@ -380,17 +380,15 @@ impl Engine {
         self.check_encoding(index, len)
     }
 
-    /// Stored bytes land as they are; others are staged.
+    /// Bytes that are not encoded land as they are; others are staged.
     #[inline(always)]
     fn check_encoding(&mut self, index: u32, len: u64) -> Flow {
         let (head, body) = self.side.live(index);
         let (codec, memory, room) = (head.codec, head.memory, body.room);
         let has_extra = self.cols[index as usize].has(flag::EXTRA);
-        let table = has_extra && self.rare(index).is_some_and(|rare| rare.table.is_some());
-        let encoded = codec != CodecId::STORED || table;
+        let encoded = self.is_encoded(index);
         if !encoded && self.declared(index).is_some_and(|declared| declared != len) {
-            let cause = "stored bytes have another length than the raw size declared";
-            return Flow::End(Some(Error::new(ErrorKind::RawSize, cause)));
+            return other_length();
         }
         if encoded || memory == MemoryKind::Device {
             return self.stage(index, codec);
@@ -415,7 +413,15 @@ impl Engine {
         }
     }
 
-    /// A buffer of the caller shows what lands in it: so many bytes, as far as it has room.
+    /// Whether the stored bytes of a read are decoded: by a codec, or by a table of blocks.
+    #[inline(always)]
+    pub(super) fn is_encoded(&self, index: u32) -> bool {
+        let has_extra = self.cols[index as usize].has(flag::EXTRA);
+        self.side.head(index).codec != CodecId::STORED
+            || has_extra && self.rare(index).is_some_and(|rare| rare.table.is_some())
+    }
+
+    /// Sets the view of a caller's buffer to the `len` bytes that land, as far as it has room.
     pub(super) fn show(&mut self, index: u32, len: usize) {
         if self.memory_kind(index) == MemoryKind::Buffer
             && let Memory::Buffer(buffer) = self.side.memory(index)
@@ -495,7 +501,7 @@ impl Engine {
         }
     }
 
-    /// Syncs once all writes before have completed.
+    /// Syncs once all writes before it have completed.
     fn check_sync(&mut self, index: u32) -> Flow {
         if let Some(flow) = self.need_file(index) {
             return flow;
@@ -546,7 +552,7 @@ impl Engine {
         }
     }
 
-    /// Names are worked on once everything before has completed.
+    /// Holds a call on names until everything before it has completed.
     fn wait_for_earlier(&mut self, index: u32) -> Flow {
         let col = &mut self.cols[index as usize];
         col.state.on(Event::Hold);
@@ -579,7 +585,7 @@ impl Engine {
     }
 
     /// Makes the staged part of a request; false: staging already holds as much as fences may, and
-    /// the request is read late.
+    /// the request is read after its fence.
     pub(super) fn add_staged(
         &mut self,
         index: u32,
@@ -625,7 +631,7 @@ impl Engine {
     }
 }
 
-/// Whether a gate is there whose fence was not reached.
+/// Whether there is a gate whose fence has not reached its value.
 fn is_shut(gate: &Option<(Fence, u64)>) -> bool {
     let gate = gate.as_ref();
     gate.is_some_and(|(fence, value)| !fence.has_reached(*value))
@@ -634,6 +640,11 @@ fn is_shut(gate: &Option<(Fence, u64)>) -> bool {
 fn overflow() -> Flow {
     let cause = "offset plus length exceeds 2^64";
     Flow::End(Some(Error::new(ErrorKind::Overflow, cause)))
+}
+
+pub(super) fn other_length() -> Flow {
+    let cause = "stored bytes have another length than the raw size declared";
+    Flow::End(Some(Error::new(ErrorKind::RawSize, cause)))
 }
 
 pub(super) fn too_small() -> Flow {

@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use millstream::{
-    Access, Backend, DeviceKind, ErrorKind, FileId, FileOptions, Read, Storage, StorageOptions,
+    Access, Backend, BlockTable, CodecId, Decode, DeviceKind, ErrorKind, FileId, FileOptions, Read,
+    Storage, StorageOptions,
 };
 use millstream_testing::{
     Call, Child, Effect, FaultFs, LoopDevice, Refusal, Rule, Tmpfs, or_skip, this_test,
@@ -302,6 +303,33 @@ fn paths_that_are_no_files_fail_by_their_kind_and_never_block() {
             let error = opened.expect_err("it is no file");
             assert!(kinds.contains(&error.kind()), "{name} {path:?}: {error}");
         }
+        rig.finish();
+    });
+}
+
+#[test]
+fn a_file_that_reports_no_length_is_checked_and_decoded_as_any_other() {
+    each(this_test!(), |name, options| {
+        let content = fs::read("/proc/version").expect("procfs");
+        let len = content.len() as u64;
+        let rig = Rig::new(name, options);
+        let file = open(&rig, "/proc/version");
+        let read = |decode| rig.submit(Read::whole(file).decode(decode));
+        let stored = |len| Decode::codec(CodecId::STORED).raw_len(len);
+        assert!(landed(read(stored(len)))[..] == content, "{name}");
+        assert_eq!(
+            failure_kind(read(stored(len + 1))),
+            ErrorKind::RawSize,
+            "{name}"
+        );
+        let mut table = BlockTable::new();
+        table.push(CodecId::STORED, 0..4, 4);
+        let decode = Decode::table(table);
+        assert_eq!(
+            failure_kind(read(decode)),
+            ErrorKind::InvalidArgument,
+            "{name}"
+        );
         rig.finish();
     });
 }
