@@ -5,8 +5,9 @@ mod support;
 use std::path::Path;
 
 use millstream_stream::ErrorKind;
-use millstream_stream::blob::{self, AlignedBytes, Array, Maybe};
+use millstream_stream::blob::{self, AlignedBytes, Array, Maybe, Plain};
 use support::{Scene, assert_same, scene, walk};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 millstream_stream::record! {
     /// A chain.
@@ -24,6 +25,29 @@ mod other {
             pub next: millstream_stream::blob::Maybe<Link> = Option<Box<LinkSource>>,
         }
     }
+}
+
+/// A number with a unit, which only its type names.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+struct Meters<T>(T);
+
+/// Differs from the one above in its name alone.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+struct Feet<T>(T);
+
+#[test]
+fn plain_generic_types_with_one_argument_differ() {
+    let length = Meters(support::Pose {
+        place: [0.0; 3],
+        turn: 1.0,
+    });
+    let bytes = blob::build::<Plain<Meters<support::Pose>>, _>(&length).unwrap();
+    let seen = blob::view::<Plain<Meters<support::Pose>>>(&bytes).unwrap();
+    assert_eq!(seen.0.0.turn, 1.0);
+    let other = blob::view::<Plain<Feet<support::Pose>>>(&bytes).map(|_| ());
+    assert_eq!(other.unwrap_err().kind(), ErrorKind::Schema);
 }
 
 #[test]
@@ -173,7 +197,7 @@ fn nesting_is_bounded_in_building_and_in_reading() {
     let most = millstream_stream::limits::BLOB_DEPTH_MAX as u32;
     let bytes = chain(most + 1).unwrap();
     assert_eq!(blob::view::<Link>(&bytes).expect("sound").value, most);
-    assert_eq!(chain(most + 200).unwrap_err().kind(), ErrorKind::Limit);
+    assert_eq!(chain(most + 2).unwrap_err().kind(), ErrorKind::Limit);
     // A hostile chain: each link leads to the next, as long as the blob is.
     let mut hostile = AlignedBytes::zeroed(1 << 20);
     hostile.as_mut_slice()[..32].copy_from_slice(&bytes[..32]);

@@ -1,9 +1,8 @@
-//! Building: ordinary values become a blob.
+//! Builds a blob from ordinary values.
 //!
 //! A record's own bytes are reserved first; then its fields are stored in order, and whatever a
-//! field owns is placed behind all that is there, with what that owns right behind it. The checker
-//! walks in the same order. Bytes between values are zero, so that the same values always
-//! give the same bytes.
+//! field owns is appended at the end, followed by what that owns. The checker walks in the same
+//! order. Bytes between values are zero, so that the same values always give the same bytes.
 
 use super::memory::AlignedBytes;
 use super::{Array, HEADER_BYTES, MAGIC, Maybe, Record, Ref, Text, VERSION, fail, schema_hash};
@@ -15,7 +14,7 @@ pub trait Build<T: Record> {
     /// Stores it at `at`, where the bytes of a `T` are reserved.
     ///
     /// # Errors
-    /// The blob would be too long or nested too deep.
+    /// The blob would be too long or nested too deep, or memory does not suffice.
     fn store(&self, builder: &mut Builder, at: usize) -> Result<()>;
 
     /// Stores values one after the other.
@@ -51,7 +50,8 @@ pub struct Builder {
 /// Builds a blob whose root is `value`.
 ///
 /// # Errors
-/// It would be too long (an offset has 32 bits) or nested too deep.
+/// The blob would be too long (an offset has 32 bits) or nested too deep, or memory does not
+/// suffice.
 pub fn build<T: Record, U: Build<T> + ?Sized>(value: &U) -> Result<AlignedBytes> {
     let mut builder = Builder {
         bytes: vec![0; HEADER_BYTES],
@@ -69,7 +69,7 @@ pub fn build<T: Record, U: Build<T> + ?Sized>(value: &U) -> Result<AlignedBytes>
 }
 
 impl Builder {
-    /// Bytes for `count` values of `T`, zero.
+    /// Reserves zeroed bytes for `count` values of `T`; returns where they begin.
     fn reserve<T: Record>(&mut self, count: usize) -> Result<usize> {
         const { assert!(size_of::<T>() > 0 && align_of::<T>() <= BLOB_ALIGNMENT) }
         let start = self.bytes.len().next_multiple_of(align_of::<T>());
@@ -93,19 +93,19 @@ impl Builder {
     /// Writes bytes that were reserved.
     ///
     /// # Panics
-    /// Beyond what was.
+    /// If they reach beyond what was reserved.
     pub fn put(&mut self, at: usize, bytes: &[u8]) {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Reserves what the pointer at `at` owns, writes its offset, and stores.
+    /// Reserves what the pointer at `at` owns, writes its offset, and calls `store`.
     fn own<T: Record>(
         &mut self,
         at: usize,
         count: usize,
         store: impl FnOnce(&mut Builder, usize) -> Result<()>,
     ) -> Result<()> {
-        if self.depth > BLOB_DEPTH_MAX {
+        if self.depth >= BLOB_DEPTH_MAX && !T::PLAIN {
             let cause = "records are nested too deep";
             return fail(ErrorKind::Limit, at, 0, cause);
         }

@@ -1,15 +1,14 @@
 //! The checker: walks a blob once, in the order in which it was built.
 //!
 //! Its state is one number, the end of all that has been claimed. A target must begin there or
-//! later, so claims never overlap, an offset can lead neither back nor round in a circle, and the
-//! whole walk looks at each byte once: its cost is linear in the number of offsets and in the bytes
-//! of texts, whatever the bytes say.
+//! later, so claims never overlap, offsets can lead neither back nor in a cycle, and the walk
+//! visits each value once: its cost is linear in the length of the blob, whatever its bytes are.
 
 use super::{Record, fail};
 use crate::error::{ErrorKind, Result};
 use crate::limits::{BLOB_ALIGNMENT, BLOB_DEPTH_MAX};
 
-/// See the module.
+/// Validates a blob in one walk; see the module.
 pub struct Checker<'a> {
     bytes: &'a [u8],
     claimed_end: usize,
@@ -25,25 +24,25 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Bytes of a value that was claimed.
+    /// Returns bytes of a claimed value.
     ///
     /// # Panics
-    /// Beyond the blob.
+    /// If they reach beyond the blob.
     #[inline(always)]
     #[must_use]
     pub fn bytes(&self, at: usize, len: usize) -> &'a [u8] {
         &self.bytes[at..at + len]
     }
 
-    /// A word of a value that was claimed.
+    /// Returns a word of a claimed value.
     #[inline(always)]
     pub(super) fn word(&self, at: usize) -> u32 {
         let bytes = self.bytes[at..at + 4].first_chunk().expect("four bytes");
         u32::from_le_bytes(*bytes)
     }
 
-    /// Claims `count` values of `T` for the pointer at `at`; where the first begins. Refuses any
-    /// outside of the blob, before the end of what was claimed, or misaligned.
+    /// Claims `count` values of `T` for the pointer at `at`; returns where the first begins.
+    /// Refuses values outside of the blob, before the end of what was claimed, or misaligned.
     #[inline(always)]
     pub(super) fn claim<T: Record>(
         &mut self,
@@ -61,8 +60,8 @@ impl<'a> Checker<'a> {
                 "no type is aligned further than its blob"
             );
         }
-        // No sum or product wraps: all three factors are below 2^33 but for the size.
-        let start = at + offset as usize;
+        // With 32-bit addresses the sum may wrap: to before `at`, which is claimed already.
+        let start = at.wrapping_add(offset as usize);
         let end = count
             .checked_mul(size_of::<T>())
             .and_then(|len| len.checked_add(start));
@@ -81,7 +80,7 @@ impl<'a> Checker<'a> {
 
     #[cold]
     fn refuse(&self, at: usize, offset: u32, end: Option<usize>, align: usize) -> Result<usize> {
-        let start = at + offset as usize;
+        let start = at.wrapping_add(offset as usize);
         let cause = if end.is_none_or(|end| end > self.bytes.len()) {
             "an offset or a count leads out of the blob"
         } else if !start.is_multiple_of(align) {
@@ -92,7 +91,7 @@ impl<'a> Checker<'a> {
         fail(ErrorKind::Corrupt, at, 4, cause)
     }
 
-    /// Validates one level further down.
+    /// Calls `validate` one level deeper.
     #[inline(always)]
     pub(super) fn deeper(
         &mut self,

@@ -1,8 +1,8 @@
-//! Leaves: numbers, arrays, plain data of zerocopy, truth values and enumerations.
+//! Types without offsets: numbers, arrays, plain data of zerocopy, booleans and enumerations.
 //!
 //! # Safety
-//! Numbers and what zerocopy calls `FromBytes` are valid for any bytes. A truth value and an
-//! enumeration are validated; the latter is kept as its number.
+//! Numbers and what zerocopy calls `FromBytes` are valid for any bytes. Booleans and enumerations
+//! are validated; an enumeration is kept as its number.
 #![expect(unsafe_code, reason = "vouches for types of which any bytes are valid")]
 
 use std::fmt;
@@ -97,8 +97,8 @@ impl<T: Record, U: Build<T>, const N: usize> Build<[T; N]> for [U; N] {
     }
 }
 
-/// Plain data of zerocopy as a field of a record, or an element of an array. Its name and its size
-/// are in the schema, its fields are not: rename the type when its fields change.
+/// Plain data of zerocopy as a field of a record, or an element of an array. The schema has its
+/// name, size and alignment, but not its fields: rename the type when its fields change.
 #[repr(transparent)]
 #[derive(Clone, Copy, Default, PartialEq)]
 pub struct Plain<T>(pub T);
@@ -123,9 +123,10 @@ unsafe impl<T: FromBytes + Immutable + KnownLayout + Copy + 'static> Record for 
     const PLAIN: bool = true;
 
     fn describe(schema: &mut Schema) {
-        // The last part of the path: a type may move to another module.
+        // Only the last part of the path, so that a type may move to another module.
         let name = std::any::type_name::<T>();
-        schema.leaf::<T>(name.rsplit("::").next().unwrap_or(name));
+        let path = &name[..name.find('<').unwrap_or(name.len())];
+        schema.leaf::<T>(&name[path.rfind("::").map_or(0, |colons| colons + 2)..]);
     }
 
     #[inline(always)]
@@ -146,28 +147,28 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout + Copy + 'static> Build<
     }
 }
 
-/// An enumeration of numbers: made by [`stored_enum!`](crate::stored_enum).
+/// An enumeration with numbers, implemented by [`stored_enum!`](crate::stored_enum).
 pub trait Enumerated: Copy + 'static {
-    /// Its number.
+    /// The type of its numbers.
     type Raw: Record + Copy + Build<Self::Raw>;
     /// Its name, for the schema.
     const NAME: &'static str;
 
-    /// The value of a number, if it has one.
+    /// Returns the value with this number, if there is one.
     fn from_raw(raw: Self::Raw) -> Option<Self>;
 
-    /// The number.
+    /// Returns the number.
     fn into_raw(self) -> Self::Raw;
 }
 
-/// An enumeration in a blob.
+/// An enumeration in a blob, stored as its number.
 #[repr(transparent)]
 pub struct Stored<E: Enumerated> {
     raw: E::Raw,
 }
 
 impl<E: Enumerated> Stored<E> {
-    /// The value.
+    /// Returns the value.
     #[inline]
     #[must_use]
     pub fn get(&self) -> E {

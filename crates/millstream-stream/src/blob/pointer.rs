@@ -1,15 +1,15 @@
-//! The types with offsets: what follows them in place.
+//! The types with offsets, which follow them in place.
 //!
 //! # Safety
 //! A pointer type is only ever seen by reference, inside a blob that was validated: it has no
 //! constructor, is neither `Copy` nor `Clone`, and is never handed out by exclusive reference, so
-//! that it cannot be moved to where its offset leads astray. Validation claims the target from the
-//! [`Checker`]: it is inside the blob, aligned, of the right type, and validated itself. The blob's
-//! memory outlives every reference into it, for all of them borrow from it.
+//! that it cannot be moved to where its offset leads elsewhere. Validation claims the target from
+//! the [`Checker`]: it is inside the blob, aligned, of the right type, and validated itself. The
+//! blob's memory outlives every reference into it, for all of them borrow from it.
 //!
-//! The address of a target is computed from the address of its pointer, and a reference to a field
-//! is no licence to reach beyond the field: so [`at`], through which every view begins, exposes the
-//! provenance of the whole blob, and targets are reached by it. (Both are free at run time.)
+//! The address of a target is computed from the address of its pointer, but a reference to a field
+//! does not permit access beyond the field: so [`at`], through which every view begins, exposes the
+//! provenance of the whole blob, which targets are reached by. (Both are free at run time.)
 #![expect(
     unsafe_code,
     reason = "follows offsets that were validated; see the section Safety of this file"
@@ -22,7 +22,7 @@ use std::ops::Deref;
 use super::{Checker, Record, Schema, fail};
 use crate::error::{ErrorKind, Result};
 
-/// The value at `at` of a blob.
+/// Returns the value at `at` of a blob.
 ///
 /// # Safety
 /// A valid `T` lies there, aligned, and all that it leads to is valid.
@@ -33,7 +33,7 @@ pub(super) unsafe fn at<T>(blob: &[u8], at: usize) -> &T {
     unsafe { &*blob.as_ptr().add(at).cast::<T>() }
 }
 
-/// Where an offset leads.
+/// Returns the target of a field's offset.
 #[inline(always)]
 fn target<F, T>(field: &F, offset: u32) -> *const T {
     let address = std::ptr::from_ref(field).addr() + offset as usize;
@@ -64,7 +64,7 @@ pub struct Array<T> {
 pub struct Text(Array<u8>);
 
 impl<T: Record> Maybe<T> {
-    /// The record, if there is one.
+    /// Returns the record, if there is one.
     #[inline]
     #[must_use]
     pub fn get(&self) -> Option<&T> {
@@ -83,7 +83,7 @@ impl<T: Record> Deref for Ref<T> {
 }
 
 impl<T: Record> Array<T> {
-    /// The elements.
+    /// Returns the elements.
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[T] {
@@ -105,7 +105,7 @@ impl<T: Record> Deref for Array<T> {
 }
 
 impl Text {
-    /// The text.
+    /// Returns the text.
     #[inline]
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -133,7 +133,10 @@ unsafe impl<T: Record> Record for Ref<T> {
     fn validate(checker: &mut Checker<'_>, at: usize) -> Result<()> {
         let offset = checker.word(at);
         let target = checker.claim::<T>(at, offset, 1)?;
-        checker.deeper(target, T::validate)
+        match T::PLAIN {
+            true => Ok(()),
+            false => checker.deeper(target, T::validate),
+        }
     }
 }
 
@@ -201,7 +204,7 @@ unsafe impl Record for Text {
     }
 }
 
-/// Shows what a pointer leads to.
+/// Formats a pointer as its target.
 macro_rules! debug_as_target {
     ($([$($bounds:tt)*] $pointer:ty, $target:ident;)*) => {$(
         impl<$($bounds)*> fmt::Debug for $pointer {
