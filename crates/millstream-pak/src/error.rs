@@ -1,4 +1,4 @@
-//! What packages fail with: values that name file, entry, block, offset and likely cause.
+//! The errors of packages, which name file, entry, block, offset and likely cause where known.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use std::sync::Arc;
 #[repr(u32)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The system or the engine failed; the source says how.
+    /// A system call or the engine failed; the error's source says how.
     Io = 1,
     /// The file is not a package.
     NotAPackage = 2,
-    /// The package needs a later reader.
+    /// The package needs a later reader or an unknown codec, or lacks the hashes to compare it by.
     Unsupported = 3,
     /// The file ends too early.
     Truncated = 4,
     /// A field, a hash or a checksum is wrong.
     Corrupt = 5,
-    /// A name that no package may have.
+    /// A name that no package may have, or that this system does not take.
     BadName = 6,
-    /// Two inputs have one name.
+    /// Two inputs have the same name, or one's name is a folder of the other's.
     Duplicate = 7,
     /// There is no such entry.
     NotFound = 8,
@@ -29,27 +29,27 @@ pub enum ErrorKind {
     PastEnd = 9,
     /// The signature is missing, of another key, or wrong.
     Signature = 10,
-    /// An input changed while it was packed.
+    /// An input changed while it was packed, or a package's file was replaced while open.
     Changed = 11,
     /// An input is not a regular file.
     NotAFile = 12,
-    /// A bound of the format was reached.
+    /// A limit of the format or of this library is exceeded.
     Limit = 13,
-    /// An argument makes no sense.
+    /// An argument is invalid.
     InvalidArgument = 14,
     /// A cook refused its input.
     Cook = 15,
-    /// A patch without its base, or with another one.
+    /// A patch is used without its base, or with another one.
     Base = 16,
-    /// The caller asked to stop.
+    /// The caller asked to stop, or supplied too few encoded blocks.
     Stopped = 17,
     /// The package's content version is below the least that the caller accepts.
     Outdated = 18,
-    /// There is no memory for the package's tables, or for what is loaded.
+    /// There is no memory for the package's tables, or for the bytes to load.
     OutOfMemory = 19,
 }
 
-/// An error with its circumstances.
+/// An error: its kind and cause, and the file, entry, block and offset where known.
 #[derive(Debug, Clone)]
 pub struct Error(Box<Circumstances>);
 
@@ -70,11 +70,11 @@ enum Source {
     System(Arc<std::io::Error>),
 }
 
-/// The result of most calls.
+/// The result of this crate's fallible calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error of a kind, with the likely cause in words.
+    /// Creates an error of a kind, with the likely cause in words.
     #[must_use]
     pub fn new(kind: ErrorKind, cause: impl Into<String>) -> Error {
         Error(Box::new(Circumstances {
@@ -88,14 +88,14 @@ impl Error {
         }))
     }
 
-    /// A call of the system failed.
+    /// Creates the error of a system call that failed.
     pub(crate) fn io(path: &Path, doing: &str, error: std::io::Error) -> Error {
         let mut made = Error::new(ErrorKind::Io, format!("cannot {doing}")).of(path);
         made.0.source = Some(Source::System(Arc::new(error)));
         made
     }
 
-    /// The same error, of a file. An empty path leaves the file to the caller.
+    /// Adds the file, unless the error has one. An empty path leaves it to the caller.
     #[must_use]
     pub(crate) fn of(mut self, path: &Path) -> Error {
         if !path.as_os_str().is_empty() {
@@ -104,7 +104,7 @@ impl Error {
         self
     }
 
-    /// The same error, of an entry.
+    /// Adds the entry's name, unless the error has one.
     #[must_use]
     pub(crate) fn entry(mut self, name: &[u8]) -> Error {
         self.0
@@ -113,40 +113,40 @@ impl Error {
         self
     }
 
-    /// The same error, of a block.
+    /// Adds the block's number, unless the error has one.
     #[must_use]
     pub(crate) fn block(mut self, block: u64) -> Error {
         self.0.block.get_or_insert(block);
         self
     }
 
-    /// The same error, with its place in the file.
+    /// Adds the offset in the file, unless the error has one.
     #[must_use]
     pub(crate) fn at(mut self, offset: u64) -> Error {
         self.0.offset.get_or_insert(offset);
         self
     }
 
-    /// Its kind.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The file.
+    /// Returns the path of the file, if known.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         let engine = self.engine().and_then(millstream::Error::path);
         engine.or(self.0.path.as_deref())
     }
 
-    /// The entry's name, in printable form.
+    /// Returns the entry's name in printable form, if known.
     #[must_use]
     pub fn entry_name(&self) -> Option<&str> {
         self.0.entry.as_deref()
     }
 
-    /// The byte of the file.
+    /// Returns the offset in the file, in bytes, if known.
     #[must_use]
     pub fn offset(&self) -> Option<u64> {
         let engine = self
@@ -155,13 +155,13 @@ impl Error {
         self.0.offset.or(engine.map(millstream::Error::offset))
     }
 
-    /// The likely cause in words.
+    /// Returns the likely cause in words; empty if the engine's error has it.
     #[must_use]
     pub fn cause(&self) -> &str {
         &self.0.cause
     }
 
-    /// The system's error, if the system failed.
+    /// Returns the system's error, if a system call failed.
     #[must_use]
     pub fn system(&self) -> Option<&std::io::Error> {
         match &self.0.source {
@@ -170,7 +170,7 @@ impl Error {
         }
     }
 
-    /// As the engine's error, for [`millstream_source::Source`].
+    /// Converts to the engine's error, for [`millstream_source::Source`].
     #[must_use]
     pub fn into_engine(self) -> millstream::Error {
         use millstream::ErrorKind as Kind;
@@ -182,7 +182,19 @@ impl Error {
             ErrorKind::BadName => (Kind::InvalidArgument, "no package may have this name"),
             ErrorKind::PastEnd => (Kind::PastEnd, "the range reaches past the end of the entry"),
             ErrorKind::NotFound => (Kind::NotFound, "the package has no such entry"),
-            ErrorKind::InvalidArgument => (Kind::InvalidArgument, "an entry of another package"),
+            ErrorKind::InvalidArgument => (
+                Kind::InvalidArgument,
+                "an argument is invalid, or the entry is of another package",
+            ),
+            ErrorKind::Unsupported => (
+                Kind::WrongFormat,
+                "the package needs a later version of this library",
+            ),
+            ErrorKind::Changed => (
+                Kind::StaleFile,
+                "the package was replaced while it was open",
+            ),
+            ErrorKind::Stopped => (Kind::Canceled, "the caller stopped"),
             ErrorKind::Base => (Kind::NotFound, "the patch's base is not mounted"),
             ErrorKind::Limit => (Kind::Limit, "a bound of the package format"),
             ErrorKind::OutOfMemory => (Kind::OutOfMemory, "no memory for the package's tables"),
@@ -222,7 +234,7 @@ impl From<millstream::Error> for Error {
 }
 
 impl Error {
-    /// The engine's error, if the engine failed.
+    /// Returns the engine's error, if the engine failed.
     #[must_use]
     pub fn engine(&self) -> Option<&millstream::Error> {
         match &self.0.source {
@@ -231,7 +243,7 @@ impl Error {
         }
     }
 
-    /// The words without file and offset.
+    /// Returns the message without file and offset.
     #[must_use]
     pub fn detail(&self) -> String {
         let c = &*self.0;
@@ -284,7 +296,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// An error about damaged bytes.
+/// Creates an error about damaged bytes.
 pub(crate) fn corrupt(cause: impl Into<String>) -> Error {
     Error::new(ErrorKind::Corrupt, cause)
 }

@@ -1,9 +1,9 @@
 //! Names of entries: which a package may have, and how they are hashed.
 //!
-//! A name is UTF-8, separated by `/`, without empty parts, `.` and `..`; it begins with no `/` and
-//! holds no NUL. So a name never leads out of a folder, and each file has one name. Names of
-//! devices (`NUL`, `com1.txt`) are refused too: on one kind of system they are no files, and a
-//! package should unpack everywhere.
+//! A name is UTF-8, with parts separated by `/`, none of them empty, `.` or `..`; it does not begin
+//! with `/` and holds no NUL. So a name never leads out of a folder, and each file has one name.
+//! Names of devices (`NUL`, `com1.txt`) and drives (`c:`) are refused too: on Windows they are not
+//! files, and a package should unpack everywhere.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,16 +13,16 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{NAME_BYTES_MAX, NAME_PART_BYTES_MAX};
 
-/// Names that some systems keep for devices, with any extension and in any case.
+/// Names that Windows reserves for devices, with any extension and in any case.
 const DEVICES: [&[u8]; 6] = [b"con", b"prn", b"aux", b"nul", b"conin$", b"conout$"];
 
-/// Devices of which there are several: `com1` to `com9`.
+/// Devices that are numbered from 1 to 9, as `com1`.
 const NUMBERED_DEVICES: [&[u8]; 2] = [b"com", b"lpt"];
 
 /// Checks that a package may have this name.
 ///
 /// # Errors
-/// `BadName` with what is wrong with it.
+/// `BadName`, with the rule that it breaks.
 pub fn check(name: &[u8]) -> Result<()> {
     let wrong = |cause: &str| Err(Error::new(ErrorKind::BadName, cause).entry(name));
     if name.is_empty() {
@@ -71,11 +71,10 @@ fn is_device(part: &[u8]) -> bool {
         || NUMBERED_DEVICES.iter().any(numbered)
 }
 
-/// The name as text, for lines of output: in UTF-8, without loss, and as one line. Bytes that are
-/// not UTF-8, control characters (Unicode's Cc: C0, DEL and C1), characters that are not seen or
-/// that change the order of others, and the backslash itself become `\xNN`, two lower-case
-/// hexadecimal digits a byte, so that each name has one text and each text one name, and no name
-/// can forge a line or drive a terminal.
+/// Returns the name as one line of UTF-8 text, without loss. Bytes that are not UTF-8, control
+/// characters (Unicode's Cc: C0, DEL and C1), characters that are invisible or change the order of
+/// others, and the backslash itself become `\xNN`, two lower-case hexadecimal digits a byte, so
+/// that names and texts correspond one to one, and no name can forge a line or drive a terminal.
 #[must_use]
 pub fn escape(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
@@ -93,8 +92,8 @@ pub fn escape(name: &[u8]) -> String {
     text
 }
 
-/// Whether a character is a separator of lines, an annotation's mark, or one that is shown as
-/// nothing (`Default_Ignorable_Code_Point` of Unicode 17): the marks of direction are among these.
+/// Whether a character is a line separator, a mark of direction or annotation, or invisible
+/// (`Default_Ignorable_Code_Point` of Unicode 17).
 fn is_unseen(character: char) -> bool {
     matches!(
         character,
@@ -124,16 +123,16 @@ fn push_hex(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// The path of a name, relative to a folder that has it as a file.
+/// Returns the path of a name's file, relative to the folder that the package is unpacked to.
 ///
 /// # Errors
-/// `BadName`: this system takes no such name.
+/// `BadName`: this system does not take the name.
 pub(crate) fn path(name: &[u8]) -> Result<&Path> {
     millstream_io::fs::names::path(name)
         .map_err(|error| Error::new(ErrorKind::BadName, error.cause).entry(name))
 }
 
-/// The hash of a name.
+/// Returns the hash of a name.
 #[inline]
 pub(crate) fn hash(name: &[u8], seed: u64, fold_case: bool) -> u64 {
     if !fold_case {
@@ -150,14 +149,14 @@ pub(crate) fn hash(name: &[u8], seed: u64, fold_case: bool) -> u64 {
     }
 }
 
-/// Whether two names are one.
+/// Whether two names are the same.
 #[inline]
 pub(crate) fn same(a: &[u8], b: &[u8], fold_case: bool) -> bool {
     a == b || (fold_case && a.eq_ignore_ascii_case(b))
 }
 
-/// Whether a name matches a pattern: `*` stands for any bytes but `/`, `**` for any bytes, `?` for
-/// one byte but `/`. A pattern that names a folder, as `a` or `a/`, matches all that is below it.
+/// Whether a name matches a pattern: `*` matches any bytes except `/`, `**` any bytes, `?` one byte
+/// except `/`. A pattern that is a folder, as `a` or `a/`, matches everything below it.
 #[must_use]
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let below = name
@@ -166,50 +165,37 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     below || glob(pattern, name)
 }
 
-/// Backtracks to the last `*` and to the last `**` only, so it takes time in proportion to the
-/// product of the lengths.
+/// Follows all ways to match at once, in time proportional to the product of the lengths.
 fn glob(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut p, mut n) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    let mut deep: Option<(usize, usize)> = None;
-    loop {
-        match pattern.get(p) {
-            Some(b'*') if pattern.get(p + 1) == Some(&b'*') => {
-                p += 2;
-                deep = Some((p, n));
-                star = None;
-                // `**/` matches no folder, too.
-                if pattern.get(p) == Some(&b'/') && (n == 0 || name[n - 1] == b'/') {
-                    p += 1;
+    let end = pattern.len();
+    let is_deep = |at: usize| pattern[at..].starts_with(b"**");
+    // Whether the bytes before `n` match the pattern before each position.
+    let mut reached = vec![false; end + 1];
+    reached[0] = true;
+    for n in 0..=name.len() {
+        let folder_starts = n == 0 || name[n - 1] == b'/';
+        for at in 0..end {
+            if reached[at] && pattern[at] == b'*' {
+                let next = at + 1 + usize::from(is_deep(at));
+                reached[next] = true;
+                // `**/` matches zero folders, too.
+                if is_deep(at) && folder_starts && pattern.get(next) == Some(&b'/') {
+                    reached[next + 1] = true;
                 }
-                continue;
             }
-            Some(b'*') => {
-                p += 1;
-                star = Some((p, n));
-                continue;
-            }
-            Some(&byte)
-                if n < name.len() && (byte == name[n] || (byte == b'?' && name[n] != b'/')) =>
-            {
-                p += 1;
-                n += 1;
-                continue;
-            }
-            None if n == name.len() => return true,
-            _ => {}
         }
-        match (star, deep) {
-            (Some((at, from)), _) if from < name.len() && name[from] != b'/' => {
-                star = Some((at, from + 1));
-                (p, n) = (at, from + 1);
+        let Some(&byte) = name.get(n) else { break };
+        reached[end] = false;
+        for at in (0..end).rev() {
+            match pattern[at] {
+                b'*' => reached[at] &= byte != b'/' || is_deep(at),
+                wanted if reached[at] => {
+                    reached[at] = false;
+                    reached[at + 1] |= wanted == byte || wanted == b'?' && byte != b'/';
+                }
+                _ => {}
             }
-            (_, Some((at, from))) if from < name.len() => {
-                deep = Some((at, from + 1));
-                star = None;
-                (p, n) = (at, from + 1);
-            }
-            _ => return false,
         }
     }
+    reached[end]
 }

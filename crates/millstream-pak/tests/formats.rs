@@ -277,11 +277,59 @@ mod names {
         }
     }
 
+    /// Tries every way to match.
+    fn slowly(pattern: &[u8], name: &[u8], folder_starts: bool) -> bool {
+        let after = |n: usize| {
+            n.checked_sub(1)
+                .map_or(folder_starts, |last| name[last] == b'/')
+        };
+        match pattern {
+            [] => name.is_empty(),
+            [b'*', b'*', rest @ ..] => {
+                let no_folder = folder_starts && rest.first() == Some(&b'/');
+                no_folder && slowly(&rest[1..], name, true)
+                    || (0..=name.len()).any(|n| slowly(rest, &name[n..], after(n)))
+            }
+            [b'*', rest @ ..] => (0..=name.len())
+                .take_while(|&n| n == 0 || name[n - 1] != b'/')
+                .any(|n| slowly(rest, &name[n..], after(n))),
+            [wanted, rest @ ..] => name.split_first().is_some_and(|(byte, left)| {
+                (wanted == byte || *wanted == b'?' && *byte != b'/')
+                    && slowly(rest, left, *byte == b'/')
+            }),
+        }
+    }
+
+    #[test]
+    fn patterns_match_what_trying_every_way_finds() {
+        let mut random = fastrand::Rng::with_seed(0x9A77);
+        let mut matched = 0;
+        for _ in 0..200_000 {
+            let mut any = |from: &[u8], most| -> Vec<u8> {
+                let len = random.usize(0..most);
+                (0..len)
+                    .map(|_| *random.choice(from).expect("bytes"))
+                    .collect()
+            };
+            let (pattern, name) = (any(b"a/**?b", 9), any(b"ab/", 9));
+            // Also what lies below a folder matches.
+            let folder = pattern.strip_suffix(b"/").unwrap_or(&pattern);
+            let below = name
+                .strip_prefix(folder)
+                .is_some_and(|rest| rest.starts_with(b"/"));
+            let wanted = below || slowly(&pattern, &name, true);
+            assert_eq!(matches(&pattern, &name), wanted, "{pattern:?} {name:?}");
+            matched += usize::from(wanted);
+        }
+        assert!(matched > 10_000, "{matched}");
+    }
+
     #[test]
     fn a_pattern_made_to_be_slow_is_not() {
-        let pattern = "*a".repeat(200) + "b";
         let name = "a".repeat(4000);
-        assert!(!matches(pattern.as_bytes(), name.as_bytes()));
+        for pattern in ["*a".repeat(200) + "b", "**a*".repeat(100) + "b"] {
+            assert!(!matches(pattern.as_bytes(), name.as_bytes()));
+        }
     }
 
     /// The reverse, as a reader of the output would write it.

@@ -1,4 +1,4 @@
-//! From an entry and a range to a request: which blocks, and whether they need decoding.
+//! Requests for ranges of entries: which blocks are read, and whether they are decoded.
 
 use std::fs::File;
 use std::path::Path;
@@ -85,13 +85,13 @@ pub(crate) fn span(tables: &Tables, index: u32, offset: u64, len: u64) -> Result
     })
 }
 
-/// The error of a block.
+/// Returns an error about the record of a block.
 pub(super) fn wrong_block(tables: &Tables, index: u32, cause: &str) -> Error {
     let error = tables.blocks.wrong(index as usize * 32, cause);
     error.block(u64::from(index))
 }
 
-/// A block's record, checked by itself.
+/// Returns a block's record, checked by itself.
 pub(crate) fn block(tables: &Tables, index: u32) -> Result<BlockRecord> {
     let block = tables.block(index)?;
     let header = &tables.header;
@@ -127,13 +127,13 @@ pub(crate) fn block(tables: &Tables, index: u32) -> Result<BlockRecord> {
     Err(wrong_block(tables, index, cause))
 }
 
-/// Raw bytes that a block of an entry must have.
+/// Returns the raw bytes that the `nth` block of an entry must have.
 pub(crate) fn expected_raw(entry: &EntryRecord, nth: u32) -> u64 {
     let size = 1u64 << entry.block_shift;
     (entry.raw_bytes.get() - u64::from(nth) * size).min(size)
 }
 
-/// The blocks of a span, checked by themselves and against each other.
+/// Returns the blocks of a span, checked by themselves and against each other.
 pub(crate) fn blocks_of(tables: &Tables, span: &Span) -> Result<Vec<BlockRecord>> {
     let mut blocks = memory::room(span.count as usize)?;
     let mut end: Option<u64> = None;
@@ -148,7 +148,7 @@ pub(crate) fn blocks_of(tables: &Tables, span: &Span) -> Result<Vec<BlockRecord>
         }
         if !found.in_base() {
             let start = found.offset.get();
-            // Blocks follow one another but for padding: so the request reads what it needs.
+            // Only padding lies between blocks, so the request reads little that it does not need.
             if end.is_some_and(|end| start < end || start - end >= STORED_ALIGNMENT) {
                 return wrong("a block does not follow the one before it");
             }
@@ -159,7 +159,7 @@ pub(crate) fn blocks_of(tables: &Tables, span: &Span) -> Result<Vec<BlockRecord>
     Ok(blocks)
 }
 
-/// The request for a range, see [`Package::range`].
+/// Returns the request for a range, see [`Package::range`].
 pub(super) fn request(package: &Package, index: u32, offset: u64, len: u64) -> Result<Read> {
     let tables = package.tables();
     let span = span(tables, index, offset, len)?;
@@ -172,7 +172,7 @@ pub(super) fn request(package: &Package, index: u32, offset: u64, len: u64) -> R
     Ok(request.name(&*name))
 }
 
-/// A request for `len` raw bytes, after `skip`, of blocks that follow one another.
+/// Returns a request for `len` raw bytes, after `skip`, of blocks in the order of the file.
 pub(crate) fn request_of(
     package: &Package,
     blocks: &[BlockRecord],
@@ -185,7 +185,7 @@ pub(crate) fn request_of(
         return Ok(Read::range(file, 0, 0));
     }
     let own = || blocks.iter().filter(|block| !block.in_base());
-    // A request reads bytes of its own: where all blocks lie in the base, it reads a few of the
+    // A request must read bytes of its own file: if all blocks lie in the base, it reads 16 of the
     // header, which no block refers to.
     let start = own().next().map_or(0, |block| block.offset.get());
     let end = own().next_back().map_or(16, BlockRecord::end);
@@ -213,7 +213,7 @@ pub(crate) fn request_of(
     }
     if blocks.iter().any(BlockRecord::in_base) {
         let base = package.0.base.clone().ok_or_else(|| {
-            let cause = "the entry is patched, and the patch is not mounted over its base";
+            let cause = "parts of the entry are in the base of this patch, which was not named";
             Error::new(ErrorKind::Base, cause)
         })?;
         table = table.external(base);
@@ -255,7 +255,7 @@ pub(super) fn storing(package: &Package, index: u32) -> Result<Storing> {
         if block.in_base() {
             storing.base_bytes += bytes;
         }
-        // At most 256, in order.
+        // Sorted, and at most 256.
         if let Err(at) = storing.codecs.binary_search(&CodecId(block.codec)) {
             storing.codecs.insert(at, CodecId(block.codec));
         }
@@ -263,7 +263,7 @@ pub(super) fn storing(package: &Package, index: u32) -> Result<Storing> {
     Ok(storing)
 }
 
-/// The file of a base, read by workers.
+/// The file of a base, which worker threads read.
 pub(super) struct BaseFile {
     file: File,
     path: Arc<Path>,
@@ -273,7 +273,7 @@ impl BaseFile {
     pub(super) fn open(base: &Package) -> Result<BaseFile> {
         let path = base.path();
         let file = file::open(path).map_err(|error| Error::io(path, "open the base", error))?;
-        // The name may lead to another file by now. The header's root covers the tables.
+        // The path may name another file by now. The header's root covers the tables.
         let header = &base.tables().header;
         let mut found = [0; HEADER_BYTES];
         let read = read_exact_at(&file, &mut found, 0);
@@ -311,7 +311,7 @@ impl BlockSource for BaseFile {
     }
 }
 
-/// Codecs that a package of ours may use; others are an application's.
+/// Checks that a block's codec is one of this format version, or an application's own.
 pub(crate) fn check_codec(block: &BlockRecord) -> Result<()> {
     let codec = CodecId(block.codec);
     if codec <= CodecId::GDEFLATE || codec >= CodecId::APPLICATION {

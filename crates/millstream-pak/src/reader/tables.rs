@@ -1,4 +1,4 @@
-//! Opening: one read brings the header and the hot sections (two, if the table is large), and the
+//! Opening: one read brings the header and the hot sections (two, if the tables are large), and the
 //! header's own fields are checked. Nothing is done per entry.
 
 use std::path::Path;
@@ -19,10 +19,10 @@ use crate::limits::{
     OPEN_BYTES, PAGE_BYTES, SECTION_RATIO_MAX, SECTIONS_MAX, STORED_ALIGNMENT,
 };
 
-/// Header and padding of the hot part, generously.
+/// Bytes of the header and of padding that `hot_bytes` may contain, generously.
 const HOT_SLACK_BYTES: u64 = 64 << 10;
 
-/// What is known of an open package.
+/// The file, header and sections of an open package.
 pub(crate) struct Tables {
     pub(crate) path: Arc<Path>,
     pub(crate) file: OpenFile,
@@ -90,7 +90,7 @@ impl Tables {
         Ok(BlockRecord::read_from_bytes(bytes).expect("so many were asked for"))
     }
 
-    /// The entries of the bucket of a hash: first, and one past the last.
+    /// Returns the entries of the bucket of a hash: first, and one past the last.
     #[inline]
     pub(crate) fn bucket(&self, hash: u64) -> Result<(u32, u32)> {
         let bucket = (hash >> (64 - self.bucket_bits)) as usize;
@@ -127,7 +127,7 @@ async fn open_tables(
     let header = Header::read_from_bytes(&file.hot[..HEADER_BYTES]).expect("so many were read");
     let header = Box::new(header);
     check_header(&header, len).map_err(|error| error.of(path))?;
-    // Before anything of the size that the header says is read.
+    // Checked before anything is read whose size the header states.
     let bucket_bits = check_hot_sizes(&header, &Sections::new(&header)?)?;
     let hot_bytes = header.hot_bytes.get();
     if hot_bytes > file.hot.len() as u64 {
@@ -139,7 +139,7 @@ async fn open_tables(
     Ok((header, bucket_bits))
 }
 
-/// Whether a file begins as packages do.
+/// Returns whether a file that begins with these bytes, at least 8, is a package.
 #[must_use]
 pub fn is_package(head: &[u8]) -> bool {
     head.starts_with(&MAGIC)
@@ -215,7 +215,7 @@ impl<'a> Sections<'a> {
     fn new(header: &'a Header) -> Result<Sections<'a>> {
         let sections = header.used_sections();
         let data = header.data_offset.get();
-        // First byte, one past the last, and where the header says so.
+        // First byte, one past the last, and the offset in the header that states them.
         let mut taken = vec![(data, data + header.data_bytes.get(), 80)];
         for (index, record) in sections.iter().enumerate() {
             let place = 256 + index as u64 * 96;
@@ -249,6 +249,12 @@ impl<'a> Sections<'a> {
 
     fn record(&self, kind: u32) -> Option<&'a SectionRecord> {
         self.0.iter().find(|record| record.kind.get() == kind)
+    }
+
+    /// Returns the offset of a section's record in the file.
+    fn place(&self, kind: u32) -> u64 {
+        let nth = self.0.iter().position(|record| record.kind.get() == kind);
+        256 + nth.unwrap_or(self.0.len()) as u64 * 96
     }
 
     fn take(&self, path: &Arc<Path>, header: &Header, kind: u32) -> Result<Option<Section>> {
@@ -291,7 +297,7 @@ fn check_section(header: &Header, record: &SectionRecord) -> std::result::Result
     Err(format!("section kind {kind}: {cause}"))
 }
 
-/// Lengths that follow from the counts; the bits of the bucket index.
+/// Checks the lengths that follow from the counts; returns the bits of the bucket index.
 fn check_hot_sizes(header: &Header, sections: &Sections<'_>) -> Result<u32> {
     let (entries, blocks) = (header.entry_count.get(), header.block_count.get());
     let hot_bytes = header.hot_bytes.get();
@@ -300,7 +306,7 @@ fn check_hot_sizes(header: &Header, sections: &Sections<'_>) -> Result<u32> {
             return Ok(0);
         };
         let bytes = record.raw_bytes.get();
-        let place = 256 + (kind as u64 - 1) * 96;
+        let place = sections.place(kind);
         if want.is_some_and(|want| want != bytes) || bytes > most {
             let cause = format!("section kind {kind} has {bytes} bytes, which do not fit");
             return Err(corrupt(cause).at(place));

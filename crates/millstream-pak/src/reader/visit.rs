@@ -1,7 +1,7 @@
 //! Visits: all bytes of many entries, in the order in which they lie in the file.
 //!
 //! For callers that read everything (verification, extraction): groups of entries are loaded ahead
-//! of the visitor, with bounded memory whatever the sizes. Long entries come in pieces, in order.
+//! of the visitor, in bounded memory whatever their sizes. Long entries come in pieces, in order.
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
@@ -15,10 +15,10 @@ use crate::error::{Error, Result, corrupt};
 use crate::limits::{VISIT_AHEAD, VISIT_GROUP_BYTES, VISIT_GROUP_PIECES, VISIT_PIECE_BYTES};
 use crate::memory;
 
-/// Loads entries and shows their pieces to `each`, until it breaks. An entry of no bytes is shown
-/// as one empty piece. Of an entry whose content has another hash, the last piece is an error. An
-/// entry that cannot be loaded is shown with its error, and the visit goes on; of a long one every
-/// piece that fails is.
+/// Loads entries and passes their pieces to `each`, until it breaks. An empty entry is one empty
+/// piece. With [`PackageOptions::verify`](crate::PackageOptions::verify), an error replaces the
+/// last piece of an entry whose content has another hash. An entry that cannot be loaded, and every
+/// piece of a long one that cannot, is passed as an error, and the visit goes on.
 pub fn visit(
     package: &Package,
     queue: &Queue,
@@ -43,7 +43,7 @@ pub fn visit(
         }
     }
     places.sort_unstable();
-    // Cut group by group: entries that share blocks may have more pieces than memory holds.
+    // Cut group by group: entries that name the same blocks may have more pieces than memory holds.
     let pieces = places.iter();
     let pieces = pieces.flat_map(|&(_, nth, raw_bytes)| cut(entries[nth], raw_bytes));
     let mut pieces = pieces.peekable();
@@ -65,7 +65,7 @@ pub fn visit(
                     if group.len() == 1 || ends_all(&error) {
                         return Err(error);
                     }
-                    // What is damaged may be a neighbor's: the group is read again without merging.
+                    // The damage may be a neighbor's: the group is read again without merging.
                     if again.is_none() {
                         again = Some(package.enqueue(queue, &group, options, false)?);
                     }
@@ -75,7 +75,10 @@ pub fn visit(
             };
             let loaded = loaded
                 .and_then(|loaded| checked(package, piece, loaded, &mut check))
-                .map_err(|error| package.blame(piece.index, error));
+                .map_err(|error| {
+                    check = None;
+                    package.blame(piece.index, error)
+                });
             if each(piece, loaded).is_break() {
                 let later = ahead.iter().map(|(_, loads)| loads);
                 let all = [&loads].into_iter().chain(later).flatten();
@@ -86,14 +89,14 @@ pub fn visit(
     }
 }
 
-/// Whether an error of a read is of all that are in flight.
+/// Whether an error says nothing about the bytes of a read, so that reading again is no use.
 fn ends_all(error: &Error) -> bool {
     use ErrorKind::{Canceled, Closed, OnStorageThread, TimedOut};
     let kind = error.engine().map(millstream::Error::kind);
     kind.is_some_and(|kind| [Canceled, Closed, OnStorageThread, TimedOut].contains(&kind))
 }
 
-/// The entry whose pieces come, to be compared with its hash.
+/// The entry whose pieces are being hashed, to be compared with its content hash.
 struct ContentCheck {
     index: u32,
     /// Raw bytes still to come.
@@ -101,7 +104,7 @@ struct ContentCheck {
     hasher: blake3::Hasher,
 }
 
-/// A piece, once the entry's hash is compared if it is the last one.
+/// Hashes a piece and returns it; after the last one of an entry, compares the content hash.
 fn checked(
     package: &Package,
     piece: &Piece,
@@ -118,7 +121,7 @@ fn checked(
             hasher: blake3::Hasher::new(),
         });
     }
-    // Where a piece failed, there is nothing to compare: pieces of one entry are neighbors.
+    // If a piece failed, there is nothing to compare. Pieces of one entry follow one another.
     if let Some(check) = check.as_mut().filter(|check| check.index == piece.index) {
         check.hasher.update(&loaded);
         check.left = check.left.saturating_sub(loaded.len() as u64);
@@ -134,7 +137,7 @@ fn checked(
     Ok(loaded)
 }
 
-/// Where an entry's first block is, and its place in it.
+/// Returns the first block of an entry and its offset in it, and the entry's raw bytes.
 fn place(package: &Package, index: u32) -> Result<((u32, u32), u64)> {
     let info = package.info(index)?;
     // Also checks the entry's own fields.
@@ -146,7 +149,7 @@ fn place(package: &Package, index: u32) -> Result<((u32, u32), u64)> {
     Ok((place, info.raw_bytes))
 }
 
-/// The pieces of an entry.
+/// Returns the pieces of an entry.
 fn cut(index: u32, raw_bytes: u64) -> impl Iterator<Item = Piece> {
     let count = raw_bytes.div_ceil(VISIT_PIECE_BYTES).max(1);
     (0..count).map(move |nth| {
@@ -156,7 +159,7 @@ fn cut(index: u32, raw_bytes: u64) -> impl Iterator<Item = Piece> {
     })
 }
 
-/// The next pieces to be loaded together; fewer where there is no memory for more.
+/// Returns the next pieces to load together; fewer if there is no memory for more.
 fn next_group(pieces: &mut Peekable<impl Iterator<Item = Piece>>) -> Vec<Piece> {
     let (mut group, mut bytes) = (Vec::new(), 0);
     while let Some(piece) = pieces.next_if(|piece| {

@@ -1,8 +1,8 @@
 //! The file: blocks in order, then the tables, then the header.
 //!
-//! The hot sections come first in the file and are written last, into the room that was left for
-//! them; the header, without which the file is no package, is the very last write. [`Output`]
-//! writes the bytes.
+//! The hot sections are first in the file and are written after all else, into the room that is
+//! left for them; the header at the front, without which the file is not a package, is the last
+//! write. [`Output`] writes the bytes.
 
 use std::fs::File;
 
@@ -28,7 +28,7 @@ use crate::sign::SecretKey;
 /// Bytes of the section of the signature: the public key and the signature.
 const SIGNATURE_BYTES: u64 = 96;
 
-/// An entry that is done.
+/// An entry whose blocks are written.
 pub(crate) struct Entry<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) raw_bytes: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) metadata: Option<&'a [u8]>,
 }
 
-/// What the header says beside the tables.
+/// The fields of the header that do not follow from the tables, and the key that signs it.
 pub(crate) struct Features<'a> {
     pub(crate) fold_case: bool,
     pub(crate) base_root: Option<[u8; 32]>,
@@ -49,7 +49,7 @@ pub(crate) struct Features<'a> {
     pub(crate) sign: Option<&'a SecretKey>,
 }
 
-/// Writes a package, see the module.
+/// Writes a package; see the [module](self).
 pub(crate) struct Builder<'a> {
     output: Output<'a>,
     blocks: Vec<BlockRecord>,
@@ -63,7 +63,7 @@ struct Hot {
     /// The section of dictionaries.
     dictionaries: Vec<u8>,
     bucket_bits: u32,
-    /// Of buckets, entries, blocks and dictionaries the first byte, and that of their hashes.
+    /// The first byte of buckets, entries, blocks and dictionaries, each with that of its hashes.
     places: [(u64, u64); 4],
     end: u64,
     data_offset: u64,
@@ -103,7 +103,7 @@ impl Hot {
     }
 }
 
-/// Each on a page of its own, with its length before it.
+/// Returns the section of dictionaries: each on a page of its own, preceded by its length.
 fn dictionaries_section(dictionaries: &[&[u8]]) -> Result<Vec<u8>> {
     if dictionaries.len() > DICTIONARIES_MAX {
         let cause = "more dictionaries than a package can have";
@@ -123,8 +123,8 @@ fn dictionaries_section(dictionaries: &[&[u8]]) -> Result<Vec<u8>> {
 }
 
 impl<'a> Builder<'a> {
-    /// A package of so many entries and blocks, which may name `dictionaries`; about so many
-    /// bytes may go past the page cache.
+    /// Starts a package of this many entries and blocks, which may name `dictionaries`. `bytes` is
+    /// about how many bytes may go past the page cache.
     pub(crate) fn new(
         (file, bytes): (&'a File, u64),
         entry_count: u64,
@@ -140,7 +140,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Appends a block. The record's offset is filled in.
+    /// Appends a block, and sets the offset in its record.
     pub(crate) fn push(&mut self, mut record: BlockRecord, stored: &[u8]) -> Result<()> {
         let align = match record.codec == 0 && record.stored_bytes.get() >= ALIGNED_BYTES_MIN {
             true => STORED_ALIGNMENT,
@@ -152,7 +152,7 @@ impl<'a> Builder<'a> {
         self.output.append(stored)
     }
 
-    /// Appends a block that lies in the base.
+    /// Appends the record of a block that lies in the base.
     pub(crate) fn push_base(&mut self, mut record: BlockRecord) {
         record.flags |= block_flag::IN_BASE;
         self.blocks.push(record);
@@ -172,7 +172,7 @@ impl<'a> Builder<'a> {
         Ok(record)
     }
 
-    /// Writes the tables and the header: the package is whole after that. The root hash, and the
+    /// Writes the tables and the header, which completes the package. Returns the root hash and the
     /// file's length.
     pub(crate) fn finish(
         mut self,
@@ -212,7 +212,7 @@ impl<'a> Builder<'a> {
         Ok((header.root, written))
     }
 
-    /// The cold sections, and where each entry's name is.
+    /// Appends the cold sections; returns their records, and the offset of each entry's name.
     fn cold_sections(&mut self, entries: &[Entry<'_>]) -> Result<(Vec<SectionRecord>, Vec<u32>)> {
         let mut by_name: Vec<u32> = (0..entries.len() as u32).collect();
         by_name.sort_unstable_by(|&a, &b| entries[a as usize].name.cmp(entries[b as usize].name));
@@ -229,7 +229,7 @@ impl<'a> Builder<'a> {
                 continue;
             };
             if metadata.is_empty() || metadata.len() > METADATA_BYTES_MAX {
-                let cause = "its metadata have more than 48 KiB";
+                let cause = "its metadata is empty, or has more than 48 KiB";
                 return Err(Error::new(ErrorKind::Limit, cause).entry(entry.name));
             }
             let place = MetadataPlace {
@@ -283,7 +283,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Items with their lengths before them, none of which crosses a page.
+/// Items, each preceded by its length, none of which crosses a page.
 #[derive(Default)]
 struct Items(Vec<u8>);
 
@@ -306,7 +306,8 @@ impl Items {
     }
 }
 
-/// Sorts entries by the hashes of their names; the first seed without a collision, and the hashes.
+/// Sorts entries by the hashes of their names, with the first seed without a collision; returns the
+/// seed and the hashes.
 fn sort_by_hash(entries: &mut [Entry<'_>], fold_case: bool) -> Result<(u64, Vec<u64>)> {
     for seed in 0..SEEDS_MAX {
         entries.sort_by_cached_key(|entry| names::hash(entry.name, seed, fold_case));
@@ -320,7 +321,7 @@ fn sort_by_hash(entries: &mut [Entry<'_>], fold_case: bool) -> Result<(u64, Vec<
     Err(Error::new(ErrorKind::Limit, cause))
 }
 
-/// The hot sections as they lie in the file behind the header.
+/// Returns the hot sections as they follow the header in the file, and their records.
 fn hot_bytes(
     layout: &Hot,
     entries: &[Entry<'_>],

@@ -1,8 +1,8 @@
 //! Cooking: inputs that a cook wants are replaced by what it makes of them.
 //!
-//! What is made goes to a file without a name, not into memory, since there may be gigabytes of it.
-//! Inputs are cooked one after the other, so that one at a time is held in memory; a cook uses
-//! threads of its own if it likes.
+//! The results go to an unnamed temporary file, not into memory, since they may be gigabytes.
+//! Inputs are cooked one after the other, so that one at a time is held in memory; a cook may use
+//! threads of its own.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -69,7 +69,7 @@ struct ByName<'a>(HashMap<&'a [u8], &'a Item>);
 impl Inputs for ByName<'_> {
     fn read(&self, name: &[u8]) -> std::result::Result<Vec<u8>, CookError> {
         let shown = names::escape(name);
-        let missing = || CookError::new(format!("'{shown}' is no input"));
+        let missing = || CookError::new(format!("there is no input '{shown}'"));
         let item = self.0.get(name).ok_or_else(missing)?;
         if item.len > COOK_BYTES_MAX {
             return Err(CookError::new(format!("'{shown}' has more than 256 MiB")));
@@ -95,7 +95,7 @@ impl Spool {
     }
 }
 
-/// What was cooked lies in the folder for temporary files until it is packed.
+/// Returns an error about the folder for temporary files, where results lie until they are packed.
 fn spooling(error: std::io::Error) -> Error {
     Error::io(&std::env::temp_dir(), "spool what was cooked", error)
 }
