@@ -1,4 +1,4 @@
-//! Workload `packages`: what one file with one table is worth.
+//! Workload `packages`: what it gains to have one file with one table.
 //!
 //! - opening a large package cold, up to the first lookup, beside a bare read of its tables;
 //! - lookups by name and by hash;
@@ -6,12 +6,12 @@
 //!   every rival;
 //! - a folder of real data (`packages/NAME` below the corpus folder; links to files are followed),
 //!   beside the device, and beside a deflated zip;
-//! - the rate of packing beside the codecs alone, and the most memory that packing takes;
+//! - the rate of packing beside the codecs alone, and the peak memory of packing;
 //! - `auto` beside every fixed codec, unthrottled and under each throttle, on a mixed corpus and on
 //!   the folders of real data.
 //!
-//! Loaded bytes lie in buffers of the storage, which are recycled; they are compared with the
-//! hashes of the loose files outside of the timed part.
+//! Loaded bytes are in buffers of the storage, which are recycled; they are compared with the
+//! hashes of the loose files outside the timed part.
 
 use crate::error::Result;
 use crate::files::make_folder;
@@ -25,8 +25,8 @@ pub(crate) mod tables;
 #[cfg(feature = "peers")]
 pub(crate) mod zipped;
 
-/// Counts up when packages are made otherwise: those of an earlier build are not used again.
-const MADE: u32 = 7;
+/// Version of how packages are made: those of an earlier version are not used again.
+pub(crate) const MADE: u32 = 7;
 
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let folder = session
@@ -34,7 +34,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
         .folder()
         .join(format!("packages-made-{MADE}"));
     make_folder(&folder)?;
-    // First, while the process has no free memory that would hide what packing takes.
+    // First, while the process has no free memory that would hide what packing allocates.
     packing::peak(session, &folder)?;
     tables::run(session, &folder)?;
     folder::start_up(session, &folder)?;

@@ -1,15 +1,15 @@
-//! Packing: its rate beside the codec alone, and the most memory that it takes.
+//! Packing: its rate beside the codec alone, and its peak memory.
 //!
 //! The contender `codec` encodes the same blocks on as many threads, each into one buffer that it
-//! uses over and over, and throws them away. Packing does more: it looks for equal contents, hashes
-//! raw bytes (BLAKE3) and stored ones (XXH3), and writes them in order into a file, on the same
-//! cores; `millstream-synced` also waits until the file is on the disk, and renames it.
+//! reuses, and discards them. Packing does more: it looks for equal contents, hashes raw bytes
+//! (BLAKE3) and stored ones (XXH3), and writes them in order into a file, on the same cores;
+//! `millstream-synced` also waits until the file is on the disk, and renames it.
 //!
-//! The kernel keeps the most memory that a process ever had resident, and forgets it when asked;
-//! the figure is that less what was resident before. Two inputs try it: one file that is longer
-//! than memory should ever be (mostly a hole, with noise that no codec shrinks in between), and a
-//! million entries, which cost tables and names. What the packer is given counts too: the list of
-//! inputs is made after the first look.
+//! The kernel records the peak resident memory of a process, and resets it on request; the figure
+//! is the peak less what was resident before. Two inputs test it: one file that is longer than
+//! memory use should ever be (mostly a hole, with noise in between that no codec shrinks), and a
+//! million entries, which cost tables and names. What the packer is given counts, too: the list of
+//! inputs is made after the first measurement.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -38,12 +38,12 @@ const NOISE_STEP_BYTES: u64 = 64 << 20;
 /// ... and has this many bytes: more than all blocks that are held at once.
 const NOISE_BYTES: usize = 20 << 20;
 
-/// Bytes of a file of the mixed corpus.
+/// Size in bytes of a file of the mixed corpus.
 pub(super) const FILE_BYTES: usize = 600_000;
 
 pub(super) type Inputs = Vec<(String, Arc<[u8]>)>;
 
-/// Files of one kind of data each, in turn: entries differ, and so must their codecs.
+/// Returns files of one kind of data each, in turn: entries differ, and so must their codecs.
 pub(super) fn inputs(files: usize) -> Inputs {
     let file = |nth: usize| {
         let kind = Kind::ALL[nth % Kind::ALL.len()];
@@ -90,12 +90,12 @@ fn packing(codec: CodecId, inputs: &Inputs, path: &Path, synced: bool) -> Result
     let file = File::create(path).on("make", path)?;
     let (written, span) = span_of(|| millstream_pak::write(items, &options, &file));
     written?;
-    // The next one makes a new file: neither what this left unwritten nor its end is its work.
+    // The next run makes a new file: neither writing this one back nor removing it is its work.
     file.sync_all().on("sync", path)?;
     remove(path).map(|()| span)
 }
 
-/// The codec on all cores, for the same blocks.
+/// Runs the codec on all cores, for the same blocks.
 fn codec_alone(codec: CodecId, inputs: &Inputs) -> Result<Span> {
     let blocks = inputs
         .iter()
@@ -138,14 +138,16 @@ fn one_peak(
     coding: Coding,
     items: &dyn Fn() -> Result<Vec<Item>>,
 ) -> Result<()> {
-    // Written to, 5 sets the most of this process to what it has now.
-    if let Err(error) = fs::write("/proc/self/clear_refs", "5") {
+    // Resets this process's peak to its present resident memory.
+    let reset_peak = || fs::write("/proc/self/clear_refs", "5");
+    if let Err(error) = reset_peak() {
         let why = format!("the kernel does not forget the most memory: {error}");
         return session.skip(instance, "millstream", &Error::new(why));
     }
     let path = folder.join("peak.mpak");
     let mut case = session.begin(instance);
     case.add("millstream", |_| {
+        reset_peak().what("reset the peak of memory")?;
         let before = resident_kib("VmRSS:")?;
         let file = File::create(&path).on("make", &path)?;
         let packed = millstream_pak::write(items()?, &options(coding), &file);

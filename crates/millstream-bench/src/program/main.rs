@@ -35,7 +35,7 @@ Examples:
   millstream-bench --quick --report report.html
   millstream-bench read --throttle 48,550 --rows rows.jsonl
 
-Exit status: 0 all well; 1 a failure or wrong bytes; 2 a usage error."
+Exit status: 0 success; 1 a failure or wrong bytes; 2 a usage error."
 )]
 struct Args {
     /// What to measure

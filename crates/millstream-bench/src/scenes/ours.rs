@@ -1,4 +1,4 @@
-//! Millstream's own contenders: loose, and out of packages.
+//! Millstream's own contenders: from loose files, and from packages.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,21 +16,22 @@ use crate::error::{Error, Result, ensure};
 use crate::files::{is_cached, make_ready};
 use crate::memory::Destination;
 use crate::metric::Metric;
+use crate::packages::MADE;
 use crate::scenes::digest::Digest;
 use crate::scenes::generate::{NAME, Scene as Source};
 use crate::scenes::memory::Recycled;
 
-/// Share of the load in which the two workers did not decode: 1 - decoding / (2 x time).
+/// Idle share of the workers, assuming that there are two: 1 - decoding / (2 x time).
 const CORES_IDLE: &str = "cores idle part";
 /// Share of the load in which nothing was in flight although requests waited.
 const DEVICE_IDLE: &str = "device idle part";
-/// Until all buffers and the small levels of all images that have levels are there, as a share of
-/// the load. Of an image without levels nothing can be drawn before all of it is decoded.
+/// Time until all buffers and the small levels of all images that have levels are loaded, as a
+/// share of the load. An image without levels cannot be drawn before all of it is decoded.
 const DRAWABLE: &str = "first drawable part";
-/// What a program keeps that loads one scene after another: so much as one takes.
+/// Memory retained by a program that loads one scene after another: as much as one takes.
 const RETAINED_BYTES: usize = 512 << 20;
 
-/// A storage with nothing open, on memory that was used before.
+/// Creates a storage with nothing open, on memory that was used before.
 fn storage(memory: &Arc<Recycled>) -> Result<Storage> {
     let mut options = StorageOptions::default();
     options.retained_bytes = RETAINED_BYTES;
@@ -39,9 +40,9 @@ fn storage(memory: &Arc<Recycled>) -> Result<Storage> {
     Ok(Storage::new(options)?)
 }
 
-/// Adds a contender of `cases.toml` that loads one scene. `urgent` is the scene of BC7 for a
-/// program that wants to draw soon: what it draws first goes before all else, and bulk in flight is
-/// kept short for it.
+/// Adds a contender of `cases.toml` that loads one scene. [`URGENT`] is the BC7 scene for a program
+/// that wants to draw soon: what it draws first has realtime priority, and the amount of bulk in
+/// flight is kept small for it.
 pub(super) fn add<'a>(
     case: &mut Case<'a>,
     name: &'static str,
@@ -68,7 +69,7 @@ pub(super) fn add<'a>(
             urgent: name == URGENT,
         };
         let run = move |kept: &mut Option<Storage>, _: &mut Destination| {
-            // It ends with the run: the next one's storage gets its memory.
+            // Dropped at the end of the run: the next run's storage gets its memory.
             let storage = kept.take().ok_or_else(|| Error::new("run twice"))?;
             scene.load(&storage)
         };
@@ -82,18 +83,18 @@ const URGENT: &str = "millstream-bc7-urgent";
 struct OneScene<'a> {
     source: &'a Source,
     expected: u64,
-    /// The package that it is loaded from, else from its files.
+    /// The package to load from; `None` for loose files.
     package: Option<PathBuf>,
-    /// Whether cores that are idle show anything: not where nothing is to be decoded.
+    /// Whether to report idle cores: not if nothing is to be decoded.
     shows_cores: bool,
-    /// Geometry and small levels have priority realtime.
+    /// Whether geometry and small levels have realtime priority.
     urgent: bool,
 }
 
-/// The package of a scene in one form, unless it is there.
+/// Returns the package of a scene in one form, making it if it does not exist.
 fn package(source: &Source, folder: &Path, name: &str, target: Option<Target>) -> Result<PathBuf> {
     let scene = source.folder.file_name().unwrap_or_default();
-    let path = folder.join(format!("{}.{name}.mpak", scene.display()));
+    let path = folder.join(format!("{}.{name}-{MADE}.mpak", scene.display()));
     if path.exists() {
         return Ok(path);
     }
@@ -116,7 +117,7 @@ impl OneScene<'_> {
             options.small_levels = Priority::Realtime;
         }
         let loader = Loader::new(storage, options)?;
-        // A package is open as long as the program runs.
+        // Opened outside the timed part: a program keeps its package open.
         let package = self.package.as_deref();
         let package = package.map(|path| self.open_package(storage, path));
         let package = package.transpose()?;
@@ -148,7 +149,7 @@ impl OneScene<'_> {
             .with_digest(digest))
     }
 
-    /// Opens a package, which is then as cold or as warm as the scene's files.
+    /// Opens a package, and makes it as cold or as warm as the scene's files.
     fn open_package(&self, storage: &Storage, path: &Path) -> Result<Package> {
         let package = Package::open(storage, path)?;
         package.preload()?;
@@ -164,7 +165,7 @@ impl OneScene<'_> {
             let image = image.get().ok_or_else(missing)?;
             let layout = image.layout();
             if layout.format() != Format::Rgba8 {
-                // Lossy: only that every level is there can be said.
+                // Lossy: it can only be checked that every level is there.
                 let all = (0..layout.levels()).all(|level| image.level(level).is_some());
                 ensure(all, "a level is missing")?;
                 return Ok(self.expected);
