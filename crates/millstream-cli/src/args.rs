@@ -19,19 +19,19 @@ use crate::limits::{TIMEOUT_SECONDS_MAX, WORKERS_MAX};
 use crate::size;
 pub(crate) use packages::{CatArgs, DiffArgs, ExtractArgs, ListArgs, PackArgs, VerifyArgs};
 
-/// Said of every command.
+/// Printed at the end of every command's help.
 const STATUS_HELP: &str = "\
-Exit status: 0 all well; 1 something failed (how many and the first ten on standard error); \
-2 usage error.
+Exit status: 0 success; 1 something failed (standard error has the number of failures and the \
+first ten); 2 usage error.
 A command that fails or is interrupted leaves no partial output file.";
 
-/// Loads files at the speed of the disk, and handles what they are compressed with.
+/// Load, pack, verify and decompress files at the speed of the disk.
 #[derive(Debug, Parser)]
 #[command(name = "millstream", version, after_help = STATUS_HELP)]
 pub(crate) struct Call {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Print one JSON document instead of what the command prints; an output must be a file then
+    /// Print one JSON document instead of text; the command's output must then be a file
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
@@ -58,11 +58,11 @@ pub(crate) enum Command {
 
 /// Load files, folders and packages into memory through the engine, and drop them again.
 ///
-/// A package named as PATH is loaded entry by entry; below a folder it is a file like any other. A
-/// patch is named behind the package that it was made over, and loaded in the place of what it
-/// changes. Folders are walked with all that is below them. Links to files are followed, links to
-/// folders only when named as PATH. FIFOs, sockets, devices and dangling links are failures and
-/// never opened; everything else is still loaded. At the end a table says where the time went.
+/// A package named as PATH is loaded entry by entry; inside a folder it is a file like any other. A
+/// patch follows the package that it was made over; its entries replace those of the package.
+/// Folders are loaded recursively. Links to files are followed, links to folders only if named as
+/// PATH. FIFOs, sockets, devices and dangling links are failures and never opened; everything else
+/// is still loaded. The table at the end shows where the time went.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -75,55 +75,54 @@ pub(crate) struct LoadArgs {
     /// Files, folders and packages
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
-    /// The device: io_uring, a completion port of Windows, a pool of threads, or the best of them
-    /// that the system allows
+    /// How files are read: by io_uring, a completion port of Windows or a pool of threads
     #[arg(long, value_enum, default_value_t)]
     pub(crate) backend: BackendWord,
-    /// Past the page cache: where it pays, always (an error where the file system cannot), never
+    /// When to bypass the page cache with direct I/O
     #[arg(long, value_enum, default_value_t)]
     pub(crate) direct: DirectWord,
     /// Imitate a slower disk: dvd, hdd, sata, nvme3, nvme5, or figures as in seek=8ms,read=120M
     ///
     /// The real files are read, and completions are delayed as that disk would delay them; cached
-    /// bytes count as not cached. Figures: read (bytes a second, required), seek, latency, depth,
+    /// bytes count as not cached. Figures: read (bytes per second, required), seek, latency, depth,
     /// name.
     #[arg(long, value_name = "DISK")]
     pub(crate) disk: Option<DiskModel>,
-    /// Operations in flight
+    /// Maximum number of operations in flight
     #[arg(long, value_name = "N", default_value_t = millstream::limits::DEPTH_DEFAULT)]
     pub(crate) queue_depth: u32,
-    /// Bytes of one operation, a power of two from 4K to 64M [default: 1M]
+    /// Size of one operation, a power of two from 4K to 64M [default: 1M]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) block: Option<u64>,
     /// Threads that open files and decode [default: the cores less two, at least two]
     #[arg(long, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(WORKERS_MAX)))]
     pub(crate) workers: Option<u32>,
-    /// Memory that data waits in between device and destination, from 16K to 64G; a package's
-    /// longest block must fit twice [default: 128M]
+    /// Staging memory between device and destination, from 16K to 64G; packages need twice their
+    /// longest block and some pages [default: 128M]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) staging: Option<u64>,
-    /// How long one request may take; longer ones fail
+    /// Fail requests that take longer
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
     /// Drop these files from the page cache first
     #[arg(long)]
     pub(crate) cold: bool,
-    /// Do not verify what is read of packages, to measure what verification costs
+    /// Skip the verification of packages, to measure its cost
     #[arg(long)]
     pub(crate) no_verify: bool,
-    /// Refuse packages named as PATH that were packed with a lower --content-version, but for the
-    /// bases of newer patches; `verify` with a key shows whether the number is the signer's
+    /// Refuse packages that were packed with a lower --content-version, except the bases of newer
+    /// patches; only `verify --key` shows that the number is the signer's
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) min_version: u64,
-    /// Raw bytes that the entries of a package may have together: a small one may say that it has
-    /// many [default: 64 times the package, at least 1G]
+    /// Maximum total of raw bytes of a package's entries, which a hostile package may exaggerate
+    /// [default: 64 times the package, at least 1G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) max_bytes: Option<u64>,
     /// Print a line for each file: XXH3-64 (seed 0) of its bytes, two spaces, its name
     #[arg(long)]
     pub(crate) hash: bool,
-    /// Write what happened when as Chrome trace-event JSON
+    /// Write a trace of the requests as Chrome trace-event JSON
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) trace: Option<OsString>,
 }
@@ -134,9 +133,9 @@ pub(crate) enum BackendWord {
     /// io_uring or a completion port, or threads where the system has neither
     #[default]
     Auto,
-    /// io_uring, an error where it is refused
+    /// io_uring; an error where it is refused
     Uring,
-    /// A completion port, an error but on Windows
+    /// A completion port; an error except on Windows
     Iocp,
     /// A pool of threads
     Threads,
@@ -145,12 +144,12 @@ pub(crate) enum BackendWord {
 /// The values of `--direct`.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 pub(crate) enum DirectWord {
-    /// Cached ranges from the cache, large cold ones past it
+    /// Cached ranges from the page cache, large uncached ones by direct I/O
     #[default]
     Auto,
-    /// An error where the file system has no direct I/O
+    /// Direct I/O alone; an error where the file system does not support it
     Always,
-    /// Through the page cache
+    /// Through the page cache alone
     Never,
 }
 
@@ -161,26 +160,26 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .map_err(|_| String::from("seconds are a number, as in 2.5"))?;
     let time = (number > 0.0 && number <= TIMEOUT_SECONDS_MAX)
         .then(|| Duration::from_secs_f64(number))
-        // Less than half a nanosecond is none.
+        // Less than half a nanosecond rounds to zero.
         .filter(|time| !time.is_zero());
     time.ok_or_else(|| format!("more than 0 and at most {TIMEOUT_SECONDS_MAX} seconds"))
 }
 
-/// Show what this machine and a place on it offer, and what the engine makes of it.
+/// Show the capabilities of this machine and of the disk under PATH, and how the engine uses them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   millstream info
   millstream info /mnt/games --json")]
 pub(crate) struct InfoArgs {
-    /// A file, folder or block device: its file system and disk
+    /// A file, folder or block device whose file system and disk are shown
     #[arg(value_name = "PATH", default_value = ".", value_hint = ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
 }
 
 /// Compress a file or a pipe.
 ///
-/// Memory is bounded whatever the size, but for gdeflate, whose container holds at most
+/// Memory is bounded for inputs of any size, except with gdeflate, whose container holds at most
 /// 4 GiB - 64 KiB and is built in memory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -191,7 +190,7 @@ pub(crate) struct CompressArgs {
     /// The format to write (lz4: the frame format)
     #[arg(long, value_name = "CODEC", value_parser = codec())]
     pub(crate) codec: CodecId,
-    /// How hard to try; the range and the default are the codec's
+    /// Compression level; range and default depend on the codec
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) level: Option<i32>,
     #[command(flatten)]
@@ -201,8 +200,8 @@ pub(crate) struct CompressArgs {
 /// Decompress a file or a pipe.
 ///
 /// Concatenated gzip members, zstd frames and lz4 frames are one stream. Empty input, a stream that
-/// is cut and bytes after its end are errors. Memory is bounded whatever the size, but for
-/// gdeflate.
+/// is truncated and bytes after its end are errors. Memory is bounded for inputs of any size,
+/// except with gdeflate.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -216,22 +215,21 @@ pub(crate) struct DecompressArgs {
     pub(crate) stream: StreamArgs,
 }
 
-/// From where to where.
+/// The input and the output of a stream command.
 #[derive(Debug, Args)]
 pub(crate) struct StreamArgs {
     /// The file to read; - is standard input
     #[arg(value_name = "IN", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) input: OsString,
-    /// The file to write, replaced as a whole when all went well, also if it is IN; - is standard
-    /// output
+    /// The file to write, replaced as a whole on success, also if it is IN; - is standard output
     #[arg(value_name = "OUT", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) output: OsString,
 }
 
-/// Load a glTF scene with all it needs, and print when each part was loaded.
+/// Load a glTF scene with everything that it references, and print when each part was loaded.
 ///
-/// Out of loose files it takes two batches of reads; out of a package, one. Of a package with
-/// several scenes all are loaded. Without --partial a scene of which anything is wrong is refused.
+/// Loose files take two batches of reads, a package takes one. If a package has several scenes, all
+/// are loaded. Without --partial a scene with any mistake is refused.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -243,33 +241,33 @@ pub(crate) struct SceneArgs {
     /// A scene (.gltf or .glb), or a package with scenes
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
-    /// Load what is sound of a scene with mistakes; they are still failures
+    /// Load the valid parts of a scene with mistakes; the mistakes are still failures
     #[arg(long)]
     pub(crate) partial: bool,
-    /// Load buffers and images into the memory of a Vulkan device, the one with the number N of
-    /// those that `info` lists [default: the first discrete one, else any]
+    /// Load buffers and images into the memory of Vulkan device N of the list that `info` prints
+    /// [default: the first discrete one, else any]
     #[cfg(feature = "gpu")]
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
     pub(crate) gpu: Option<Option<usize>>,
-    /// Bytes that each scene may take in memory, or on the device: a small file may declare many
-    /// large images, which fail once they exceed it [default: 32M and 384 times the bytes of the
-    /// package, or of the scene and the files that it names]
+    /// Maximum memory of each scene, on the host or the device: a small file may declare many large
+    /// images, which fail once they exceed it [default: 32M and 384 times the bytes of the package,
+    /// or of the scene and the files that it references]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) max_bytes: Option<u64>,
     /// Print a hash of each range of a buffer and of each image (XXH3-64 of the bytes in memory, or
     /// read back from the device) instead of the table
     #[arg(long)]
     pub(crate) hash: bool,
-    /// Write what happened when as Chrome trace-event JSON
+    /// Write a trace of the requests as Chrome trace-event JSON
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) trace: Option<OsString>,
 }
 
 /// Decode the first image of a PNM file (P1 to P7) into raw samples.
 ///
-/// Samples are not scaled: bytes where the maximal value is below 256, else little-endian words of
-/// two bytes. Bilevel images have a byte for each pixel, 0 for black and 1 for white. What follows
-/// the image must be white space or another image.
+/// Samples are not scaled: they are bytes if the maximum value is below 256, else little-endian
+/// 16-bit words. Bilevel images have one byte per pixel, 0 for black and 1 for white. Only white
+/// space or another image may follow the image.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -279,16 +277,15 @@ pub(crate) struct DecodeArgs {
     /// The image to read; - is standard input
     #[arg(value_name = "IMAGE", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) image: OsString,
-    /// The file to write, replaced as a whole when all went well, also if it is IMAGE; - is
-    /// standard output
+    /// The file to write, replaced as a whole on success, also if it is IMAGE; - is standard output
     #[arg(value_name = "OUT.raw", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) output: OsString,
 }
 
-/// Turn a recorded trace into a page to look at.
+/// Convert a recorded trace into an HTML page.
 ///
-/// The trace is one of `load --trace` or `scene --trace`. The page is one file of HTML that loads
-/// nothing: in words where the time went, a timeline of queue, device and workers that zooms, the
+/// The trace comes from `load --trace` or `scene --trace`. The page is one self-contained file: a
+/// summary of where the time went, a zoomable timeline of queue, device and workers, and the
 /// longest requests and stalls.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -299,7 +296,7 @@ pub(crate) struct ReportArgs {
     /// The trace to read; - is standard input
     #[arg(value_name = "TRACE.json", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) trace: OsString,
-    /// The page to write, replaced as a whole when all went well; - is standard output
+    /// The page to write, replaced as a whole on success; - is standard output
     #[arg(
         short,
         long,
@@ -318,7 +315,7 @@ fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| String::from("a rate in MB/s, 0.1 or more"))
 }
 
-/// Print a script that teaches a shell these commands.
+/// Print a completion script for a shell.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -335,7 +332,7 @@ pub(crate) struct CompletionsArgs {
 Example:
   millstream man /usr/local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// The folder for the pages, which must be there
+    /// The folder for the pages, which must exist
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) folder: PathBuf,
 }
@@ -350,7 +347,7 @@ pub(crate) const STREAM_CODECS: [CodecId; 6] = [
     CodecId::LZ4,
 ];
 
-/// Words, each with what it stands for.
+/// Parses one of a list of words into its value.
 fn words<T: Copy + Send + Sync>(
     all: &'static [(&'static str, T)],
 ) -> impl TypedValueParser<Value = T> {
@@ -365,10 +362,10 @@ fn codec() -> impl TypedValueParser<Value = CodecId> {
     PossibleValuesParser::new(STREAM_CODECS.map(CodecId::name)).map(codec)
 }
 
-/// Checks that a codec, named as the user did, has a level.
+/// Checks that a codec supports a level; `name` is the user's name for it.
 ///
 /// # Errors
-/// It has not.
+/// A usage error if it does not.
 pub(crate) fn check_level(
     name: &str,
     level: i32,
@@ -385,7 +382,7 @@ pub(crate) fn check_level(
     }
 }
 
-/// Any bytes but none: an empty name is a mistake of a script, reported before work begins.
+/// Parses a path of any bytes, but not an empty one: that is a script's mistake, reported at once.
 fn path_words() -> impl TypedValueParser<Value = OsString> {
     clap::builder::PathBufValueParser::new().map(PathBuf::into_os_string)
 }

@@ -1,9 +1,9 @@
-//! What a command ends with when it does not end well, and the words for it.
+//! Failures of commands, and their messages.
 //!
-//! Status 1 means that something failed: standard error then holds one line with the number of
-//! failures and the first of them, then the next ones, with file, offset and likely cause. Where
-//! the reader of a pipe goes away, the program ends by SIGPIPE (on Windows with status 1), without
-//! a message. Status 2 is a usage error.
+//! Exit status 1 means that something failed: standard error then holds one line with the number of
+//! failures and the first of them, followed by the next ones, with file, offset and likely cause.
+//! If the reader of a pipe goes away, the program ends by SIGPIPE (on Windows with status 1),
+//! without a message. Exit status 2 is a usage error.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 use crate::limits::FAILURES_LISTED;
 use crate::progress;
 
-/// Status of a command of which something failed.
+/// Exit status of a command in which something failed.
 pub(crate) const STATUS_FAILED: u8 = 1;
-/// Status of a usage error.
+/// Exit status of a usage error.
 pub(crate) const STATUS_USAGE: u8 = 2;
 
 /// One thing that failed.
@@ -29,20 +29,20 @@ pub(crate) const STATUS_USAGE: u8 = 2;
 pub(crate) struct Failure {
     /// The file's name as text.
     place: String,
-    /// Where in the file.
+    /// Offset in the file.
     offset: Option<u64>,
     /// What is wrong and, if known, why.
     cause: String,
-    /// A word for programs.
+    /// Machine-readable kind.
     kind: String,
 }
 
-/// A name or path as text; on Windows with `/` for the backslashes of paths, which escape others.
+/// Escapes a name or path; Windows separators become `/`, because `\` begins an escape.
 pub(crate) fn shown(name: impl AsRef<OsStr>) -> String {
     names::escape(&file_names::bytes(Path::new(name.as_ref())))
 }
 
-/// Refuses a path of the call that names no file, before any call of the standard library on it.
+/// Refuses a command-line path that names no file, before the standard library is called with it.
 ///
 /// # Errors
 /// See [`names::check`](file_names::check); `doing` completes "cannot".
@@ -61,13 +61,13 @@ impl Failure {
         }
     }
 
-    /// A system call on a file failed; `doing` completes "cannot".
+    /// Returns the failure of a system call on a file; `doing` completes "cannot".
     pub(crate) fn io(place: impl AsRef<OsStr>, doing: &str, error: &io::Error) -> Failure {
         let cause = format!("cannot {doing}: {}", explain(error));
         Failure::new(place, cause).kind(&error.kind())
     }
 
-    /// A call of the crate `millstream-io` on a file failed; `doing` completes "cannot".
+    /// Returns the failure of a `millstream-io` call on a file; `doing` completes "cannot".
     pub(crate) fn system(place: impl AsRef<OsStr>, doing: &str, error: &IoError) -> Failure {
         let system = io::Error::from_raw_os_error(error.errno.0);
         let cause = match error.cause {
@@ -77,7 +77,7 @@ impl Failure {
         Failure::new(place, format!("cannot {doing}: {cause}")).kind(&system.kind())
     }
 
-    /// The same failure with a kind: the name of an enumeration's variant, in snake case.
+    /// Sets the kind: the name of an enum variant, in snake case.
     pub(crate) fn kind(self, variant: &dyn fmt::Debug) -> Failure {
         let mut kind = String::new();
         let name = format!("{variant:?}");
@@ -87,7 +87,7 @@ impl Failure {
             }
             kind.push(letter.to_ascii_lowercase());
         }
-        // As the standard library calls what it has no name for, such as EIO.
+        // The standard library's kind for errors that have none of their own, such as EIO.
         if kind == "uncategorized" {
             kind = String::from("io");
         }
@@ -103,7 +103,7 @@ impl Failure {
         })
     }
 
-    /// The same failure of what has a name below its place.
+    /// Appends a name to the place, which is a folder or a package.
     pub(crate) fn below(mut self, name: &[u8]) -> Failure {
         if !self.place.ends_with('/') {
             self.place.push('/');
@@ -112,20 +112,20 @@ impl Failure {
         self
     }
 
-    /// The same failure with words before its cause.
+    /// Puts words before the cause.
     pub(crate) fn with(mut self, words: &str) -> Failure {
         self.cause.insert_str(0, words);
         self
     }
 
-    /// The same failure with what to do about it.
+    /// Appends what to do about it.
     pub(crate) fn hint(mut self, words: &str) -> Failure {
         self.cause.push_str("; ");
         self.cause.push_str(words);
         self
     }
 
-    /// The same failure with its place in the file, if that is known.
+    /// Sets the offset in the file, if it is known.
     pub(crate) fn at(mut self, offset: impl Into<Option<u64>>) -> Failure {
         self.offset = offset.into();
         self
@@ -142,7 +142,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The system's words for an error, with a likely cause where they alone do not help.
+/// Returns the system's message for an error, with a likely cause if it does not help by itself.
 pub(crate) fn explain(error: &io::Error) -> String {
     match error.raw_os_error().and_then(hint) {
         Some(hint) => format!("{error}: {hint}"),
@@ -154,11 +154,11 @@ pub(crate) fn explain(error: &io::Error) -> String {
 fn hint(code: i32) -> Option<&'static str> {
     Some(match code {
         libc::ENOSPC => "the disk is full",
-        libc::EDQUOT => "the user's share of the disk is used up",
+        libc::EDQUOT => "the disk quota is exceeded",
         libc::EFBIG => "beyond the limit of ulimit -f or of the file system",
         libc::EIO => "the device failed, or was removed",
         libc::EMFILE => "ulimit -n is too low",
-        libc::ELOOP => "links that lead to each other",
+        libc::ELOOP => "a loop of symbolic links",
         libc::EBADF => "it was closed when the program started",
         libc::ENXIO => "a socket, or a device that is not there",
         libc::ETXTBSY => "the program in it is running",
@@ -187,7 +187,7 @@ fn hint(code: i32) -> Option<&'static str> {
     })
 }
 
-/// Why the engine does not start: a usage error, or a failure.
+/// Returns the ending for an engine that does not start: a usage error or a failure.
 pub(crate) fn refused(error: millstream::Error) -> Ending {
     if error.kind() == ErrorKind::InvalidArgument {
         return Ending::Usage(String::from(error.cause()));
@@ -200,13 +200,13 @@ pub(crate) fn refused(error: millstream::Error) -> Ending {
     Failure::new("the engine", cause).into()
 }
 
-/// What failed of a command: how many things, and the first of them in the order of the work.
+/// Failures of a command: their number, and the first of them in the order of the work.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     count: u64,
-    /// Each with its place in the order.
+    /// Each with its position in the order of the work.
     listed: Vec<(usize, Failure)>,
-    /// A document has reported them.
+    /// Whether they were reported in a JSON document.
     documented: bool,
 }
 
@@ -219,12 +219,12 @@ impl Failures {
         failures
     }
 
-    /// Adds a failure that comes behind the others.
+    /// Adds a failure after all others.
     pub(crate) fn add(&mut self, failure: Failure) {
         self.add_at(usize::MAX, failure);
     }
 
-    /// Adds a failure at its place in the order of the work.
+    /// Adds a failure at a position in the order of the work.
     pub(crate) fn add_at(&mut self, place: usize, failure: Failure) {
         self.count += 1;
         let at = self.listed.partition_point(|(other, _)| *other <= place);
@@ -242,7 +242,7 @@ impl Failures {
         self.listed.first().map(|(_, failure)| failure)
     }
 
-    /// How a command of which this failed ends.
+    /// Returns how a command with these failures ends.
     pub(crate) fn ending(self) -> Result<(), Ending> {
         match self.count {
             0 => Ok(()),
@@ -262,12 +262,12 @@ impl Failures {
         }
     }
 
-    /// Whether a document has reported them.
+    /// Returns whether a JSON document has reported them.
     pub(crate) fn is_documented(&self) -> bool {
         self.documented
     }
 
-    /// The lines about them, each of which is a `noun`.
+    /// Returns the lines that report them; `noun` names one of them.
     pub(crate) fn summary(&self, noun: &str) -> String {
         let mut lines = format!("{}, the first: ", counted(self.count, noun));
         let listed: Vec<String> = self.listed.iter().map(|(_, it)| it.to_string()).collect();
@@ -280,22 +280,22 @@ impl Failures {
     }
 }
 
-/// So many of what `noun` names.
+/// Formats a count with its noun in singular or plural.
 pub(crate) fn counted(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }
 
-/// How a command ends when it does not end well.
+/// An unsuccessful end of a command.
 #[derive(Debug)]
 pub(crate) enum Ending {
     /// Something failed.
     Failed(Failures),
-    /// The reader of a pipe has gone.
+    /// The reader of a pipe has closed it.
     ClosedPipe,
-    /// A signal ended the work, which was reported already.
+    /// A signal ended the work, and was already reported.
     Interrupted,
-    /// A usage error that only the command can see.
+    /// A usage error that only the command can detect.
     Usage(String),
 }
 
@@ -305,7 +305,7 @@ impl From<Failure> for Ending {
     }
 }
 
-/// Writes a line to standard error. A failure of that is ignored.
+/// Writes a line to standard error, ignoring errors.
 pub(crate) fn tell(line: &str) {
     use io::Write as _;
     progress::aside(|| {

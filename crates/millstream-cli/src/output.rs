@@ -1,16 +1,16 @@
-//! Outputs that are whole or not there.
+//! Outputs that are complete or absent.
 //!
-//! A file is written as an [`AtomicFile`], which replaces its target when it is complete and
-//! synced: a reader of the target sees the old bytes or all the new ones, also after a crash. What
-//! follows:
-//! - A target that is a link is followed: the file it leads to is replaced, the link stays.
-//! - A file that is replaced hands on its permissions; one that may not be written is an error,
-//!   though its folder would allow the rename.
+//! A file is written as an [`AtomicFile`], which replaces its target once it is complete and
+//! synced: a reader of the target sees the old bytes or all of the new ones, also after a crash.
+//! Consequences:
+//! - A symbolic link as target is followed: the file it leads to is replaced, the link stays.
+//! - A replaced file keeps its permissions; one without write permission is an error, even where
+//!   its folder allows the rename.
 //! - The target may be the input itself: the input stays open and keeps its bytes until the end.
-//! - A target that is there and not a regular file (`/dev/null`, a FIFO, a block device) is
-//!   written through; a rename would put a file in its place. So is a file under the names
-//!   `/dev/stdout` and `/dev/fd/N`, at its end: the process that opened it keeps that very file.
-//! - `-` is standard output, through its descriptor, past the line buffer of the standard library.
+//! - An existing target that is no regular file (`/dev/null`, a FIFO, a block device) is written
+//!   directly: a rename would put a file in its place. A file named `/dev/stdout` or `/dev/fd/N` is
+//!   appended to: the process that opened it keeps that file.
+//! - `-` is standard output, through its descriptor, without the standard library's line buffer.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -25,7 +25,7 @@ use crate::failure::{Ending, Failure, check_path};
 use crate::limits::LINKS_MAX;
 use crate::standard;
 
-/// Where a command writes to. Dropped without [`Output::finish`], it leaves nothing behind.
+/// An output of a command. If dropped before [`Output::finish`], it leaves no file behind.
 pub(crate) struct Output {
     name: OsString,
     target: Target,
@@ -35,15 +35,15 @@ pub(crate) struct Output {
 enum Target {
     /// Standard output, or something that is not a regular file.
     Through(File),
-    /// A regular file, to be.
+    /// A regular file, not yet visible under its name.
     File(AtomicFile),
 }
 
 impl Output {
-    /// Opens the output named in the call, `-` for standard output.
+    /// Opens the output named on the command line, `-` for standard output.
     ///
     /// # Errors
-    /// The target is a folder or a socket, may not be written, or its folder is missing or full.
+    /// The target is a folder or a socket, is not writable, or its folder is missing or full.
     pub(crate) fn create(name: &OsStr) -> Result<Output, Failure> {
         let opened = if name == "-" {
             standard::output().map(Target::Through)
@@ -64,12 +64,12 @@ impl Output {
         })
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.written_bytes
     }
 
-    /// Whether the bytes end up in the very file that `input` is.
+    /// Returns whether the bytes go into the same file as `input`.
     pub(crate) fn writes_into(&self, input: &File) -> bool {
         match &self.target {
             Target::Through(ours) => file::are_same(ours, input),
@@ -77,7 +77,7 @@ impl Output {
         }
     }
 
-    /// How the command ends after a write has failed with `error`.
+    /// Returns how the command ends after a write failed with `error`.
     pub(crate) fn ending(&self, error: &io::Error) -> Ending {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Ending::ClosedPipe;
@@ -90,7 +90,7 @@ impl Output {
     /// Writes all of `bytes`.
     ///
     /// # Errors
-    /// How the command ends.
+    /// Returns how the command ends.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), Ending> {
         self.write_all(bytes).map_err(|error| self.ending(&error))
     }
@@ -106,13 +106,13 @@ impl Output {
         Ok(written_bytes)
     }
 
-    /// Opens the output of a package, which is written at offsets: a file.
+    /// Opens the output of a package: a regular file, because packages are written at offsets.
     ///
     /// # Errors
-    /// As [`Output::create`]; or the name is that of standard output.
+    /// As [`Output::create`]; or the name is `-`.
     pub(crate) fn create_package(name: &OsStr) -> Result<Output, Ending> {
         refuse_stdout(name, "a package is written at offsets, so it")?;
-        // Before a FIFO is opened, which waits for a reader.
+        // Before a FIFO is opened, which blocks until there is a reader.
         let about = std::fs::metadata(name);
         if about.is_ok_and(|about| !about.is_file() && !about.is_dir()) {
             return Err(no_regular_file(name).into());
@@ -120,7 +120,7 @@ impl Output {
         Ok(Output::create(name)?)
     }
 
-    /// The file, for writes at offsets; only a file that will be renamed.
+    /// Returns the file, for writes at offsets; only for a regular file.
     ///
     /// # Errors
     /// The target is standard output, or not a regular file.
@@ -134,7 +134,7 @@ impl Output {
     /// Makes the bytes durable and the file visible under its name.
     ///
     /// # Errors
-    /// The system cannot store the bytes after all, or not rename; nothing is left behind then.
+    /// The system fails to store the bytes or to rename the file; nothing is left behind then.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         match self.target {
             Target::Through(_) => Ok(()),
@@ -161,12 +161,36 @@ impl Write for Output {
     }
 }
 
+/// Refuses an output that is the same file as an input, which it would replace.
+///
+/// # Errors
+/// They are the same file.
+pub(crate) fn refuse_inputs<'a>(
+    output: &OsStr,
+    inputs: impl IntoIterator<Item = &'a Path>,
+) -> Result<(), Failure> {
+    let Ok(existing) = file::about(Path::new(output)) else {
+        return Ok(());
+    };
+    let is_input = |input| {
+        file::about(input)
+            .is_ok_and(|input| existing.is_file && input.identity == existing.identity)
+    };
+    match inputs.into_iter().any(is_input) {
+        true => Err(Failure::new(
+            output,
+            "cannot write: the command reads this file",
+        )),
+        false => Ok(()),
+    }
+}
+
 fn no_regular_file(name: &OsStr) -> Failure {
     Failure::new(name, "a package is written to a regular file")
 }
 
-/// Refuses standard output as the name of an output that must be a file; `why` says so, and ends
-/// with its name.
+/// Refuses standard output for an output that must be a file; `why` begins the message and ends
+/// with the output's name.
 ///
 /// # Errors
 /// The name is `-`.
@@ -177,7 +201,7 @@ pub(crate) fn refuse_stdout(name: &OsStr, why: &str) -> Result<(), Ending> {
     }
 }
 
-/// As [`refuse_stdout`], for the output `what` of a command that prints its document with `--json`.
+/// As [`refuse_stdout`], for the output `what` of a command that prints JSON with `--json`.
 pub(crate) fn refuse_beside_json(json: bool, name: &OsStr, what: &str) -> Result<(), Ending> {
     match json {
         true => refuse_stdout(
@@ -194,7 +218,7 @@ fn open_path(path: &Path) -> io::Result<Target> {
             return Err(io::Error::from_raw_os_error(Errno::IS_FOLDER.0));
         }
         Ok(metadata) if metadata.is_file() => true,
-        // By its own name: the links of /dev/fd lead to pipes that have no other.
+        // Opened by the name given: the links of /dev/fd lead to pipes that have no other name.
         Ok(_) => {
             let file = OpenOptions::new().write(true).open(path)?;
             return Ok(Target::Through(file));
@@ -215,20 +239,20 @@ fn open_path(path: &Path) -> io::Result<Target> {
     Ok(Target::File(AtomicFile::create(&target)?))
 }
 
-/// The file that a name means, there or not: links are followed even if what they lead to is
-/// missing. `None` for `/dev/stdout` and its like, links of procfs to what is open already.
+/// Resolves symbolic links in the last component of a path, whether or not the target exists.
+/// `None` for `/dev/stdout` and the like: procfs links to files that are already open.
 pub(crate) fn follow_links(path: &Path) -> io::Result<Option<PathBuf>> {
     let mut path = path.to_path_buf();
     for _ in 0..LINKS_MAX {
         let Ok(link) = std::fs::read_link(&path) else {
-            // Not a link, or not there.
+            // Not a symbolic link, or missing.
             return Ok(Some(path));
         };
         let folder = folder_of(&path);
         if file::is_of_procfs(folder) {
             return Ok(None);
         }
-        // An absolute link replaces the whole path here.
+        // `join` with an absolute link replaces the whole path.
         path = folder.join(link);
     }
     Err(io::Error::from_raw_os_error(Errno::LINK_CIRCLE.0))
@@ -249,15 +273,15 @@ fn ends_with_slash(path: &Path) -> bool {
 /// Writes text to standard output.
 ///
 /// # Errors
-/// Its reader has gone, or the file behind it cannot be written.
+/// The reader has closed the pipe, or the file behind standard output cannot be written.
 pub(crate) fn print(text: &str) -> Result<(), Ending> {
     Output::create(OsStr::new("-"))?.put(text.as_bytes())
 }
 
-/// Writes a command's JSON document, with what failed of the command if something did.
+/// Writes a command's JSON document, including the failures of the command if there are any.
 ///
 /// # Errors
-/// As [`print()`], or how the command ended.
+/// As [`print()`]; otherwise `ended`, the outcome of the command.
 pub(crate) fn conclude(mut document: Value, mut ended: Result<(), Ending>) -> Result<(), Ending> {
     if let Err(Ending::Failed(failures)) = &mut ended {
         failures.document(&mut document);
@@ -266,7 +290,7 @@ pub(crate) fn conclude(mut document: Value, mut ended: Result<(), Ending>) -> Re
     ended
 }
 
-/// Writes a JSON document and a line's end to standard output.
+/// Writes a JSON document and a newline to standard output.
 ///
 /// # Errors
 /// As [`print()`].

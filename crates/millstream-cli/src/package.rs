@@ -1,4 +1,4 @@
-//! What the commands on packages share: opening, and the words for errors.
+//! What the package commands share: opening packages, and error messages.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use millstream_io::fs::file;
 use millstream_pak::{DictionaryUse, EntryInfo, Error, ErrorKind, Package, Storing, Target};
 use serde_json::{Value, json};
 
-use crate::failure::{self, Ending, Failure, check_path, refused};
+use crate::failure::{self, Ending, Failure, check_path, counted, refused};
 use crate::limits::{RAW_BYTES_MIN, RAW_RATIO_MAX};
 use crate::size;
 use crate::table::Table;
 
-/// An open package with what reads it.
+/// An open package with the storage and queue that read it.
 pub(crate) struct Reading {
     pub(crate) package: Package,
-    /// The base of a patch: its entries are there, too, unless the patch has their names.
+    /// The base of a patch, whose entries are visible unless the patch replaces or removes them.
     pub(crate) base: Option<Package>,
     pub(crate) queue: Queue,
     pub(crate) storage: Storage,
@@ -25,15 +25,15 @@ impl Reading {
     /// Opens a package.
     ///
     /// # Errors
-    /// The engine does not start, or the file is no whole package.
+    /// The engine does not start, or the file is not a complete package.
     pub(crate) fn open(path: &Path) -> Result<Reading, Ending> {
         Reading::open_over(path, None)
     }
 
-    /// Opens a package, over the base of a patch if one is named.
+    /// Opens a package, over the base of a patch if one is given.
     ///
     /// # Errors
-    /// As [`Reading::open`]; or the package is no patch of this base.
+    /// As [`Reading::open`]; or the package is not a patch of this base.
     pub(crate) fn open_over(path: &Path, base: Option<&Path>) -> Result<Reading, Ending> {
         let storage = Storage::new(StorageOptions::default()).map_err(refused)?;
         let open =
@@ -53,7 +53,7 @@ impl Reading {
         })
     }
 
-    /// The entry of a name and the package that has it: the patch, or its base.
+    /// Returns the entry of a name and the package that holds it: the patch, or its base.
     ///
     /// # Errors
     /// The tables are damaged.
@@ -67,17 +67,17 @@ impl Reading {
         Ok(None)
     }
 
-    /// An error of this package as the program words it.
+    /// Converts an error of this package.
     pub(crate) fn failure(&self, error: &Error) -> Failure {
         describe(self.package.path(), error)
     }
 }
 
-/// Entries whose names match, in the byte order of their names, but for those that a package above
-/// has or removes.
+/// Returns the entries whose names match, in the byte order of their names, except those that a
+/// package in `above` replaces or removes.
 ///
 /// # Errors
-/// The tables of one are damaged.
+/// The tables of a package are damaged.
 pub(crate) fn visible(
     package: &Package,
     pattern: &[u8],
@@ -101,8 +101,7 @@ pub(crate) fn visible(
     Ok(found)
 }
 
-/// Bytes of packages, and the raw bytes of entries of theirs: any number of entries may share a
-/// block.
+/// File bytes of packages, and raw bytes of their entries: any number of entries may share a block.
 #[derive(Default)]
 pub(crate) struct Sizes {
     file_bytes: u64,
@@ -110,11 +109,11 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// Adds a package, and these of its entries.
+    /// Adds a package and the given entries of it.
     pub(crate) fn add(&mut self, package: &Package, indices: impl IntoIterator<Item = u32>) {
         self.file_bytes = self.file_bytes.saturating_add(package.file_bytes());
         for index in indices {
-            // What cannot be looked at fails by itself.
+            // An entry that cannot be looked up fails when it is read.
             let raw_bytes = package.info(index).map_or(0, |info| info.raw_bytes);
             self.raw_bytes = self.raw_bytes.saturating_add(raw_bytes);
         }
@@ -123,7 +122,7 @@ impl Sizes {
     /// Refuses more raw bytes than `--max-bytes` allows.
     ///
     /// # Errors
-    /// There are more.
+    /// There are more raw bytes than that.
     pub(crate) fn check(&self, path: &Path, max_bytes: Option<u64>) -> Result<(), Failure> {
         let most = max_raw_bytes(self.file_bytes, max_bytes);
         match self.raw_bytes <= most {
@@ -133,18 +132,18 @@ impl Sizes {
     }
 }
 
-/// Raw bytes that a command takes out of packages of so many bytes, given `--max-bytes`.
+/// Returns how many raw bytes a command may read from packages of `file_bytes` bytes.
 pub(crate) fn max_raw_bytes(file_bytes: u64, max_bytes: Option<u64>) -> u64 {
     max_bytes.unwrap_or_else(|| RAW_BYTES_MIN.max(file_bytes.saturating_mul(RAW_RATIO_MAX)))
 }
 
-/// Its entries have more.
+/// The failure for entries with more raw bytes than `most`.
 pub(crate) fn too_many_raw_bytes(path: &Path, most: u64) -> Failure {
     let cause = format!("the entries have more than {most} raw bytes; --max-bytes allows more");
     Failure::new(path, cause).kind(&ErrorKind::Limit)
 }
 
-/// An error as the program words failures; `path` where it names none itself.
+/// Converts an error of a package; `path` is used if the error names no file.
 pub(crate) fn describe(path: &Path, error: &Error) -> Failure {
     let place = error.path().unwrap_or(path).as_os_str();
     let cause = match error.system() {
@@ -161,7 +160,7 @@ pub(crate) fn describe(path: &Path, error: &Error) -> Failure {
     Failure::new(place, cause).kind(kind).at(error.offset())
 }
 
-/// The codecs of an entry as one word.
+/// Returns the codecs of an entry as one word.
 pub(crate) fn codec_word(storing: &Storing) -> String {
     if storing.codecs.is_empty() {
         return String::from(CodecId::STORED.name());
@@ -170,7 +169,7 @@ pub(crate) fn codec_word(storing: &Storing) -> String {
     words.join("+")
 }
 
-/// The name of a codec of blocks. These know their raw size, so LZ4 needs no frame.
+/// Returns the name of a block codec. Blocks know their raw size, so LZ4 has no frame.
 pub(crate) fn codec_name(codec: &CodecId) -> &'static str {
     match *codec {
         CodecId::LZ4_BLOCK => CodecId::LZ4.name(),
@@ -181,14 +180,12 @@ pub(crate) fn codec_name(codec: &CodecId) -> &'static str {
 /// Adds a row for the target that a package was packed for.
 pub(crate) fn target_row(table: &mut Table, target: Target) {
     let rate = format!("{} MB/s", target.megabytes_per_second);
-    let cores = format!(
-        "of the disk that codecs were chosen for; {} cores",
-        target.cores
-    );
+    let cores = counted(u64::from(target.cores), "core");
+    let cores = format!("of the disk that codecs were chosen for; {cores}");
     table.row("target", rate, cores);
 }
 
-/// The same for a document.
+/// Returns the target as part of a JSON document.
 pub(crate) fn target_document(target: Target) -> Value {
     json!({
         "bytes_per_second": target.megabytes_per_second * 1e6,
@@ -210,10 +207,10 @@ pub(crate) fn dictionary_rows(table: &mut Table, uses: &[DictionaryUse]) {
     }
 }
 
-/// Whether a file named in the call is a package: by its first bytes.
+/// Returns whether a file named on the command line is a package, by its first bytes.
 pub(crate) fn is_package(path: &Path) -> bool {
     use std::io::Read as _;
-    // Never a FIFO or a device: opening one may wait, or do anything.
+    // Never a FIFO or a device: opening one may block or have side effects.
     let is_file = |about: std::fs::Metadata| about.is_file();
     if check_path(path, "read").is_err() || !std::fs::metadata(path).is_ok_and(is_file) {
         return false;
@@ -223,7 +220,7 @@ pub(crate) fn is_package(path: &Path) -> bool {
     read.is_ok() && millstream_pak::is_package(&head)
 }
 
-/// A hash as text.
+/// Formats bytes as lower-case hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

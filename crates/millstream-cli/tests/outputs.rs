@@ -54,6 +54,46 @@ fn a_failure_leaves_the_old_file_and_nothing_else() {
 }
 
 #[test]
+fn an_output_never_replaces_a_file_that_the_command_reads() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let call = |words: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        run(millstream(&words).current_dir(folder.path()))
+    };
+    let key = "-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC
+-----END PRIVATE KEY-----
+";
+    std::fs::create_dir(at("d")).expect("a folder");
+    std::fs::write(at("d/x"), "bytes").expect("a file");
+    std::fs::write(at("key"), key).expect("a file");
+    std::fs::write(at("t.json"), "{\"traceEvents\":[]}").expect("a file");
+    std::fs::write(at("s.gltf"), "{}").expect("a file");
+    expect_status(&call("pack d -o a --sign key"), 0);
+    std::fs::copy(at("a"), at("b")).expect("a copy");
+    let contents =
+        || ["a", "b", "key", "s.gltf", "t.json"].map(|name| std::fs::read(at(name)).ok());
+    let before = contents();
+    for words in [
+        "pack d -o key --sign key",
+        "pack d -o t.json --order t.json",
+        "diff a b -o a",
+        "diff a b -o b",
+        "load d a --trace a",
+        "scene s.gltf --trace s.gltf",
+        "report t.json -o t.json",
+    ] {
+        let errors = expect_status(&call(words), 1);
+        assert!(
+            errors.contains("the command reads this file"),
+            "{words}: {errors}"
+        );
+    }
+    assert!(contents() == before, "every input is as it was");
+}
+
+#[test]
 fn what_cannot_be_read_or_written_is_said_and_not_made() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::create_dir(folder.path().join("sub")).expect("a folder");

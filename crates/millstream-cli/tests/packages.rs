@@ -412,7 +412,7 @@ fn a_patch_turns_one_package_into_the_other() {
     let output = run(&mut millstream(&["verify", &patch]));
     expect_quiet_success(&output);
     let told = String::from_utf8_lossy(&output.stdout);
-    assert!(told.contains("1 more lie in the base"), "{told}");
+    assert!(told.contains("1 more in the base"), "{told}");
     expect_quiet_success(&run(millstream(&["verify", &patch]).args(over)));
     let read = run(millstream(&["cat", &patch, "noise/7"]).args(over));
     expect_quiet_success(&read);

@@ -1,7 +1,7 @@
-//! A recorded trace as a page: where the time went in words and in a bar, then a timeline of queue,
-//! device and workers that zooms and pans, then the longest requests and stalls.
+//! The page of a recorded trace: where the time went in words and in a bar, then a timeline of
+//! queue, device and workers that zooms and pans, then the longest requests and stalls.
 //!
-//! The page is whole without its script; what the script adds is looking closer.
+//! The page is complete without its script, which only adds zooming and panning.
 
 use std::cmp::Reverse;
 
@@ -18,7 +18,7 @@ use parse::{Lane, Span, Trace};
 use time::LaneTimes;
 pub use time::Times;
 
-/// What only the page of a trace has.
+/// The style sheet that only the page of a trace has.
 const STYLE: &str = include_str!("trace/timeline.css");
 
 /// The script of the timeline.
@@ -27,25 +27,24 @@ const SCRIPT: Script = Script {
     hash: "OmXErecHKKNaij2c7H9nxeXrq6HGzb/n97gdlrgb2fk=",
 };
 
-/// A page, and what it says in figures.
+/// A page, and its main figures.
 #[derive(Debug, Clone)]
 pub struct Page {
     /// The HTML.
     pub html: String,
     /// Where the time went.
     pub times: Times,
-    /// Requests in the trace.
+    /// Number of requests in the trace.
     pub requests: usize,
-    /// The limit in a sentence.
+    /// What limited the load, in a sentence.
     pub words: String,
 }
 
-/// Makes a page of a trace as `load --trace` and `scene --trace` write it; `name` is what the page
-/// calls it.
+/// Makes a page from a trace as `load --trace` and `scene --trace` write it; `name` is its title.
 ///
 /// # Errors
-/// The text is no such trace: no JSON, cut off, without lanes of ours, with times that cannot be,
-/// or larger than the bounds in [`crate::limits`]. An empty trace is none: it gives a page that
+/// The text is not such a trace: not JSON, truncated, without the engine's lanes, with impossible
+/// times, or larger than the limits in [`crate::limits`]. An empty trace is not an error: its page
 /// says so.
 pub fn page(name: &str, text: &[u8]) -> Result<Page> {
     let trace = parse::parse(text)?;
@@ -92,7 +91,7 @@ fn write(body: &mut Html, trace: &Trace, times: &Times, requests: usize) {
     }
 }
 
-/// Draws where the time went: a bar of the parts, and their shares as its key.
+/// Draws where the time went: a bar of the parts, with their shares as its legend.
 fn parts(body: &mut Html, times: &Times) {
     let (mut bar, mut key) = (String::new(), String::new());
     for ((name, class), time_ns) in time::PARTS.iter().zip(times.parts_ns) {
@@ -258,8 +257,8 @@ mod tests {
         let cut = &TRACE[..TRACE.len() / 2];
         let cases: [(&str, &str); 8] = [
             ("", "cut off"),
-            ("nonsense", "no trace"),
-            ("[]", "no trace"),
+            ("nonsense", "not a trace"),
+            ("[]", "not a trace"),
             ("{}", "traceEvents"),
             (cut, "cut off"),
             (r#"{"traceEvents":[]}"#, "no lanes"),

@@ -18,6 +18,7 @@ pub(crate) fn diff(args: &DiffArgs, json: bool) -> Result<(), Ending> {
     let found = found.map_err(|error| describe(&args.after, &error))?;
     let mut patch = None;
     if let Some(name) = &args.output {
+        output::refuse_inputs(name, [&*args.before, &*args.after])?;
         patch = Some(write(name, &before, &after)?);
     }
     if json {

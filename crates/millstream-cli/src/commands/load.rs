@@ -1,8 +1,8 @@
-//! `load`: files into memory through the engine, and where the time went.
+//! `load`: loads files into memory through the engine, and shows where the time went.
 
 use std::ffi::OsStr;
 use std::io::{BufWriter, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::args::{BackendWord, DirectWord, LoadArgs};
 use crate::cold;
-use crate::failure::{self, Ending, Failure, refused};
+use crate::failure::{self, Ending, Failure, counted, refused};
 use crate::limits::{CLOSE_WAIT, WINDOW_REQUESTS};
 use crate::loader::{Hashes, Loader, Source, Tally};
 use crate::output::{self, Output};
@@ -26,7 +26,7 @@ use crate::{package, signals, size, walk};
 
 /// Runs `load`.
 pub(crate) fn load(args: &LoadArgs, json: bool) -> Result<(), Ending> {
-    check_trace(args.trace.as_deref())?;
+    check_trace(args.trace.as_deref(), &args.paths)?;
     let storage = Storage::new(options(args)?).map_err(refused)?;
     let sources = find(&storage, args)?;
     if args.cold {
@@ -34,14 +34,14 @@ pub(crate) fn load(args: &LoadArgs, json: bool) -> Result<(), Ending> {
     }
     let queue = storage.queue(queue_options()).map_err(refused)?;
     let interrupted = Arc::new(AtomicBool::new(false));
-    // Before the work, so that a trace that cannot be written fails now; after the walk, which
-    // would find it.
+    // Before the work, so that an unwritable trace fails now; after the walk, which would find the
+    // trace file.
     let trace = args.trace.as_deref().map(Output::create).transpose()?;
     cancel_on_interruption(&queue, &interrupted);
     if trace.is_some() {
         storage.start_trace();
     }
-    // Before the work, too, so that a standard output that is closed fails now.
+    // Also before the work, so that a closed standard output fails now.
     let hashes = args.hash.then(|| Hashes::new(json)).transpose()?;
     let loader = Loader {
         storage: &storage,
@@ -53,7 +53,7 @@ pub(crate) fn load(args: &LoadArgs, json: bool) -> Result<(), Ending> {
         interrupted: Arc::clone(&interrupted),
         tally: Tally::default(),
     };
-    // What the opening of packages took is no part of the load.
+    // Excludes what opening the packages took.
     let before = storage.stats();
     let tally = loader.run()?;
     let stats = storage.stats().since(&before);
@@ -61,7 +61,7 @@ pub(crate) fn load(args: &LoadArgs, json: bool) -> Result<(), Ending> {
     let mut document = document(&storage, &tally, &stats);
     let nothing_loaded = tally.files > 0 && tally.files == tally.failures.count() + tally.canceled;
     if json && args.hash {
-        // In the order of the lines.
+        // In the order of the printed lines.
         document["hashes"] = json!(tally.hashes);
     }
     if !json && !args.hash && !nothing_loaded {
@@ -75,14 +75,19 @@ pub(crate) fn load(args: &LoadArgs, json: bool) -> Result<(), Ending> {
     ended
 }
 
-/// A trace goes to a file: standard output has the table, the hashes or the document.
-pub(crate) fn check_trace(name: Option<&OsStr>) -> Result<(), Ending> {
+/// Refuses a trace that would replace an input or go to standard output, which has the table, the
+/// hashes or the document.
+pub(crate) fn check_trace(name: Option<&OsStr>, inputs: &[PathBuf]) -> Result<(), Ending> {
     let name = name.unwrap_or_default();
-    output::refuse_stdout(name, "--trace: standard output is taken, so it")
+    output::refuse_stdout(name, "--trace: standard output is taken, so it")?;
+    Ok(output::refuse_inputs(
+        name,
+        inputs.iter().map(PathBuf::as_path),
+    )?)
 }
 
-/// What the paths name: files, what is below folders, and the entries of packages. A name that a
-/// patch has or removes is none of its base's.
+/// Returns what the paths name: files, files below folders, and the entries of packages. A base's
+/// entry is omitted if a patch replaces or removes it.
 fn find(storage: &Storage, args: &LoadArgs) -> Result<Vec<Source>, Failure> {
     let mut sources: Vec<Source> = Vec::new();
     let mut opened = Vec::new();
@@ -103,7 +108,7 @@ fn find(storage: &Storage, args: &LoadArgs) -> Result<Vec<Source>, Failure> {
             }
         }
     }
-    // A patch is named behind its base.
+    // A patch comes after its base on the command line.
     let mut above: Vec<Package> = Vec::new();
     for source in sources.iter_mut().rev() {
         let Source::Entries(package, indices) = source else {
@@ -114,7 +119,7 @@ fn find(storage: &Storage, args: &LoadArgs) -> Result<Vec<Source>, Failure> {
             root.is_some() && [Some(package.root()), package.base_root()].contains(&root)
         };
         let patches: Vec<&Package> = above.iter().filter(is_over).collect();
-        // A patch is made for one base, however old that is.
+        // A patch names its exact base, so `--min-version` does not apply to a base.
         let is_base = !patches.is_empty() && package.base_root().is_none();
         let least = if is_base { 0 } else { args.min_version };
         let version = package.require_version(least);
@@ -132,13 +137,13 @@ fn find(storage: &Storage, args: &LoadArgs) -> Result<Vec<Source>, Failure> {
     Ok(sources)
 }
 
-/// A package that cannot be loaded.
+/// Returns a source that reports a package as failed.
 fn failed(path: &Path, failure: Failure) -> Source {
     Source::Files(vec![Found::named(path, Err(failure))])
 }
 
-/// Opens a package; a patch over its base, if that is among those opened before it. One that has
-/// more raw bytes than are allowed is a base all the same.
+/// Opens a package; a patch over its base, if that was opened before it. A package that exceeds the
+/// limit of raw bytes still serves as a base.
 fn open(
     storage: &Storage,
     path: &Path,
@@ -197,24 +202,24 @@ fn queue_options() -> QueueOptions {
     let window = u32::try_from(WINDOW_REQUESTS).expect("the window is small");
     let mut options = QueueOptions::default();
     options.name = String::from("load");
-    // Each request with the close of its file.
+    // Each request is accompanied by the close of its file.
     options.capacity = 2 * window;
     options.unclaimed = window;
     options
 }
 
-/// Has an interruption call off what a queue has and will have.
+/// Makes an interruption cancel a queue's requests, present and future.
 pub(crate) fn cancel_on_interruption(queue: &Queue, interrupted: &Arc<AtomicBool>) {
     let (queue, interrupted) = (queue.clone(), Arc::clone(interrupted));
     signals::set_canceler(Some(Box::new(move || {
         interrupted.store(true, Ordering::Release);
-        // Every tag matches: what is submitted later is stopped by the flag.
+        // Every tag matches; requests submitted later are stopped by the flag.
         queue.cancel_tagged(0, 0);
     })));
 }
 
-/// All that was asked for has ended: an interruption has nothing more to cancel, and the trace is
-/// written. Whether there was an interruption, and what became of the trace.
+/// Ends a load whose requests have all completed: unless interrupted, unsets the canceler and
+/// writes the trace. Returns whether it was interrupted, and the result of writing the trace.
 pub(crate) fn end_of_load(
     interrupted: &AtomicBool,
     trace: Option<Output>,
@@ -232,7 +237,7 @@ pub(crate) fn end_of_load(
     (stopped, traced)
 }
 
-/// Writes what the storage has traced.
+/// Writes the trace that the storage recorded.
 fn write_trace(output: Output, storage: &Storage) -> Result<(), Ending> {
     let mut writer = BufWriter::new(output);
     let written = storage
@@ -245,7 +250,7 @@ fn write_trace(output: Output, storage: &Storage) -> Result<(), Ending> {
     Ok(output.finish()?)
 }
 
-/// Closes the storage, and reports what the system still holds.
+/// Closes the storage, and reports operations that the system still holds.
 pub(crate) fn close(storage: &Storage) {
     let report = storage.close(CLOSE_WAIT);
     if report.operations > 0 {
@@ -282,7 +287,7 @@ fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }
 
-/// Requests of `load`; tables of packages are read with another priority.
+/// Returns the requests of `load`; tables of packages are read with another priority.
 fn requests(stats: &Stats) -> u64 {
     stats.completed(Priority::Normal)
 }
@@ -337,7 +342,7 @@ fn table(args: &LoadArgs, storage: &Storage, tally: &Tally, stats: &Stats) -> St
     table.text()
 }
 
-/// Adds what the engine did, and how long.
+/// Adds rows for the engine's activity and times.
 fn engine_rows(table: &mut Table, stats: &Stats, elapsed: f64) {
     let share = |ns: u64| format!("{:.0} % of the time", seconds(ns) / elapsed * 100.0);
     let (busy, idle) = (share(stats.device_busy_ns), share(stats.device_idle_ns));
@@ -345,7 +350,10 @@ fn engine_rows(table: &mut Table, stats: &Stats, elapsed: f64) {
     let longest = format_ns(stats.open_max_ns);
     let opens = match stats.opens {
         0 => String::from("no files"),
-        count => format!("the sum of {count} files; the longest {longest}"),
+        count => format!(
+            "the sum of {}; the longest {longest}",
+            counted(count, "file")
+        ),
     };
     let operations = format!(
         "{} past the page cache, {} of several requests, {} repeated",
@@ -392,12 +400,13 @@ fn latency_rows(table: &mut Table, stats: &Stats) {
     }
 }
 
-/// Says that a time is the sum of those of jobs, which overlap.
+/// Formats a time that is the sum over jobs, which overlap.
 fn summed(nanoseconds: u64, jobs: u64) -> String {
     match jobs {
         0 => String::from("no jobs"),
         _ => format!(
-            "the sum of {jobs} jobs, {} each",
+            "the sum of {}, {} each",
+            counted(jobs, "job"),
             format_ns(nanoseconds / jobs)
         ),
     }

@@ -1,7 +1,7 @@
-//! `pack`: a folder becomes a package.
+//! `pack`: makes a package of a folder.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -43,6 +43,8 @@ pub(crate) fn pack(args: &PackArgs, json: bool) -> Result<(), Ending> {
     }
     let order = args.order.as_deref().map(|trace| order(trace, &items));
     let order = order.transpose()?.unwrap_or_default();
+    let inputs = [&args.sign, &args.order].into_iter().flatten();
+    output::refuse_inputs(&args.output, inputs.map(PathBuf::as_path))?;
     let output = Output::create_package(&args.output)?;
     if let Coding::Auto(target) = &mut coding {
         *target = target::target(args)?;
@@ -86,7 +88,7 @@ pub(crate) fn pack(args: &PackArgs, json: bool) -> Result<(), Ending> {
     tell(args, json, (&report, coding), begun.elapsed().as_secs_f64())
 }
 
-/// Describers of all kinds that the program knows.
+/// Returns the describers of all kinds of files that the program knows.
 fn describers() -> Vec<Box<dyn Describe>> {
     vec![
         Box::new(SceneDescriber),
@@ -100,7 +102,7 @@ fn describers() -> Vec<Box<dyn Describe>> {
 fn coding(args: &PackArgs) -> Result<Coding, Ending> {
     let codec = match args.codec.as_str() {
         "auto" => CodecId::ZSTD,
-        // Blocks know their raw size: no frame is needed.
+        // Blocks record their raw size, so no frame is needed.
         "lz4" => CodecId::LZ4_BLOCK,
         word => CodecId::from_name(word).expect("the parser takes no other"),
     };
@@ -131,7 +133,7 @@ fn block_bytes(args: &PackArgs) -> Result<Option<u32>, Ending> {
     }
 }
 
-/// The files below the folder; everything that cannot be packed is a failure.
+/// Returns the files below the folder; everything that cannot be packed is a failure.
 fn find(folder: &Path, links: Links) -> Result<Vec<Item>, Ending> {
     check_path(folder, "read")?;
     let (items, errors) = millstream_pak::walk(folder, links);
@@ -147,28 +149,27 @@ fn find(folder: &Path, links: Links) -> Result<Vec<Item>, Ending> {
     Ok(items)
 }
 
-/// The name that the package itself would have as an entry, if it is made in the folder that it is
-/// made of. It is left out, or a second `pack` would not give the bytes of the first.
+/// Returns the package's own name as an entry, if it is written inside the packed folder. It is
+/// left out; otherwise a second `pack` would not produce the bytes of the first.
 fn name_below(folder: &Path, package: &Path) -> Option<Vec<u8>> {
     let package = package.canonicalize().ok()?;
     let below = package.strip_prefix(folder.canonicalize().ok()?).ok()?;
     Some(file_names::bytes(below))
 }
 
-/// The names of the inputs in the order in which a trace's requests were submitted. A trace of
-/// loose files has their paths, one of a package the names of its entries, maybe several of a
-/// request.
+/// Returns the names of the inputs in the order in which a trace's requests were submitted. A trace
+/// of loose files has their paths; one of a package has entry names, possibly several per request.
 fn order(trace: &Path, items: &[Item]) -> Result<Vec<Vec<u8>>, Ending> {
     let wrong = |cause: String| Failure::new(trace, cause);
     let text = report::read(trace.as_os_str())?;
     let trace: serde_json::Value = serde_json::from_slice(&text)
-        .map_err(|error| wrong(format!("no trace as `load --trace` writes it: {error}")))?;
+        .map_err(|error| wrong(format!("not a trace of `load --trace`: {error}")))?;
     let events = trace
         .get("traceEvents")
         .and_then(|events| events.as_array());
     let events = events.ok_or_else(|| wrong(String::from("the JSON has no traceEvents")))?;
     let known = Inputs::new(items.iter().map(Item::name));
-    // Lane 1 shows requests, from their submission on.
+    // Lane 1 shows requests, beginning at their submission.
     let requests = events.iter().filter(|event| {
         event.get("ph").is_some_and(|ph| ph == "X") && event.get("tid").is_some_and(|id| id == 1)
     });
@@ -183,7 +184,7 @@ fn order(trace: &Path, items: &[Item]) -> Result<Vec<Vec<u8>>, Ending> {
     Ok(first.map(<[u8]>::to_vec).collect())
 }
 
-/// The names in the event of a request: those listed, else its own.
+/// Returns the names in a request's event: the listed ones, otherwise the event's own name.
 fn names_in(event: &serde_json::Value) -> impl Iterator<Item = &str> {
     let listed = event.get("args").and_then(|args| args.get("names"));
     let names = match listed.and_then(|names| names.as_array()) {
@@ -193,13 +194,13 @@ fn names_in(event: &serde_json::Value) -> impl Iterator<Item = &str> {
     names.iter().filter_map(|name| name.as_str())
 }
 
-/// The inputs by their names and the ends of them, for names of a trace that have more folders, or
-/// fewer.
+/// The inputs by name and by suffix, because the names in a trace may have more leading folders
+/// than those of the inputs, or fewer.
 struct Inputs<'a> {
     by_name: HashSet<&'a [u8]>,
-    /// Ends that begin behind a `/`; the input, if only one has it.
+    /// Suffixes that begin after a `/`; `None` if several inputs share one.
     by_end: HashMap<&'a [u8], Option<&'a [u8]>>,
-    /// Bytes of the longest name.
+    /// Length in bytes of the longest name.
     longest: usize,
 }
 
@@ -221,18 +222,18 @@ impl<'a> Inputs<'a> {
         inputs
     }
 
-    /// The input that a name of a trace means: itself, or the longest end of it that is an input's
-    /// name, or the one input whose name ends so.
+    /// Returns the input that a name in a trace means: the longest suffix of the name that is an
+    /// input's name, otherwise the only input whose name ends with it.
     fn find(&self, name: &'a str) -> Option<&'a [u8]> {
         let name = name.as_bytes();
-        // To look up all ends of a name of any length would take the square of it.
+        // Looking up every suffix of a name of unbounded length would take quadratic time.
         let mut short = ends(name).filter(|end| end.len() <= self.longest);
         let whole = short.find_map(|end| self.by_name.get(end));
         whole.or_else(|| self.by_end.get(name)?.as_ref()).copied()
     }
 }
 
-/// A name, and what is behind each of its `/`: the longest first.
+/// Returns a name and its suffixes after each `/`, the longest first.
 fn ends(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
     std::iter::once(name).chain(slashes.map(|(at, _)| &name[at + 1..]))
@@ -304,7 +305,7 @@ mod tests {
         assert_eq!(found("data/z/x"), Some("x"));
         assert_eq!(found("only"), Some("c/only"));
         assert_eq!(found("e/only2"), Some("d/e/only2"));
-        // Two end so, or none; and a part of a name is none.
+        // Two inputs end with it, or none; and part of a component matches none.
         assert_eq!(found("y"), None);
         assert_eq!(found("z"), None);
         assert_eq!(found("nly"), None);

@@ -1,7 +1,8 @@
-//! `report`: a recorded trace as a page to look at.
+//! `report`: renders a recorded trace as an HTML page.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
+use std::path::Path;
 
 use millstream_report::limits::TRACE_BYTES_MAX;
 use millstream_report::trace;
@@ -15,6 +16,7 @@ use crate::output::{self, Output};
 /// Runs `report`.
 pub(crate) fn report(args: &ReportArgs, json: bool) -> Result<(), Ending> {
     output::refuse_beside_json(json, &args.output, "FILE.html")?;
+    output::refuse_inputs(&args.output, [Path::new(&args.trace)])?;
     let text = read(&args.trace)?;
     let name = shown(&args.trace);
     let place = match args.trace.as_encoded_bytes() {
@@ -36,7 +38,7 @@ pub(crate) fn report(args: &ReportArgs, json: bool) -> Result<(), Ending> {
     Ok(())
 }
 
-/// A whole trace; no more than a page is made of, whatever a pipe delivers.
+/// Reads a trace, at most one byte more than [`TRACE_BYTES_MAX`], which the parser refuses.
 pub(crate) fn read(name: &OsStr) -> Result<Vec<u8>, Failure> {
     let mut input = Input::open(name)?;
     let mut text = Vec::new();

@@ -1,4 +1,4 @@
-//! `scene`: glTF scenes into memory, with a table of what came when.
+//! `scene`: loads glTF scenes into memory, and shows a table of when each part was loaded.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -49,28 +49,28 @@ struct Document {
     hashes: Option<Vec<Hashed>>,
 }
 
-/// What came of the scenes.
+/// The result of loading the scenes.
 #[derive(Default)]
 struct Outcome {
     document: Document,
     failures: Failures,
-    /// Names of the files or entries that were loaded.
+    /// Names of the files or entries loaded.
     files: BTreeSet<String>,
-    /// With their times since the call.
+    /// Events with their times since the start of the command.
     events: Vec<(Duration, Event)>,
-    /// Those beyond the bound of the table.
+    /// Number of events beyond the limit of the table.
     events_more: usize,
     first_drawable: Option<Duration>,
 }
 
 /// Runs `scene`.
 pub(crate) fn scene(args: &SceneArgs, json: bool) -> Result<(), Ending> {
-    check_trace(args.trace.as_deref())?;
+    check_trace(args.trace.as_deref(), std::slice::from_ref(&args.file))?;
     check_kind(&args.file)?;
     let mut options = StorageOptions::default();
     let mut limits = image::ImageLimits::default();
     if args.max_bytes.is_some() {
-        // It bounds images of one color, too.
+        // `--max-bytes` is the limit instead: the ratio limit refuses images of a single color.
         limits.ratio_max = u64::MAX;
     }
     image::register(&mut options, limits);
@@ -87,7 +87,7 @@ pub(crate) fn scene(args: &SceneArgs, json: bool) -> Result<(), Ending> {
     options.memory_max = args.max_bytes;
     let loader =
         Loader::new(&storage, options).map_err(|error| failure(&args.file, None, &error))?;
-    // Before the work, so that a trace that cannot be written fails now.
+    // Before the work, so that an unwritable trace fails now.
     let trace = args.trace.as_deref().map(Output::create).transpose()?;
     if trace.is_some() {
         storage.start_trace();
@@ -134,7 +134,7 @@ pub(crate) fn scene(args: &SceneArgs, json: bool) -> Result<(), Ending> {
     ended
 }
 
-/// Reports what is not a file; the load reports what is missing.
+/// Refuses what is not a file; a missing file is reported by the load.
 fn check_kind(file: &Path) -> Result<(), Failure> {
     check_path(file, "read")?;
     match std::fs::metadata(file) {
@@ -150,8 +150,8 @@ fn check_kind(file: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Loads a file's scene, or the scenes of a package, one after the other: the memory of one is free
-/// before the next begins. A package in which too much fails or is hashed is not loaded to its end.
+/// Loads the scene of a file, or the scenes of a package one after the other: the memory of each is
+/// freed before the next begins. Stops early in a package with too many failures or hashes.
 fn load_all(
     args: &SceneArgs,
     loader: &Loader,
@@ -205,7 +205,7 @@ fn load_all(
         let hashes = outcome.document.hashes.as_ref().map_or(0, Vec::len);
         if outcome.failures.count() >= SCENE_FAILURES_MAX || hashes >= HASHES_MAX {
             let name = names::escape(&name);
-            let cause = format!("so much failed or was hashed that '{name}' was not loaded");
+            let cause = format!("'{name}' was not loaded: too many failures or hashes so far");
             let too_much = Failure::new(file, cause).kind(&ErrorKind::Limit);
             outcome.failures.add_at(0, too_much);
             break;
@@ -216,7 +216,7 @@ fn load_all(
             &mut outcome,
         )?;
     }
-    // Each entry once: a block is read again for another entry that shares it.
+    // Counts each entry once: a block is read again for another entry that shares it.
     let loaded = outcome.files.iter();
     outcome.document.stored_bytes = loaded.filter_map(|name| stored_bytes(&source, name)).sum();
     Ok(outcome)
@@ -227,7 +227,7 @@ fn stored_bytes(package: &Package, name: &str) -> Option<u64> {
     Some(package.storing(info.index).ok()?.stored_bytes)
 }
 
-/// The names of a package's scenes.
+/// Returns the names of a package's scenes.
 fn scenes_of(package: &Package) -> millstream_pak::Result<Vec<Vec<u8>>> {
     let mut scenes = Vec::new();
     for &index in package.by_name()? {
@@ -239,7 +239,7 @@ fn scenes_of(package: &Package) -> millstream_pak::Result<Vec<Vec<u8>>> {
     Ok(scenes)
 }
 
-/// Adds what came of a scene whose load began so long after the call.
+/// Adds the result of a scene whose load began `begun` after the start of the command.
 fn collect(
     args: &SceneArgs,
     scene: Option<&[u8]>,
@@ -287,11 +287,13 @@ fn collect(
     Ok(())
 }
 
-/// An error of the scene in `file`, as the program words failures: of the file that it is about,
-/// which is the scene's, one beside it, or an entry of a package with this `scene`.
+/// Converts an error of a scene in `file`. It concerns the scene's own file, one beside it, or,
+/// with `scene`, an entry of a package.
 fn failure(file: &Path, scene: Option<&[u8]>, error: &Error) -> Failure {
     let named = error.file().map(Path::new);
-    let own = named.is_none_or(|named| file.file_name() == Some(named.as_os_str()));
+    // The error's name is lossy where the file's is not UTF-8.
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let own = named.is_none_or(|named| *named == *name);
     let beside = named.filter(|_| !own && scene.is_none());
     let folder = file.parent().unwrap_or(Path::new(""));
     let path = beside.map_or_else(|| file.to_owned(), |named| folder.join(named));
@@ -307,7 +309,7 @@ fn failure(file: &Path, scene: Option<&[u8]>, error: &Error) -> Failure {
         words.push_str(&format!("{}: ", error.place()));
     }
     match error.request_error() {
-        // An image that cannot be decoded has its own words.
+        // Errors of image decoding have their own cause.
         Some(request) if error.kind() != ErrorKind::Image => describe(&path, request).with(&words),
         _ => {
             let failure = Failure::new(path, error.cause()).with(&words);
@@ -356,7 +358,11 @@ fn table(outcome: &Outcome) -> String {
         .row(
             "batches",
             document.batches,
-            format!("{} requests, {} files", document.requests, document.files),
+            format!(
+                "{}, {}",
+                counted(document.requests, "request"),
+                counted(document.files, "file")
+            ),
         )
         .row(
             "images",

@@ -1,4 +1,4 @@
-//! `verify`: everything that a package says is compared with what it holds.
+//! `verify`: compares everything that a package records with its contents.
 
 use std::time::Instant;
 
@@ -48,11 +48,11 @@ pub(crate) fn verify(args: &VerifyArgs, json: bool) -> Result<(), Ending> {
         };
         let skipped = match found.skipped {
             0 => String::new(),
-            count => format!("; {count} more lie in the base: --base verifies them"),
+            count => format!("; {count} more in the base: --base verifies them"),
         };
         let mut table = Table::default();
         table
-            .row("entries", found.entries, format!("all well{skipped}"))
+            .row("entries", found.entries, format!("verified{skipped}"))
             .row("raw", found.raw_bytes, size::display(found.raw_bytes))
             .row("blocks", found.blocks, "");
         dictionary_rows(&mut table, &uses);
@@ -69,8 +69,8 @@ pub(crate) fn verify(args: &VerifyArgs, json: bool) -> Result<(), Ending> {
     failures.ending()
 }
 
-/// Verifies; a package that cannot even be opened has one failure, and one whose tables are damaged
-/// no known uses of dictionaries.
+/// Verifies a package. One that cannot be opened has one failure; for one with damaged tables no
+/// uses of dictionaries are known.
 fn look(
     args: &VerifyArgs,
     key: Option<&PublicKey>,

@@ -1,7 +1,7 @@
-//! The trace's text into spans.
+//! Parses a trace into spans.
 //!
-//! Events are taken one by one as they are read, so that memory is the spans' and not the text's
-//! tree. What a lane is called stands in events of kind "M", which may come anywhere; so lanes are
+//! Events are processed one by one as they are read, so that memory holds the spans and not a tree
+//! of the text. The names of lanes are in events of kind "M", which may come anywhere; so lanes are
 //! resolved at the end.
 
 use std::collections::HashMap;
@@ -34,9 +34,9 @@ pub(crate) struct Span {
     pub(crate) start_ns: u64,
     /// Not before the start.
     pub(crate) end_ns: u64,
-    /// Bytes moved or made.
+    /// Bytes read or decoded.
     pub(crate) bytes: u64,
-    /// Cut to what is shown.
+    /// Cut to [`NAME_CHARS_MAX`].
     pub(crate) name: String,
 }
 
@@ -46,7 +46,7 @@ impl Span {
     }
 }
 
-/// Memory at a moment.
+/// Memory use at a moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counter {
     pub(crate) at_ns: u64,
@@ -61,16 +61,16 @@ pub(crate) struct Trace {
     pub(crate) spans: Vec<Span>,
     /// In the order of the text.
     pub(crate) counters: Vec<Counter>,
-    /// Events that the recording had no room for.
+    /// Number of events that the recording had no room for.
     pub(crate) lost: u64,
-    /// Events of other lanes.
+    /// Number of spans in other lanes.
     pub(crate) ignored: usize,
     /// Number of workers.
     pub(crate) workers: u64,
 }
 
 impl Trace {
-    /// The spans of a lane.
+    /// Returns the spans of a lane.
     pub(crate) fn spans_of(&self, lane: Lane) -> impl Iterator<Item = &Span> {
         self.spans.iter().filter(move |span| span.lane == lane)
     }
@@ -112,9 +112,9 @@ struct Args {
 
 #[derive(Default)]
 struct Events {
-    /// The lanes of the spans are not known yet.
+    /// Spans whose lanes are not resolved yet.
     spans: Vec<Span>,
-    /// The numbers of their lanes.
+    /// Lane number (`tid`) of each span.
     tids: Vec<i64>,
     counters: Vec<Counter>,
     lanes: HashMap<i64, String>,
@@ -163,7 +163,7 @@ impl Events {
         Ok(())
     }
 
-    /// A time of the event just counted, which is given in microseconds.
+    /// Converts a time of the event just counted, given in microseconds, to nanoseconds.
     fn nanoseconds(&self, micros: Option<f64>, field: &str) -> std::result::Result<u64, String> {
         match micros {
             Some(micros) if (0.0..=TRACE_MICROS_MAX).contains(&micros) => {
@@ -213,7 +213,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Trace> {
         return Err(Error::new(cause));
     }
     let document: Document = serde_json::from_slice(text)
-        .map_err(|error| Error::json(text, "no trace as `load --trace` writes it", &error))?;
+        .map_err(|error| Error::json(text, "not a trace of `load --trace`", &error))?;
     let events = document.events;
     let lanes = events.lanes;
     let lane = |tid: i64| match lanes.get(&tid)?.as_str() {
@@ -224,7 +224,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Trace> {
     };
     if !lanes.keys().any(|tid| lane(*tid).is_some()) {
         return Err(Error::new(
-            "no lanes named queue, device or decode: no trace as `load --trace` writes it",
+            "no lanes named queue, device or decode: not a trace of `load --trace`",
         ));
     }
     let mut spans = events.spans;
