@@ -190,10 +190,7 @@ impl Error {
                 Kind::WrongFormat,
                 "the package needs a later version of this library",
             ),
-            ErrorKind::Changed => (
-                Kind::StaleFile,
-                "the package was replaced while it was open",
-            ),
+            ErrorKind::Changed => (Kind::Io, "the package was replaced while it was open"),
             ErrorKind::Stopped => (Kind::Canceled, "the caller stopped"),
             ErrorKind::Base => (Kind::NotFound, "the patch's base is not mounted"),
             ErrorKind::Limit => (Kind::Limit, "a bound of the package format"),
@@ -299,4 +296,26 @@ impl std::error::Error for Error {
 /// Creates an error about damaged bytes.
 pub(crate) fn corrupt(cause: impl Into<String>) -> Error {
     Error::new(ErrorKind::Corrupt, cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engine_gets_a_kind_for_each_cause() {
+        use millstream::ErrorKind as Kind;
+        for (kind, wanted) in [
+            (ErrorKind::Unsupported, Kind::WrongFormat),
+            (ErrorKind::Changed, Kind::Io),
+            (ErrorKind::Stopped, Kind::Canceled),
+            (ErrorKind::Corrupt, Kind::Corrupt),
+        ] {
+            assert_eq!(
+                Error::new(kind, "").into_engine().kind(),
+                wanted,
+                "{kind:?}"
+            );
+        }
+    }
 }

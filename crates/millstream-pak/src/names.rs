@@ -165,37 +165,50 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     below || glob(pattern, name)
 }
 
-/// Follows all ways to match at once, in time proportional to the product of the lengths.
+/// Backtracks to the last `*` and to the last `**` only, so the time is at most in proportion to
+/// the length of the pattern and the square of that of the name.
 fn glob(pattern: &[u8], name: &[u8]) -> bool {
-    let end = pattern.len();
-    let is_deep = |at: usize| pattern[at..].starts_with(b"**");
-    // Whether the bytes before `n` match the pattern before each position.
-    let mut reached = vec![false; end + 1];
-    reached[0] = true;
-    for n in 0..=name.len() {
-        let folder_starts = n == 0 || name[n - 1] == b'/';
-        for at in 0..end {
-            if reached[at] && pattern[at] == b'*' {
-                let next = at + 1 + usize::from(is_deep(at));
-                reached[next] = true;
-                // `**/` matches zero folders, too.
-                if is_deep(at) && folder_starts && pattern.get(next) == Some(&b'/') {
-                    reached[next + 1] = true;
+    let (mut p, mut n) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    let mut deep: Option<(usize, usize)> = None;
+    loop {
+        match pattern.get(p) {
+            Some(b'*') if pattern.get(p + 1) == Some(&b'*') => {
+                p += 2;
+                deep = Some((p, n));
+                star = None;
+                // `**/` matches no folder, too.
+                if pattern.get(p) == Some(&b'/') && (n == 0 || name[n - 1] == b'/') {
+                    p += 1;
                 }
+                continue;
             }
+            Some(b'*') => {
+                p += 1;
+                star = Some((p, n));
+                continue;
+            }
+            Some(&byte)
+                if n < name.len() && (byte == name[n] || (byte == b'?' && name[n] != b'/')) =>
+            {
+                p += 1;
+                n += 1;
+                continue;
+            }
+            None if n == name.len() => return true,
+            _ => {}
         }
-        let Some(&byte) = name.get(n) else { break };
-        reached[end] = false;
-        for at in (0..end).rev() {
-            match pattern[at] {
-                b'*' => reached[at] &= byte != b'/' || is_deep(at),
-                wanted if reached[at] => {
-                    reached[at] = false;
-                    reached[at + 1] |= wanted == byte || wanted == b'?' && byte != b'/';
-                }
-                _ => {}
+        match (star, deep) {
+            (Some((at, from)), _) if from < name.len() && name[from] != b'/' => {
+                star = Some((at, from + 1));
+                (p, n) = (at, from + 1);
             }
+            (_, Some((at, from))) if from < name.len() => {
+                deep = Some((at, from + 1));
+                star = None;
+                (p, n) = (at, from + 1);
+            }
+            _ => return false,
         }
     }
-    reached[end]
 }

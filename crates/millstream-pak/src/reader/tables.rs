@@ -218,7 +218,7 @@ impl<'a> Sections<'a> {
         // First byte, one past the last, and the offset in the header that states them.
         let mut taken = vec![(data, data + header.data_bytes.get(), 80)];
         for (index, record) in sections.iter().enumerate() {
-            let place = 256 + index as u64 * 96;
+            let place = record_place(index);
             check_section(header, record).map_err(|cause| corrupt(cause).at(place))?;
             taken.extend(record.parts().map(|(start, end)| (start, end, place)));
             if sections[..index]
@@ -251,10 +251,10 @@ impl<'a> Sections<'a> {
         self.0.iter().find(|record| record.kind.get() == kind)
     }
 
-    /// Returns the offset of a section's record in the file.
-    fn place(&self, kind: u32) -> u64 {
-        let nth = self.0.iter().position(|record| record.kind.get() == kind);
-        256 + nth.unwrap_or(self.0.len()) as u64 * 96
+    /// Returns a section's record and the offset of it in the file.
+    fn placed(&self, kind: u32) -> Option<(&'a SectionRecord, u64)> {
+        let index = self.0.iter().position(|record| record.kind.get() == kind)?;
+        Some((&self.0[index], record_place(index)))
     }
 
     fn take(&self, path: &Arc<Path>, header: &Header, kind: u32) -> Result<Option<Section>> {
@@ -264,6 +264,11 @@ impl<'a> Sections<'a> {
         let is_hot = record.is_within(header.hot_bytes.get()) && !record.is_packed();
         Section::new(path, record, is_hot).map(Some)
     }
+}
+
+/// Returns the offset of the record of the section with this index.
+fn record_place(index: usize) -> u64 {
+    256 + index as u64 * 96
 }
 
 fn check_section(header: &Header, record: &SectionRecord) -> std::result::Result<(), String> {
@@ -302,11 +307,10 @@ fn check_hot_sizes(header: &Header, sections: &Sections<'_>) -> Result<u32> {
     let (entries, blocks) = (header.entry_count.get(), header.block_count.get());
     let hot_bytes = header.hot_bytes.get();
     let check = |kind: u32, is_hot: bool, want: Option<u64>, most: u64| {
-        let Some(record) = sections.record(kind) else {
+        let Some((record, place)) = sections.placed(kind) else {
             return Ok(0);
         };
         let bytes = record.raw_bytes.get();
-        let place = sections.place(kind);
         if want.is_some_and(|want| want != bytes) || bytes > most {
             let cause = format!("section kind {kind} has {bytes} bytes, which do not fit");
             return Err(corrupt(cause).at(place));
