@@ -7,7 +7,7 @@
 //! - A replaced file keeps its permissions; one without write permission is an error, even where
 //!   its folder allows the rename.
 //! - The target may be the input itself: the input stays open and keeps its bytes until the end.
-//! - An existing target that is no regular file (`/dev/null`, a FIFO, a block device) is written
+//! - An existing target that is not a regular file (`/dev/null`, a FIFO, a block device) is written
 //!   directly: a rename would put a file in its place. A file named `/dev/stdout` or `/dev/fd/N` is
 //!   appended to: the process that opened it keeps that file.
 //! - `-` is standard output, through its descriptor, without the standard library's line buffer.
@@ -169,13 +169,15 @@ pub(crate) fn refuse_inputs<'a>(
     output: &OsStr,
     inputs: impl IntoIterator<Item = &'a Path>,
 ) -> Result<(), Failure> {
-    let Ok(existing) = file::about(Path::new(output)) else {
+    let existing = match output == "-" {
+        true => None,
+        false => file::about(Path::new(output)).ok(),
+    };
+    let Some(existing) = existing.filter(|existing| existing.is_file) else {
         return Ok(());
     };
-    let is_input = |input| {
-        file::about(input)
-            .is_ok_and(|input| existing.is_file && input.identity == existing.identity)
-    };
+    let is_input =
+        |input| file::about(input).is_ok_and(|input| input.identity == existing.identity);
     match inputs.into_iter().any(is_input) {
         true => Err(Failure::new(
             output,

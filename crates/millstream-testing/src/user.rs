@@ -17,8 +17,8 @@ use crate::Unavailable;
 /// The user and group `nobody` of every Linux distribution (the kernel's overflow id).
 const NOBODY: u32 = 65534;
 
-/// Turns this process into one of the user `nobody`, without capabilities. Does nothing if the user
-/// is not root.
+/// Drops the privileges of this process to those of the user `nobody`, without capabilities. Does
+/// nothing if the user is not root.
 ///
 /// # Errors
 /// The system refuses, as it does for root inside some containers.

@@ -321,7 +321,7 @@ impl Engine {
 
     /// The content of a file that reports no length: copied, because there is little of it.
     fn content(&mut self, index: u32, bytes: &[u8]) -> Flow {
-        if bytes.is_empty() || self.is_encoded(index) {
+        if bytes.is_empty() || self.is_encoded(index, self.side.head(index).codec) {
             return self.file_ready(index);
         }
         let len = bytes.len() as u64;

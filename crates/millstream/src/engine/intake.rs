@@ -386,7 +386,7 @@ impl Engine {
         let (head, body) = self.side.live(index);
         let (codec, memory, room) = (head.codec, head.memory, body.room);
         let has_extra = self.cols[index as usize].has(flag::EXTRA);
-        let encoded = self.is_encoded(index);
+        let encoded = self.is_encoded(index, codec);
         if !encoded && self.declared(index).is_some_and(|declared| declared != len) {
             return other_length();
         }
@@ -415,9 +415,9 @@ impl Engine {
 
     /// Whether the stored bytes of a read are decoded: by a codec, or by a table of blocks.
     #[inline(always)]
-    pub(super) fn is_encoded(&self, index: u32) -> bool {
+    pub(super) fn is_encoded(&self, index: u32, codec: CodecId) -> bool {
         let has_extra = self.cols[index as usize].has(flag::EXTRA);
-        self.side.head(index).codec != CodecId::STORED
+        codec != CodecId::STORED
             || has_extra && self.rare(index).is_some_and(|rare| rare.table.is_some())
     }
 

@@ -308,7 +308,7 @@ fn paths_that_are_no_files_fail_by_their_kind_and_never_block() {
 }
 
 #[test]
-fn a_file_that_reports_no_length_is_checked_and_decoded_as_any_other() {
+fn a_file_that_reports_no_length_has_no_blocks_and_no_other_size() {
     each(this_test!(), |name, options| {
         let content = fs::read("/proc/version").expect("procfs");
         let len = content.len() as u64;
