@@ -1,8 +1,8 @@
 //! The file system itself: serves the kernel's requests from memory, as the rules allow.
 //!
 //! Every call goes through [`Served::judge`], which counts it, applies the rules, and answers it
-//! now or puts it in the list of held calls. The kernel caches neither names nor attributes, so that
-//! it sees a change of the files at once.
+//! now or puts it in the list of held calls. The kernel caches neither names nor attributes, and so
+//! sees a change of the files at once.
 
 use std::ffi::OsStr;
 use std::ops::Range;
