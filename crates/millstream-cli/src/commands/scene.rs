@@ -290,16 +290,16 @@ fn collect(
 /// Converts an error of a scene in `file`. It concerns the scene's own file, one beside it, or,
 /// with `scene`, an entry of a package.
 fn failure(file: &Path, scene: Option<&[u8]>, error: &Error) -> Failure {
-    let named = error.file().map(Path::new);
     // The error's name is lossy where the file's is not UTF-8.
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let own = named.is_none_or(|named| *named == *name);
-    let beside = named.filter(|_| !own && scene.is_none());
+    let beside = error
+        .file()
+        .filter(|named| scene.is_none() && *named != name);
     let folder = file.parent().unwrap_or(Path::new(""));
     let path = beside.map_or_else(|| file.to_owned(), |named| folder.join(named));
     let mut words = String::new();
     if let Some(scene) = scene {
-        let (scene, entry) = (names::escape(scene), named.map(shown));
+        let (scene, entry) = (names::escape(scene), error.file().map(shown));
         words.push_str(&format!("scene '{scene}': "));
         if let Some(entry) = entry.filter(|entry| *entry != scene) {
             words.push_str(&format!("entry '{entry}': "));
