@@ -465,7 +465,7 @@ pub(crate) fn describe(path: &Path, error: &millstream::Error) -> Failure {
     let cause = match (system, error.cause()) {
         (Some(system), "") => failure::explain(&system),
         (Some(system), cause) => format!("{system}: {cause}"),
-        (None, "") => format!("{:?}", error.kind()),
+        (None, "") => error.kind().to_string(),
         (None, cause) => String::from(cause),
     };
     let offset = Some(error.offset()).filter(|_| !matches!(error.len(), 0 | u64::MAX));

@@ -123,7 +123,7 @@ fn a_timeout_ends_the_wait_for_a_read_that_hangs() {
         assert_eq!(document["raw_bytes"], 2 * bytes.len());
         let held = line_of(child.stderr.take());
         assert!(
-            held.contains("the system still holds 1 operations"),
+            held.contains("the system still holds 1 operation of ") && held.ends_with("hangs\n"),
             "{held}"
         );
         mount.release();

@@ -83,12 +83,7 @@ impl From<rustix::io::Errno> for Errno {
 
 impl fmt::Debug for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} (errno {})",
-            std::io::Error::from_raw_os_error(self.0),
-            self.0
-        )
+        fmt::Display::fmt(&std::io::Error::from_raw_os_error(self.0), f)
     }
 }
 

@@ -256,12 +256,12 @@ impl Error {
         }
         match &c.source {
             Some(Source::Engine(error)) => {
-                if let Some(errno) = error.errno() {
-                    parts.push(std::io::Error::from_raw_os_error(errno).to_string());
-                }
-                match error.cause() {
-                    "" => parts.push(format!("{:?}", error.kind())),
-                    cause => parts.push(String::from(cause)),
+                let system = error.errno().map(std::io::Error::from_raw_os_error);
+                parts.extend(system.map(|system| system.to_string()));
+                match (error.errno(), error.cause()) {
+                    (None, "") => parts.push(error.kind().to_string()),
+                    (Some(_), "") => {}
+                    (_, cause) => parts.push(String::from(cause)),
                 }
             }
             Some(Source::System(error)) => parts.push(error.to_string()),

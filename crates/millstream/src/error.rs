@@ -30,11 +30,13 @@ macro_rules! kinds {
 
         impl ErrorKind {
             const ALL: &[ErrorKind] = &[$(ErrorKind::$kind),*];
+        }
 
-            fn describe(self) -> &'static str {
-                match self {
+        impl fmt::Display for ErrorKind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
                     $(ErrorKind::$kind => $text,)*
-                }
+                })
             }
         }
     };
@@ -298,7 +300,7 @@ impl fmt::Display for Error {
         if let Some(name) = &context.name {
             write!(f, "request \"{}\": ", crate::trace::title(name))?;
         }
-        write!(f, "{}", context.kind.describe())?;
+        write!(f, "{}", context.kind)?;
         match &context.source {
             Source::None => {}
             Source::System(error) => write!(f, ": {}: {}", error.call, error.errno)?,

@@ -74,7 +74,7 @@ pub struct CloseReport {
     pub operations: usize,
     /// Bytes of the operations.
     pub bytes: u64,
-    /// Files they keep open.
+    /// Files that they open, read or write.
     pub files: Vec<std::path::PathBuf>,
 }
 

@@ -28,7 +28,7 @@ use std::task::Waker;
 use millstream_codec::CodecId;
 
 use crate::destination::{Memory, MemoryKind};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::ids::{Id, StorageNumber};
 use crate::limits::{SLOT_CHUNK, SLOTS_MAX};
 use crate::priority::Priority;
@@ -176,14 +176,19 @@ use reserved::Reserved;
 
 impl<S> Table<S> {
     /// A table, and the one engine's side of it.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
     pub(crate) fn new(
         storage: StorageNumber,
         first_generation: u32,
-    ) -> (Arc<Table<S>>, EngineSide<S>) {
+    ) -> Result<(Arc<Table<S>>, EngineSide<S>), Error> {
+        let cause = "no memory for the requests of a storage; `ulimit -v` may be too low";
+        let reserved = Reserved::new().ok_or_else(|| Error::new(ErrorKind::OutOfMemory, cause))?;
         let table = Arc::new(Table {
             storage,
             first_generation,
-            slots: Reserved::new(),
+            slots: reserved,
             cold: (0..SLOTS_MAX / CHUNK).map(|_| OnceLock::new()).collect(),
             chunks: Mutex::default(),
             pools: (0..SLOTS_MAX / CHUNK)
@@ -197,7 +202,7 @@ impl<S> Table<S> {
             table: Arc::clone(&table),
             ended: Vec::new(),
         };
-        (table, side)
+        Ok((table, side))
     }
 
     #[inline(always)]

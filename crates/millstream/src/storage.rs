@@ -78,14 +78,11 @@ impl Storage {
         let (maker, fs) = start::backend(&mut options);
         let names = Names::new(number, first);
         let mailbox: Arc<Mailbox> = Shared::new(options, fs, names);
-        let (table, side) = Table::new(number, first);
-        let started = match start::start(&mailbox, side, maker) {
-            Ok(started) => started,
-            Err(error) => {
-                number.give_back(first);
-                return Err(error);
-            }
-        };
+        let started = Table::new(number, first).and_then(|(table, side)| {
+            let started = start::start(&mailbox, side, maker)?;
+            Ok((table, started))
+        });
+        let (table, started) = started.inspect_err(|_| number.give_back(first))?;
         let (kind, reason) = (started.kind, &started.reason);
         mailbox
             .log

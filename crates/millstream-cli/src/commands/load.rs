@@ -254,13 +254,13 @@ fn write_trace(output: Output, storage: &Storage) -> Result<(), Ending> {
 pub(crate) fn close(storage: &Storage) {
     let report = storage.close(CLOSE_WAIT);
     if report.operations > 0 {
+        let held = counted(report.operations as u64, "operation");
+        let mut line = format!("the system still holds {held} of {} bytes", report.bytes);
         let files: Vec<String> = report.files.iter().map(failure::shown).collect();
-        failure::tell(&format!(
-            "the system still holds {} operations of {} bytes on {}",
-            report.operations,
-            report.bytes,
-            files.join(", ")
-        ));
+        if !files.is_empty() {
+            line.push_str(&format!(" on {}", files.join(", ")));
+        }
+        failure::tell(&line);
     }
 }
 

@@ -47,6 +47,15 @@ impl CallTable {
         let call = self.calls.remove(&id);
         call.expect("an answer is of a call under way")
     }
+
+    /// Files that calls under way use.
+    pub(super) fn files(&self) -> impl Iterator<Item = u32> {
+        self.calls.values().filter_map(|entry| match *entry {
+            Entry::Open(file, _) => Some(file),
+            Entry::Request(_, file) => file,
+            Entry::Close => None,
+        })
+    }
 }
 
 /// Bytes that one call brings into memory for a prefetch.

@@ -84,16 +84,16 @@ impl Engine {
                 + self.jobs_out,
             ..CloseReport::default()
         };
+        let mut files: Vec<u32> = self.calls.files().collect();
         for (bytes, file) in self.transfers.held() {
             report.bytes += bytes;
-            // A lost operation does not keep its file.
-            let path = self.files.path(file).map(std::path::Path::to_path_buf);
-            if let Some(path) = path
-                && !report.files.contains(&path)
-            {
-                report.files.push(path);
-            }
+            files.push(file);
         }
+        // A lost operation does not keep its file.
+        let paths = files.iter().filter_map(|file| self.files.path(*file));
+        report.files = paths.map(std::path::Path::to_path_buf).collect();
+        report.files.sort_unstable();
+        report.files.dedup();
         report
     }
 

@@ -28,7 +28,7 @@ pub(super) struct Engine {
 pub(super) fn engine(capacity: u32) -> (Engine, Arc<QueueShared>) {
     let (storage, first) = StorageNumber::take().expect("a number");
     storage.give_back(first);
-    let (table, side) = Table::new(storage, 0);
+    let (table, side) = Table::new(storage, 0).expect("memory");
     let (shared, device) = (mailbox(), NullDevice::new(1));
     shared.set_bell(device.doorbell());
     let options = QueueOptions {

@@ -17,7 +17,7 @@ use crate::waiters::wake_all;
 fn table() -> (Arc<Table<()>>, EngineSide<()>) {
     let (storage, first) = StorageNumber::take().expect("a number");
     storage.give_back(first);
-    Table::new(storage, 0)
+    Table::new(storage, 0).expect("memory")
 }
 
 /// A pool of this many slots.

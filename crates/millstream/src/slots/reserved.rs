@@ -7,6 +7,7 @@
 
 #[cfg(not(model))]
 mod memory {
+    use std::alloc::{Layout, alloc_zeroed};
     use std::ptr::NonNull;
 
     use crate::limits::SLOTS_MAX;
@@ -28,16 +29,22 @@ mod memory {
     const WORDS: usize = HOT_WORDS + SLOTS_MAX as usize + align_of::<Hot>() / size_of::<u64>();
 
     impl Reserved {
-        pub(in crate::slots) fn new() -> Reserved {
-            let mut words = vec![0u64; WORDS];
+        /// `None` if the allocator has no memory.
+        pub(in crate::slots) fn new() -> Option<Reserved> {
+            let layout = Layout::array::<u64>(WORDS).ok()?;
+            // SAFETY: the layout has a size.
+            let zeroed = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast();
+            // SAFETY: allocated by the global allocator as that many words, all of them zero, which
+            // is a value.
+            let mut words = unsafe { Vec::<u64>::from_raw_parts(zeroed.as_ptr(), WORDS, WORDS) };
             let skip = words.as_ptr().align_offset(align_of::<Hot>());
             let (hot, tags) = words[skip..].split_at_mut(HOT_WORDS);
             assert!(tags.len() >= SLOTS_MAX as usize, "a tag for each slot");
-            Reserved {
+            Some(Reserved {
                 hot: NonNull::from(hot).cast(),
                 tags: NonNull::from(tags).cast(),
                 _words: words,
-            }
+            })
         }
 
         #[inline(always)]
@@ -84,9 +91,9 @@ mod memory {
     }
 
     impl Reserved {
-        pub(in crate::slots) fn new() -> Reserved {
+        pub(in crate::slots) fn new() -> Option<Reserved> {
             let slot = |_| (hot(), AtomicU64::new(0));
-            Reserved((0..SLOTS_MAX).map(slot).collect())
+            Some(Reserved((0..SLOTS_MAX).map(slot).collect()))
         }
 
         pub(in crate::slots) fn hot(&self, index: u32) -> &Hot {

@@ -149,8 +149,9 @@ fn closing_while_an_open_hangs_returns_in_time() {
         let ticket = rig.submit(Read::whole(file));
         assert!(mount.wait_held(1, PATIENCE), "{name}");
         let begin = Instant::now();
-        let _ = rig.storage.close(SHORTLY);
+        let report = rig.storage.close(SHORTLY);
         assert!(begin.elapsed() < PATIENCE, "{name}: close is bounded");
+        assert_eq!(report.files, [mount.path("a")], "{name}");
         assert!(result(ticket).is_err(), "{name}");
         drop(rig);
         mount.heal();
