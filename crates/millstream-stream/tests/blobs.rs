@@ -27,6 +27,13 @@ mod other {
     }
 }
 
+millstream_stream::record! {
+    struct Leaf from LeafSource {
+        value: Maybe<u32> = Option<Box<u32>>,
+        next: Maybe<Leaf> = Option<Box<LeafSource>>,
+    }
+}
+
 /// A number with a unit, which only its type names.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
@@ -209,6 +216,27 @@ fn nesting_is_bounded_in_building_and_in_reading() {
         blob::view::<Link>(&hostile).unwrap_err().kind(),
         ErrorKind::Limit
     );
+}
+
+#[test]
+fn plain_data_is_no_level_of_nesting() {
+    let most = millstream_stream::limits::BLOB_DEPTH_MAX as u32;
+    let mut leaf = LeafSource {
+        value: Some(Box::new(most)),
+        next: None,
+    };
+    for value in 0..most {
+        leaf = LeafSource {
+            value: Some(Box::new(value)),
+            next: Some(Box::new(leaf)),
+        };
+    }
+    let bytes = blob::build::<Leaf, _>(&leaf).unwrap();
+    let mut seen = blob::view::<Leaf>(&bytes).expect("sound");
+    while let Some(next) = seen.next.get() {
+        seen = next;
+    }
+    assert_eq!(seen.value.get(), Some(&most));
 }
 
 #[test]

@@ -60,8 +60,7 @@ impl<'a> Checker<'a> {
                 "no type is aligned further than its blob"
             );
         }
-        // With 32-bit addresses the sum may wrap: to before `at`, which is claimed already.
-        let start = at.wrapping_add(offset as usize);
+        let start = at.saturating_add(offset as usize);
         let end = count
             .checked_mul(size_of::<T>())
             .and_then(|len| len.checked_add(start));
@@ -80,7 +79,7 @@ impl<'a> Checker<'a> {
 
     #[cold]
     fn refuse(&self, at: usize, offset: u32, end: Option<usize>, align: usize) -> Result<usize> {
-        let start = at.wrapping_add(offset as usize);
+        let start = at.saturating_add(offset as usize);
         let cause = if end.is_none_or(|end| end > self.bytes.len()) {
             "an offset or a count leads out of the blob"
         } else if !start.is_multiple_of(align) {

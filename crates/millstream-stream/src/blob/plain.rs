@@ -118,15 +118,32 @@ impl<T: fmt::Debug> fmt::Debug for Plain<T> {
     }
 }
 
+/// Returns a type's name without its path and those of its arguments, since types may move to
+/// other modules.
+fn without_paths(name: &str) -> String {
+    let (mut depth, mut start) = (0, 0);
+    for (at, byte) in name.bytes().enumerate() {
+        match byte {
+            b'<' | b'(' | b'[' => depth += 1,
+            b'>' | b')' | b']' => depth -= 1,
+            b':' if depth == 0 => start = at + 1,
+            _ => {}
+        }
+    }
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let name = &name[start..];
+    let (before, last) = name.rsplit_once("::").unwrap_or(("", name));
+    let before = before.split("::");
+    let before = before.map(|part| part.trim_end_matches(is_word));
+    before.chain([last]).collect()
+}
+
 // SAFETY: zerocopy's traits say that any bytes are valid and that nothing is mutable inside.
 unsafe impl<T: FromBytes + Immutable + KnownLayout + Copy + 'static> Record for Plain<T> {
     const PLAIN: bool = true;
 
     fn describe(schema: &mut Schema) {
-        // Only the last part of the path, so that a type may move to another module.
-        let name = std::any::type_name::<T>();
-        let path = &name[..name.find('<').unwrap_or(name.len())];
-        schema.leaf::<T>(&name[path.rfind("::").map_or(0, |colons| colons + 2)..]);
+        schema.leaf::<T>(&without_paths(std::any::type_name::<T>()));
     }
 
     #[inline(always)]
@@ -211,5 +228,25 @@ unsafe impl<E: Enumerated> Record for Stored<E> {
 impl<E: Enumerated> Build<Stored<E>> for E {
     fn store(&self, builder: &mut Builder, at: usize) -> Result<()> {
         self.into_raw().store(builder, at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_paths;
+
+    #[test]
+    fn names_lose_all_their_paths() {
+        for (name, wanted) in [
+            ("f32", "f32"),
+            ("a::b::Pose", "Pose"),
+            ("a::Meters<b::c::Pose>", "Meters<Pose>"),
+            ("a::Pair<b::X, (c::Y, [d::Z; 3])>", "Pair<X, (Y, [Z; 3])>"),
+            ("[a::b::X; 2]", "[X; 2]"),
+            ("<a::S as b::T>::f::Local", "Local"),
+            ("a::Outer<_>::f::{{closure}}::Local", "Local"),
+        ] {
+            assert_eq!(without_paths(name), wanted);
+        }
     }
 }
