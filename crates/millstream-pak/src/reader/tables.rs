@@ -47,8 +47,8 @@ impl Tables {
         let found = Sections::new(&header)?;
         let path: Arc<Path> = Arc::from(path);
         let take = |kind| found.take(&path, &header, kind);
-        let need =
-            |kind| take(kind)?.ok_or_else(|| corrupt(format!("section {kind} is missing")).at(256));
+        let missing = |kind| found.fault(kind, format!("section {kind} is missing"));
+        let need = |kind| take(kind)?.ok_or_else(|| missing(kind));
         let signature = found.record(section::SIGNATURE).copied();
         Ok(Tables {
             buckets: need(section::BUCKETS)?,
@@ -242,7 +242,8 @@ impl<'a> Sections<'a> {
         }
         let unused = &header.sections[sections.len()..];
         if unused.as_bytes().iter().any(|&byte| byte != 0) {
-            return Err(corrupt("unused sections of the header are not zero").at(256));
+            let place = record_place(sections.len());
+            return Err(corrupt("unused sections of the header are not zero").at(place));
         }
         Ok(Sections(sections))
     }
@@ -251,10 +252,10 @@ impl<'a> Sections<'a> {
         self.0.iter().find(|record| record.kind.get() == kind)
     }
 
-    /// Returns a section's record and the offset of it in the file.
-    fn placed(&self, kind: u32) -> Option<(&'a SectionRecord, u64)> {
-        let index = self.0.iter().position(|record| record.kind.get() == kind)?;
-        Some((&self.0[index], record_place(index)))
+    /// Returns an error of a section, at its record; of a missing one, where the records begin.
+    fn fault(&self, kind: u32, cause: impl Into<String>) -> Error {
+        let index = self.0.iter().position(|record| record.kind.get() == kind);
+        corrupt(cause).at(record_place(index.unwrap_or(0)))
     }
 
     fn take(&self, path: &Arc<Path>, header: &Header, kind: u32) -> Result<Option<Section>> {
@@ -307,17 +308,17 @@ fn check_hot_sizes(header: &Header, sections: &Sections<'_>) -> Result<u32> {
     let (entries, blocks) = (header.entry_count.get(), header.block_count.get());
     let hot_bytes = header.hot_bytes.get();
     let check = |kind: u32, is_hot: bool, want: Option<u64>, most: u64| {
-        let Some((record, place)) = sections.placed(kind) else {
+        let Some(record) = sections.record(kind) else {
             return Ok(0);
         };
         let bytes = record.raw_bytes.get();
         if want.is_some_and(|want| want != bytes) || bytes > most {
             let cause = format!("section kind {kind} has {bytes} bytes, which do not fit");
-            return Err(corrupt(cause).at(place));
+            return Err(sections.fault(kind, cause));
         }
         if is_hot && !record.is_within(hot_bytes) {
             let cause = format!("section kind {kind} lies outside of the hot part");
-            return Err(corrupt(cause).at(place));
+            return Err(sections.fault(kind, cause));
         }
         Ok(bytes)
     };
@@ -330,7 +331,8 @@ fn check_hot_sizes(header: &Header, sections: &Sections<'_>) -> Result<u32> {
     check(section::METADATA, false, None, OFFSETS_MAX)?;
     let places = check(section::METADATA_INDEX, false, None, entries * 8)?;
     if !places.is_multiple_of(8) {
-        return Err(corrupt("the index of metadata is no whole number of pairs"));
+        let cause = "the index of metadata is no whole number of pairs";
+        return Err(sections.fault(section::METADATA_INDEX, cause));
     }
     check(section::CONTENTS, false, Some(entries * 32), all)?;
     check(section::SIGNATURE, false, Some(96), all)?;
@@ -347,7 +349,7 @@ fn check_hot_sizes(header: &Header, sections: &Sections<'_>) -> Result<u32> {
     let right = (1..=BUCKET_BITS_MAX).contains(&bits) && buckets == ((1 << bits) + 1) * 4;
     if !right {
         let cause = "the bucket index has a length that is no power of two and one";
-        return Err(corrupt(cause).at(256));
+        return Err(sections.fault(section::BUCKETS, cause));
     }
     Ok(bits)
 }
