@@ -7,6 +7,7 @@
 //! - A replaced file keeps its permissions; one without write permission is an error, even where
 //!   its folder allows the rename.
 //! - The target may be the input itself: the input stays open and keeps its bytes until the end.
+//!   Commands whose input is not what they replace refuse that ([`refuse_inputs`]).
 //! - An existing target that is not a regular file (`/dev/null`, a FIFO, a block device) is written
 //!   directly: a rename would put a file in its place. A file named `/dev/stdout` or `/dev/fd/N` is
 //!   appended to: the process that opened it keeps that file.
@@ -161,7 +162,8 @@ impl Write for Output {
     }
 }
 
-/// Refuses an output that is the same file as an input, which it would replace.
+/// Refuses an output that is the same file as an input named on the command line, which it would
+/// replace.
 ///
 /// # Errors
 /// They are the same file.
@@ -176,8 +178,10 @@ pub(crate) fn refuse_inputs<'a>(
     let Some(existing) = existing.filter(|existing| existing.is_file) else {
         return Ok(());
     };
-    let is_input =
-        |input| file::about(input).is_ok_and(|input| input.identity == existing.identity);
+    // Without the time, at which another program may be writing.
+    let number = |about: file::About| (about.identity.device, about.identity.inode);
+    let existing = number(existing);
+    let is_input = |input| file::about(input).is_ok_and(|input| number(input) == existing);
     match inputs.into_iter().any(is_input) {
         true => Err(Failure::new(
             output,

@@ -5,7 +5,6 @@
 //! be created or finished) and ends the process as interrupted, so a shell ends its script, too. A
 //! command that reports about an interruption (`load` counts canceled files) sets a canceler while
 //! it works, and then has [`INTERRUPT_GRACE`] to end by itself.
-//! a canceler for a while, and then has [`INTERRUPT_GRACE`] to end by itself.
 
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};

@@ -179,6 +179,12 @@ fn a_trace_of_a_load_orders_a_package() {
     let words = ["pack", &root, "-o", &again, "--order", &trace];
     expect_quiet_success(&run(&mut millstream(&words)));
     expect_quiet_success(&run(&mut millstream(&["verify", &again])));
+    // A trace of something else orders nothing, which is told.
+    let other = packed.path("other");
+    std::fs::write(&other, "x").expect("a file");
+    expect_quiet_success(&run(&mut millstream(&["load", &other, "--trace", &trace])));
+    let errors = expect_status(&run(&mut millstream(&words)), 0);
+    assert!(errors.contains("names no file of the folder"), "{errors}");
 }
 
 #[test]

@@ -212,13 +212,16 @@ impl Header {
     }
 
     /// Returns the minimum number of bytes that the samples take in a file.
+    ///
+    /// # Panics
+    /// As [`Header::sample_count`].
     #[must_use]
     pub fn raster_bytes_min(&self) -> u64 {
         let samples = self.sample_count();
         match self.format {
             Format::PlainBitmap => samples,
             // A digit per sample, and a separator between two.
-            Format::PlainGraymap | Format::PlainPixmap => samples * 2 - 1,
+            Format::PlainGraymap | Format::PlainPixmap => (samples * 2).saturating_sub(1),
             Format::Bitmap => self.row_bytes() * u64::from(self.height),
             Format::Graymap | Format::Pixmap | Format::Arbitrary => self.image_bytes(),
         }

@@ -43,6 +43,9 @@ pub(crate) fn pack(args: &PackArgs, json: bool) -> Result<(), Ending> {
     }
     let order = args.order.as_deref().map(|trace| order(trace, &items));
     let order = order.transpose()?.unwrap_or_default();
+    if args.order.is_some() && order.is_empty() {
+        failure::tell("--order: the trace names no file of the folder");
+    }
     let inputs = [&args.sign, &args.order].into_iter().flatten();
     output::refuse_inputs(&args.output, inputs.map(PathBuf::as_path))?;
     let output = Output::create_package(&args.output)?;
@@ -140,7 +143,8 @@ fn find(folder: &Path, links: Links) -> Result<Vec<Item>, Ending> {
     let listed = errors.iter().take(FAILURES_LISTED);
     let listed = listed.map(|error| {
         let failure = describe(folder, error);
-        match error.path().is_some_and(Path::is_symlink) {
+        let below = error.path().filter(|path| *path != folder);
+        match below.is_some_and(Path::is_symlink) {
             true => failure.hint("--links skip leaves links out"),
             false => failure,
         }

@@ -16,7 +16,8 @@ use crate::output::{self, Output};
 /// Runs `report`.
 pub(crate) fn report(args: &ReportArgs, json: bool) -> Result<(), Ending> {
     output::refuse_beside_json(json, &args.output, "FILE.html")?;
-    output::refuse_inputs(&args.output, [Path::new(&args.trace)])?;
+    let named = (args.trace != "-").then(|| Path::new(&args.trace));
+    output::refuse_inputs(&args.output, named)?;
     let text = read(&args.trace)?;
     let name = shown(&args.trace);
     let place = match args.trace.as_encoded_bytes() {
