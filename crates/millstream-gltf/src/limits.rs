@@ -8,7 +8,8 @@ pub const JSON_BYTES_MAX: u64 = 64 << 20;
 /// ends within them, and a device of 3.5 GB/s reads them in 75 µs.
 pub const GLB_HEAD_BYTES: u64 = 256 << 10;
 
-/// Maximum number of elements in one array of the JSON (accessors, nodes, ...).
+/// Maximum number of elements in one array of the JSON (accessors, nodes, ...), and of primitives
+/// in all meshes together.
 pub const ELEMENTS_MAX: usize = 1 << 20;
 
 /// Longest path within the JSON, in bytes, in errors and texture slots. Khronos extensions have

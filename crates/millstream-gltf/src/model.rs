@@ -21,6 +21,7 @@ mod check;
 mod elements;
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
@@ -88,6 +89,7 @@ impl Model {
         version(&texts)?;
         let mut document = Vec::new();
         let errors = &mut document;
+        let primitives = Cell::new(limits::ELEMENTS_MAX);
         let mut model = Model {
             buffers: elements(&texts, "buffers", errors, |text, _| Buffer::read(text)),
             views: elements(&texts, "bufferViews", errors, |text, _| read(text)),
@@ -96,7 +98,9 @@ impl Model {
             samplers: elements(&texts, "samplers", errors, |text, _| read(text)),
             textures: elements(&texts, "textures", errors, |text, _| Texture::read(text)),
             materials: elements(&texts, "materials", errors, |text, _| Material::read(text)),
-            meshes: elements(&texts, "meshes", errors, Mesh::read),
+            meshes: elements(&texts, "meshes", errors, |text, at| {
+                Mesh::read(text, at, &primitives)
+            }),
             nodes: elements(&texts, "nodes", errors, |text, _| read(text)),
             scenes: elements(&texts, "scenes", errors, |text, _| read(text)),
             ..Model::default()
@@ -228,6 +232,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 /// Parses an element. Integers may be written as `3.0`, as in JSON Schema.
 fn read_element<T>(text: &str, read: impl Fn(&str) -> Result<T>) -> Result<T> {
     read(text).or_else(|error| {
+        if error.kind() == ErrorKind::Limit {
+            return Err(error);
+        }
         // Few documents have such numbers, so only elements that fail are searched for them.
         let mut value = serde_json::from_str(text).unwrap_or_default();
         match make_whole(&mut value) {

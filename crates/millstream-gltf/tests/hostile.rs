@@ -18,6 +18,15 @@ fn first_mistake(inside: &str) -> Option<(ErrorKind, String)> {
 }
 
 #[test]
+fn primitives_are_bounded_like_other_elements() {
+    // Each of them would be an error, hundreds of times as large as its text.
+    let primitives = vec!["0"; (1 << 20) + 1].join(",");
+    let inside = format!(r#""meshes":[{{"primitives":[{primitives}]}}]"#);
+    let place = String::from("meshes[0].primitives");
+    assert_eq!(first_mistake(&inside), Some((ErrorKind::Limit, place)));
+}
+
+#[test]
 fn every_mistake_in_the_json_is_named_by_its_place() {
     use ErrorKind::{Invalid, Limit, Refused, Unsupported};
     let base = r#""buffers":[{"byteLength":64}],"bufferViews":[{"buffer":0,"byteLength":64}],"#;

@@ -1,6 +1,7 @@
 //! The elements of a scene's JSON, and how each is read.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use serde::de::IgnoredAny;
@@ -9,7 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::{Object, Shared, read, read_element};
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, ErrorKind, Result, invalid};
 use crate::limits;
 use crate::uri::{self, Uri};
 
@@ -530,8 +531,14 @@ struct MeshFields<'a> {
 }
 
 impl Mesh {
-    pub(super) fn read(text: &str, mesh: usize) -> Result<Mesh> {
+    /// Reads a mesh; `left` is the number of primitives that the scene may still have.
+    pub(super) fn read(text: &str, mesh: usize, left: &Cell<usize>) -> Result<Mesh> {
         let fields: MeshFields<'_> = read(text)?;
+        let Some(rest) = left.get().checked_sub(fields.primitives.len()) else {
+            let cause = "the primitives of all meshes exceed the limit";
+            return Err(Error::new(ErrorKind::Limit, "primitives", cause));
+        };
+        left.set(rest);
         let one = |(at, text): (usize, &&RawValue)| {
             let primitive = read_element(text.get(), |text| read(text));
             let place = format_args!("meshes[{mesh}].primitives[{at}]");
