@@ -67,6 +67,8 @@ pub fn parse(head: &[u8], file_bytes: u64) -> Result<Layout> {
             "the GLB declares {total} bytes, but the file has {file_bytes}: it is truncated"
         ));
     }
+    // Bytes after the declared end are no chunk.
+    let head = &head[..head.len().min(usize::try_from(total).unwrap_or(usize::MAX))];
     let Some((CHUNK_JSON, json)) = chunk(head, 12, total)? else {
         return wrong("the first chunk of the GLB, at offset 12, is not its JSON");
     };

@@ -97,6 +97,14 @@ mod containers {
     }
 
     #[test]
+    fn bytes_behind_the_declared_end_are_no_chunk() {
+        let mut bytes = glb(&[(b"JSON", b"{}  ")]);
+        bytes.extend([0; 8]);
+        let layout = parse(&bytes, bytes.len() as u64).expect("right");
+        assert_eq!((layout.json, layout.binary), (20..24, None));
+    }
+
+    #[test]
     fn every_cut_and_every_lying_length_is_an_error_or_the_same_answer() {
         let bytes = glb(&[(b"JSON", b"{}  "), (b"BIN\0", b"12345678")]);
         let right = parse(&bytes, bytes.len() as u64).expect("right");

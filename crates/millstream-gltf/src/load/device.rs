@@ -56,13 +56,13 @@ impl Load {
                 self.budget.keep(&item.charged, kept as u64);
             }
         }
+        if layout.bytes() > buffer.len() {
+            return Err(bad(TRUNCATED));
+        }
         if self.loader.options.device.is_none() {
             let image = Image::new(buffer).map_err(bad)?;
             self.image_landed(index, image);
             return Ok(());
-        }
-        if layout.bytes() > buffer.len() {
-            return Err(bad(TRUNCATED));
         }
         // Charged already: the image takes on the device what it takes in memory, which is freed
         // soon.
