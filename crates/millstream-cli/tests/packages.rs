@@ -179,7 +179,7 @@ fn a_trace_of_a_load_orders_a_package() {
     let words = ["pack", &root, "-o", &again, "--order", &trace];
     expect_quiet_success(&run(&mut millstream(&words)));
     expect_quiet_success(&run(&mut millstream(&["verify", &again])));
-    // A trace of something else orders nothing, which is told.
+    // A trace of other files orders nothing, and the program says so.
     let other = packed.path("other");
     std::fs::write(&other, "x").expect("a file");
     expect_quiet_success(&run(&mut millstream(&["load", &other, "--trace", &trace])));

@@ -1,7 +1,8 @@
 //! All limits of scenes, with their arithmetic.
 
 /// Largest JSON text. The largest scenes of public test sets have 2 MiB; a parsed element takes
-/// about 100 bytes for some 20 of text, so this bounds the model to about 320 MiB.
+/// about 100 bytes for some 20 of text, so this bounds a valid model to about 320 MiB. An invalid
+/// element is an error of some 300 bytes, whatever its text, bounded by [`ELEMENTS_MAX`] alone.
 pub const JSON_BYTES_MAX: u64 = 64 << 20;
 
 /// Bytes of a GLB that are read before its JSON's length is known. The JSON of nearly every GLB

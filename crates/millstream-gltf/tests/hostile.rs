@@ -19,7 +19,7 @@ fn first_mistake(inside: &str) -> Option<(ErrorKind, String)> {
 
 #[test]
 fn primitives_are_bounded_like_other_elements() {
-    // Each of them would be an error, hundreds of times as large as its text.
+    // Each of them would be an error, which is far larger than its text.
     let primitives = vec!["0"; (1 << 20) + 1].join(",");
     let inside = format!(r#""meshes":[{{"primitives":[{primitives}]}}]"#);
     let place = String::from("meshes[0].primitives");

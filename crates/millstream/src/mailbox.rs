@@ -74,7 +74,7 @@ pub struct CloseReport {
     pub operations: usize,
     /// Bytes of the operations.
     pub bytes: u64,
-    /// Files that they open, read or write.
+    /// Files that they use.
     pub files: Vec<std::path::PathBuf>,
 }
 
