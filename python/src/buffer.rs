@@ -90,8 +90,8 @@ impl Buffer {
     /// Gives the memory back to the pool. Does nothing if it was released before.
     ///
     /// Raises BufferError while views of it exist, and Closed on later use.
-    /// A tensor of `torch.frombuffer` holds the buffer, but no view of it: it must not be used after
-    /// the release, nor after the `with` block of the buffer.
+    /// A tensor of `torch.frombuffer` holds the buffer, but no view of it: do not use the tensor
+    /// after the release, nor after the `with` block of the buffer.
     fn release(&self) -> PyResult<()> {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         if self.exports.load(Ordering::Acquire) > 0 {
