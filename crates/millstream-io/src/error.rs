@@ -35,7 +35,8 @@ numbers! {
     NOT_A_FILE = ENXIO, ERROR_BAD_FILE_TYPE;
     /// The name now refers to another file (`ESTALE`).
     STALE = ESTALE, ERROR_FILE_INVALID;
-    /// The operation was not started, because its device was shut down (`ECANCELED`).
+    /// The operation was not started, because its device was shut down or could start no thread for
+    /// it (`ECANCELED`).
     CANCELED = ECANCELED, ERROR_OPERATION_ABORTED;
     /// There is not enough memory or address space (`ENOMEM`).
     NO_MEMORY = ENOMEM, ERROR_NOT_ENOUGH_MEMORY;

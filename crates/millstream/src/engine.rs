@@ -230,9 +230,8 @@ impl Engine {
         worked |= self.intake();
         // On a rotating disk, ordering all requests is worth more than cache locality.
         while self.scheduler.has_positions() && self.intake() {}
-        self.lanes.reap(&mut self.completions);
+        self.lanes.reap(&mut self.completions, &mut self.answers);
         worked |= self.complete_all();
-        self.lanes.reap_calls(&mut self.answers);
         worked |= self.answer_all();
         worked |= self.each(|engine| &mut engine.results, Engine::job_back);
         worked |= self.fire_timers();
@@ -431,7 +430,7 @@ impl Engine {
     /// Pushes and starts what is outgoing; returns whether the device broke, which leaves events.
     fn push_all(&mut self, worked: bool) -> bool {
         let carried = self.lanes.has_unsubmitted();
-        for lane in [Lane::Main, Lane::Cached, Lane::Slow] {
+        for lane in [Lane::Main, Lane::Cached, Lane::Slow, Lane::Blocking] {
             self.lanes.push(lane, self.transfers.outgoing(lane));
         }
         // What the device did not take now it may take once it has begun the others. What an

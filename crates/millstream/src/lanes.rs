@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_io::device::cached::{Cached, CachedOptions};
-use millstream_io::device::calls::{Call, CallDone, Calls, CallsOptions};
+use millstream_io::device::calls::{Call, CallAnswer, CallDone, Calls, CallsOptions};
 use millstream_io::device::modeled::{ModelClock, Modeled};
 use millstream_io::device::null::NullDevice;
 use millstream_io::device::threads::{Threads, ThreadsOptions};
@@ -35,6 +35,8 @@ pub(crate) struct Lanes {
     /// looks for mail and its own completions alone.
     replaced: bool,
     calls: Calls,
+    /// Operations among the calls.
+    blocking: usize,
     fs: Arc<dyn FileSystem>,
     clock: Option<ModelClock>,
     /// Mounts that can hang need threads beside the main lane.
@@ -45,6 +47,9 @@ pub(crate) struct Lanes {
     /// Operations pushed to the main lane since its last submit.
     unsubmitted: usize,
 }
+
+/// The bit that tells operations among the calls from the engine's calls, which are counted up.
+const TRANSFER: u64 = 1 << 63;
 
 /// Operations that may be pushed and not submitted at the end of a round: what is pushed in the
 /// last rounds before the engine sleeps goes to the device with the call that sleeps.
@@ -85,6 +90,7 @@ impl Lanes {
             slow: Vec::new(),
             replaced: false,
             calls: blocking(&fs, &bell, pumped, settings.clone()),
+            blocking: 0,
             fs,
             clock,
             slow_apart,
@@ -154,6 +160,7 @@ impl Lanes {
         let device: &mut dyn Device = match lane {
             Lane::Cached => &mut self.cached,
             Lane::Slow => return self.push_slow(operations),
+            Lane::Blocking => return self.push_blocking(operations),
             Lane::Main => self.main.as_mut(),
         };
         // SAFETY: see the header of this file.
@@ -173,6 +180,16 @@ impl Lanes {
             let taken = unsafe { self.slow[at].1.push(std::slice::from_ref(operation)) };
             taken == 0
         });
+    }
+
+    #[cold]
+    fn push_blocking(&mut self, operations: &mut Vec<Operation>) {
+        self.blocking += operations.len();
+        for operation in operations.drain(..) {
+            let id = TRANSFER | operation.id;
+            // SAFETY: see the header of this file.
+            unsafe { self.calls.push(id, false, Call::Transfer(operation)) };
+        }
     }
 
     /// Pushes a call.
@@ -209,8 +226,8 @@ impl Lanes {
         self.unsubmitted > 0
     }
 
-    /// Appends what has completed.
-    pub(crate) fn reap(&mut self, into: &mut Vec<Completion>) {
+    /// Appends operations and calls that have completed.
+    pub(crate) fn reap(&mut self, into: &mut Vec<Completion>, answers: &mut Vec<CallDone>) {
         self.main.reap(into);
         if self.cached.in_flight() > 0 {
             self.cached.reap(into);
@@ -218,16 +235,30 @@ impl Lanes {
         for (_, slow) in &mut self.slow {
             slow.reap(into);
         }
-    }
-
-    pub(crate) fn reap_calls(&mut self, into: &mut Vec<CallDone>) {
         if self.calls.in_flight() > 0 {
-            self.calls.reap(into);
+            self.calls.reap(answers);
+            self.sort_out(into, answers);
         }
     }
 
+    /// Moves the completions of operations among the answers of calls.
+    fn sort_out(&mut self, into: &mut Vec<Completion>, answers: &mut Vec<CallDone>) {
+        if self.blocking == 0 {
+            return;
+        }
+        answers.retain(|done| match &done.answer {
+            CallAnswer::Moved(completion) => {
+                into.push(*completion);
+                self.blocking -= 1;
+                false
+            }
+            _ => true,
+        });
+    }
+
+    /// Number of calls in flight, operations not counted.
     pub(crate) fn calls_out(&self) -> usize {
-        self.calls.in_flight()
+        self.calls.in_flight() - self.blocking
     }
 
     /// Whether the engine must not sleep now: copies wait, or helpers still copy and will be done
@@ -302,6 +333,7 @@ impl Lanes {
             blocking(&self.fs, &self.bell, true, ThreadSettings::default()),
         );
         let mut held = calls.shutdown(deadline, answers).len();
+        self.sort_out(completions, answers);
         let slow = self.slow.drain(..).map(|(_, slow)| slow);
         for lane in [main, cached].into_iter().chain(slow) {
             held += lane.shutdown(deadline, completions).operations.len();

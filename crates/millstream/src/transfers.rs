@@ -36,9 +36,12 @@ pub(crate) enum Lane {
     Cached = 1,
     /// Threads for mounts that can hang, beside a ring.
     Slow = 2,
+    /// Blocking calls: what the main device canceled, because the kernel could start no thread for
+    /// it (a process at its limit of threads), or the thread that submitted it has exited.
+    Blocking = 3,
 }
 
-pub(crate) const LANES: usize = 3;
+pub(crate) const LANES: usize = 4;
 
 /// Which requests an operation serves.
 pub(crate) enum Members {
@@ -244,7 +247,14 @@ impl Transfers {
             }
             // The device brings what the copy lacks. A merged operation has its pieces in a list
             // and is read anew as a whole.
-            self.push_to_main(number, completion.moved().unwrap_or(0));
+            self.push_to(Lane::Main, number, completion.moved().unwrap_or(0));
+            return Meaning::Continued;
+        }
+        if completion.moved() == Err(Errno::CANCELED)
+            && transfer.block.lane == Lane::Main
+            && is_wanted
+        {
+            self.push_to(Lane::Blocking, number, 0);
             return Meaning::Continued;
         }
         let merged = matches!(transfer.members, Members::Many(_));
@@ -269,11 +279,12 @@ impl Transfers {
         }
     }
 
-    fn push_to_main(&mut self, number: u32, moved: u64) {
+    /// Pushes an operation, less `moved` more bytes if it has one segment, to another lane.
+    fn push_to(&mut self, lane: Lane, number: u32, moved: u64) {
         let transfer = self.transfer(number);
         let segments = transfer.members.segments();
         let before = transfer.block;
-        transfer.block.lane = Lane::Main;
+        transfer.block.lane = lane;
         if segments.is_none() {
             transfer.done += moved;
         }
@@ -283,7 +294,7 @@ impl Transfers {
         match segments {
             Some(segments) => {
                 let operation = operation(number, &block, segments);
-                self.outgoing[Lane::Main as usize].push(operation);
+                self.outgoing[lane as usize].push(operation);
             }
             None => self.push_rest(number),
         }
@@ -309,7 +320,7 @@ impl Transfers {
 
     /// Pushes again what a broken device never began, to the main lane.
     pub(crate) fn push_again(&mut self, id: u64) {
-        self.push_to_main(number_of(id), 0);
+        self.push_to(Lane::Main, number_of(id), 0);
     }
 
     #[inline(always)]

@@ -1,7 +1,8 @@
-//! Blocking system calls on threads of their own: opens, lengths, closes, syncs, renames.
+//! Blocking system calls on threads of their own: opens, lengths, closes, syncs, renames, and reads
+//! and writes for which the kernel could start no thread of a ring.
 //!
-//! Three thread pools ("crews"): opens; short calls on open files (close, len, content); and long
-//! calls (sync, rename, remove, replace, prefetch). So a save never delays an open, and opens that
+//! Three thread pools ("crews"): opens; short calls on open files (close, len, content, transfer); and
+//! long calls (sync, rename, remove, replace, prefetch). So a save never delays an open, and opens that
 //! hang stop no other kind of call. Each call completes on its own.
 //!
 //! - **Hung calls.** A call that has run for [`CALLS_HUNG_NS`](crate::limits::CALLS_HUNG_NS) no
@@ -22,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Descriptor, Doorbell, Segment, poll_until};
+use super::{Completion, Descriptor, Doorbell, Operation, Segment, poll_until};
 use crate::error::IoError;
 use crate::fork::ForkGuard;
 use crate::fs::{Access, FileSystem, MappedView, OpenMode, Opened};
@@ -85,6 +86,8 @@ pub enum Call {
         /// The content, lent until the call is answered.
         content: Segment,
     },
+    /// Reads or writes.
+    Transfer(Operation),
     /// Loads a range of a view into memory.
     Prefetch {
         /// The view.
@@ -134,6 +137,8 @@ pub enum CallAnswer {
     Len(Result<u64, IoError>),
     /// The content of a file read to its end.
     Content(Result<Vec<u8>, IoError>),
+    /// The completion of a transfer.
+    Moved(Completion),
     /// The answer of any other call.
     Done(Result<(), IoError>),
 }
@@ -177,7 +182,8 @@ impl Calls {
     ///
     /// # Safety
     /// Memory that the call refers to ([`Call::Replace`]) must be readable and unchanged until the
-    /// call is answered; forever if `shutdown` returns its id. Memory lent by an offer must be
+    /// call is answered; forever if `shutdown` returns its id. What [`Call::Transfer`] names must be
+    /// as for [`Device::push`](super::Device::push). Memory lent by an offer must be
     /// writable and otherwise unused until the answer or until its token is withdrawn. Descriptors
     /// must be open, and stay so; a close takes over its descriptor.
     #[expect(unsafe_code, reason = "declares the contract of lending memory")]
@@ -222,8 +228,8 @@ impl Calls {
         self.shared.done.has_any() || self.shared.is_inline_due()
     }
 
-    /// Ends the device. Opens, lengths, contents and prefetches that have not begun are answered
-    /// with `ECANCELED` at once, other calls if they have not begun by the deadline. Returns the
+    /// Ends the device. Opens, lengths, contents, transfers and prefetches that have not begun are
+    /// answered with `ECANCELED` at once, other calls if they have not begun by the deadline. Returns the
     /// ids of calls that still hang: their threads and memory are leaked, and descriptors that they
     /// open are closed again. A close that has not begun leaks its descriptor.
     pub fn shutdown(mut self, deadline: Instant, into: &mut Vec<CallDone>) -> Vec<u64> {

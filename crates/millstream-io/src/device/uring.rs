@@ -57,8 +57,8 @@ pub struct UringOptions {
     pub depth: u32,
     /// Only one thread will use the ring (another may make it): the kernel can then defer its work
     /// to that thread's calls, which is fastest. False if the owner may change: then operations
-    /// that a thread had in flight when it exited complete with `EINTR` (and so do those that would
-    /// fail with `EFAULT`).
+    /// that a thread had in flight when it exited complete with `ECANCELED` or `EINTR` (and so do
+    /// those that would fail with `EFAULT`).
     pub single_issuer: bool,
     /// Features to leave unused.
     pub mask: FeatureMask,
@@ -80,6 +80,8 @@ impl Default for UringOptions {
 ///   inside a call (deferred task work, an overflowed completion queue).
 /// - A buffered read that is not offloaded and hits the page cache runs inside `submit`.
 /// - Reads and writes of one segment inside a registered region use the `_FIXED` verbs.
+/// - An operation completes with `ECANCELED` where the kernel needs a thread for it (a buffered read
+///   that misses the page cache) and can start none: the process is at its limit of threads.
 /// - `wait` sleeps in the enter call, with a read of the doorbell's eventfd in the ring. That read,
 ///   timeouts and cancels do not count against the depth; the completion queue has room for them.
 ///
@@ -292,8 +294,8 @@ impl Uring {
     /// the ring's own entries among them; returns the number moved.
     fn drain(&mut self, completions: &mut Vec<Completion>, count_max: usize) -> usize {
         let mut count = 0;
-        // When a thread exits, the kernel cancels what it submitted, and copies in progress for it
-        // fault: the owner, by then another thread, submits these operations again.
+        // When a thread exits, copies in progress for it fault: the owner, by then another thread,
+        // submits these operations again.
         let resubmit = !self.single_issuer && !self.closed;
         let mut cq = self.ring.completion();
         while count < count_max
@@ -305,7 +307,7 @@ impl Uring {
                 USER_DATA_OTHER => {}
                 user_data => {
                     let result = match -cqe.result() {
-                        libc::ECANCELED | libc::EFAULT if resubmit => -libc::EINTR,
+                        libc::EFAULT if resubmit => -libc::EINTR,
                         _ => cqe.result(),
                     };
                     completions.push(Completion {

@@ -47,7 +47,7 @@ impl Engine {
         let mut staging_short = false;
         let depth = self.lanes.depth();
         while self.scheduler.has_waiting()
-            && self.transfers.out_in(Lane::Main) < depth
+            && self.transfers.out_in(Lane::Main) + self.transfers.out_in(Lane::Blocking) < depth
             && self.transfers.out_in(Lane::Cached) < limits::COPIES_MAX
             && self.transfers.copy_bytes() < limits::COPIES_BYTES_MAX
             && self.jobs_out < limits::JOBS_MAX

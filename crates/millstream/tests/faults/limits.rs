@@ -381,3 +381,37 @@ fn no_destination_is_written_after_its_request_has_completed() {
         rig.finish();
     });
 }
+
+#[test]
+fn a_process_at_its_limit_of_threads_reads_all_the_same() {
+    each_as(this_test!(), Child::as_nobody, |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a");
+        let content = pattern(9 << 20);
+        fs::write(&path, &content).expect("written");
+        let written = fs::File::open(&path).expect("opened");
+        written.sync_all().expect("synced");
+        millstream_io::fs::evict(&written).expect("evicted");
+        let rig = Rig::new(name, options);
+        let none = rustix::process::Rlimit {
+            current: Some(1),
+            maximum: Some(1),
+        };
+        rustix::process::setrlimit(rustix::process::Resource::Nproc, none).expect("lowered");
+        // Buffered reads of this length run on threads of the kernel, which count as the process's.
+        let buffered = FileOptions {
+            access: Some(Access::Buffered),
+            ..FileOptions::default()
+        };
+        let file = rig.storage.open(&path, buffered);
+        let pieces = (0..9).map(|piece| Read::range(file, piece << 20, 1 << 20));
+        for (piece, ticket) in rig.submit_all(pieces).into_iter().enumerate() {
+            let place = piece << 20;
+            assert!(
+                landed(ticket)[..] == content[place..place + (1 << 20)],
+                "{name}"
+            );
+        }
+        rig.finish();
+    });
+}

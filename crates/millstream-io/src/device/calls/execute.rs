@@ -1,14 +1,14 @@
 //! Makes one call, on the calling thread.
 //!
 //! # Safety
-//! By the contract of [`Calls::push`](super::Calls::push) the content of a replacement is readable
-//! until its call is answered.
-#![expect(unsafe_code, reason = "reads content lent as a raw segment")]
+//! By the contract of [`Calls::push`](super::Calls::push) the content of a replacement is readable,
+//! and the memory of a transfer lent, until the call is answered.
+#![expect(unsafe_code, reason = "reads and writes memory lent as raw segments")]
 
 use std::time::Instant;
 
 use super::{Call, CallAnswer, OpenAnswer, OpenCall, offer};
-use crate::device::{Descriptor, Segment};
+use crate::device::{Completion, Descriptor, Segment, system};
 use crate::error::{Errno, IoError, guard};
 use crate::fs::{Access, FileSystem, MappedView, OpenMode, Opened, mostly};
 use crate::limits::{CONTENT_BYTES_MAX, CONTENT_STEP_BYTES, MEMORY_ALIGNMENT};
@@ -18,7 +18,7 @@ impl Call {
     pub(super) fn crew(&self) -> usize {
         match self {
             Call::Open(_) => 0,
-            Call::Close(_) | Call::Len(_) | Call::Content(_) => 1,
+            Call::Close(_) | Call::Len(_) | Call::Content(_) | Call::Transfer(_) => 1,
             _ => 2,
         }
     }
@@ -27,7 +27,11 @@ impl Call {
     pub(super) fn is_idle(&self) -> bool {
         matches!(
             self,
-            Call::Open(_) | Call::Len(_) | Call::Content(_) | Call::Prefetch { .. }
+            Call::Open(_)
+                | Call::Len(_)
+                | Call::Content(_)
+                | Call::Transfer(_)
+                | Call::Prefetch { .. }
         )
     }
 
@@ -44,6 +48,7 @@ impl Call {
             })),
             Call::Len(_) => CallAnswer::Len(Err(error)),
             Call::Content(_) => CallAnswer::Content(Err(error)),
+            Call::Transfer(operation) => CallAnswer::Moved(Completion::canceled(&operation)),
             _ => CallAnswer::Done(Err(error)),
         }
     }
@@ -71,6 +76,11 @@ pub(super) fn execute(fs: &dyn FileSystem, call: Call) -> CallAnswer {
         Call::Len(file) => return CallAnswer::Len(guarded("len", || fs.len(file))),
         Call::Content(file) => {
             return CallAnswer::Content(guarded("read", || content(fs, file)));
+        }
+        Call::Transfer(operation) => {
+            // SAFETY: lent by the caller of push until the answer (module's Safety).
+            let moved = unsafe { system::transfer(&operation) };
+            return CallAnswer::Moved(Completion::new(operation.id, moved));
         }
         Call::Close(file) => guarded("close", || fs.close(file)),
         Call::Sync { file, data_only } => guarded("sync", || fs.sync(file, data_only)),

@@ -362,7 +362,7 @@ fn a_panic_of_the_file_system_is_an_error_of_its_call() {
             let (id, error) = match done.answer {
                 CallAnswer::Opened(answer) => (done.id, answer.opened.unwrap().err()),
                 CallAnswer::Done(answer) => (done.id, answer.err()),
-                CallAnswer::Len(_) | CallAnswer::Content(_) => unreachable!("none was pushed"),
+                _ => unreachable!("none was pushed"),
             };
             let panicked = error.is_some_and(|error| {
                 error.errno == Errno::IO && error.cause == "the file system panicked"
