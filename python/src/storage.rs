@@ -409,7 +409,7 @@ fn stats_dict<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict
     set!(direct_operations copied_operations retried_operations stored_bytes raw_bytes);
     set!(device_idle_ns device_busy_ns jobs decode_wait_ns decode_ns worker_starved_ns);
     set!(opens read_with_open open_ns open_max_ns descriptors staging_bytes staging_peak_bytes);
-    set!(staging_capacity_bytes in_flight_bytes in_flight);
+    set!(staging_capacity_bytes in_flight_bytes in_flight stalls);
     for (name, priority) in ["low", "normal", "high", "realtime"]
         .into_iter()
         .zip(Priority::ALL)

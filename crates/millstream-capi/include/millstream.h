@@ -677,6 +677,8 @@ struct mst_stats {
     uint64_t in_flight_bytes;
     /** Operations in flight now. */
     uint64_t in_flight;
+    /** Times that requests waited and nothing was left to release them: a fault of the library. */
+    uint64_t stalls;
 };
 
 /**

@@ -266,6 +266,8 @@ pub struct mst_stats {
     pub in_flight_bytes: u64,
     /// Operations in flight now.
     pub in_flight: u64,
+    /// Times that requests waited and nothing was left to release them: a fault of the library.
+    pub stalls: u64,
 }
 // SAFETY: as above.
 unsafe impl Descriptor for mst_stats {}
@@ -284,7 +286,7 @@ impl mst_stats {
             direct_operations copied_operations retried_operations stored_bytes raw_bytes
             device_idle_ns device_busy_ns jobs decode_wait_ns decode_ns worker_starved_ns opens
             read_with_open open_ns open_max_ns descriptors staging_bytes staging_peak_bytes
-            staging_capacity_bytes in_flight_bytes in_flight
+            staging_capacity_bytes in_flight_bytes in_flight stalls
         })
     }
 }

@@ -131,6 +131,8 @@ pub(crate) struct Engine {
     repeat_bytes: u64,
     closing: Option<Option<Instant>>,
     closed: bool,
+    /// Requests wait, and nothing is left that could release them.
+    stalled: bool,
     scratch: Scratch,
     /// How long the last sleep took.
     last_gap: Duration,
@@ -207,6 +209,7 @@ impl Engine {
             repeat_bytes: 0,
             closing: None,
             closed: false,
+            stalled: false,
             scratch: Scratch::default(),
             last_gap: Duration::MAX,
             shared: Arc::clone(shared),
@@ -242,7 +245,38 @@ impl Engine {
         worked |= self.handle_events();
         worked |= self.push_all(worked);
         self.settle();
+        if !worked {
+            self.look_for_stall();
+        }
         worked
+    }
+
+    /// Whether nothing is in flight: no operation, call or job.
+    fn is_idle(&self) -> bool {
+        self.jobs_out == 0 && self.transfers.out() == 0 && self.lanes.calls_out() == 0
+    }
+
+    /// Counts a stall once, when it begins.
+    fn look_for_stall(&mut self) {
+        let waits = self.scheduler.has_waiting()
+            || self.memory_scheduler.has_waiting()
+            || self.files.opening() > 0;
+        let stalled = waits
+            && self.is_idle()
+            && self.until_next_timer().is_none()
+            && self.gated.is_empty()
+            && !self.queues.are_limited()
+            && self.transfers.quarantined() + self.transfers.lost() == 0
+            && !self.shared.has_mail();
+        if stalled && !std::mem::replace(&mut self.stalled, stalled) {
+            let counters = &self.shared.counters;
+            counters.stalls.add(1);
+            if counters.stalls.get() == 1 {
+                let text = "requests wait and nothing is in flight: this is a fault of Millstream";
+                self.shared.warn(text.into());
+            }
+        }
+        self.stalled = stalled;
     }
 
     /// Handles each item of a list, which is reused; returns whether there was any.
@@ -312,12 +346,14 @@ impl Engine {
             true => self.position(index),
             false => None,
         };
+        let pinned = self.has_open_window(index);
         let col = &self.cols[index as usize];
         let order = Order {
             priority: col.priority,
             deadline_ns,
             arrival: col.arrival,
             position,
+            pinned,
         };
         let now_ns = self.now_ns;
         self.scheduler_of(index).add(index, order, now_ns);
@@ -459,8 +495,7 @@ impl Engine {
         }
         let started = Instant::now();
         let quick = Duration::from_nanos(limits::ENGINE_SPIN_NS);
-        let idle = self.jobs_out == 0 && self.transfers.out() == 0 && self.lanes.calls_out() == 0;
-        if self.last_gap < quick && idle {
+        if self.last_gap < quick && self.is_idle() {
             while started.elapsed() < quick {
                 if shared.has_mail() {
                     self.last_gap = started.elapsed();

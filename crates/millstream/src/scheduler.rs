@@ -1,6 +1,8 @@
 //! The scheduler: which request is served next. Plain data in, plain data out; no I/O, no clock.
 //!
-//! Per priority a request is in exactly one of three orders:
+//! Per priority a request is in exactly one of four orders:
+//! - the pinned ones, in front of all others: they hold a window of staging that is half issued,
+//!   and nothing but their own operations can free it (see `engine/issue.rs`);
 //! - a list by arrival, the common case;
 //! - a heap by deadline, then arrival, for requests with a deadline or that came back late;
 //! - a tree by position, for requests on rotating disks: the head sweeps up to the last position
@@ -32,12 +34,15 @@ pub(crate) struct Order {
     pub(crate) arrival: u64,
     /// On a rotating disk: where its next block is.
     pub(crate) position: Option<u64>,
+    /// Served before all others of its priority.
+    pub(crate) pinned: bool,
 }
 
 /// Which order a request is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Nowhere,
+    Pinned,
     Arrivals,
     Deadlines,
     Elevator,
@@ -61,6 +66,9 @@ const UNLINKED: Link = Link {
 };
 
 struct Level {
+    /// In the order in which they were pinned: at most one, unless priorities change or a mount
+    /// that can hang is full.
+    pinned: Vec<u32>,
     first: u32,
     last: u32,
     /// The arrival of `last`.
@@ -98,6 +106,7 @@ impl Scheduler {
     pub(crate) fn new(block_bytes: u64) -> Scheduler {
         Scheduler {
             levels: std::array::from_fn(|_| Level {
+                pinned: Vec::new(),
                 first: NIL,
                 last: NIL,
                 last_arrival: 0,
@@ -143,6 +152,7 @@ impl Scheduler {
             deadline_ns,
             arrival,
             position,
+            pinned,
         } = order;
         if self.links.len() <= key as usize {
             let len = (key as usize + 1).next_multiple_of(1024);
@@ -156,6 +166,13 @@ impl Scheduler {
         let level = &mut self.levels[priority as usize];
         let late = level.last != NIL && level.last_arrival > arrival;
         let place = match (deadline_ns, position) {
+            _ if pinned => {
+                level.pinned.push(key);
+                if let Some(position) = position {
+                    self.positions.insert(key, (position, arrival));
+                }
+                Place::Pinned
+            }
             (NO_DEADLINE, None) if !late => {
                 let last = std::mem::replace(&mut level.last, key);
                 level.last_arrival = arrival;
@@ -199,6 +216,10 @@ impl Scheduler {
         let level = &mut self.levels[priority as usize];
         match place {
             Place::Nowhere => return false,
+            Place::Pinned => {
+                level.pinned.retain(|pinned| *pinned != key);
+                self.positions.remove(&key);
+            }
             Place::Deadlines => {
                 let removed = level.deadlines.remove(key);
                 assert!(removed, "a request with a deadline is in the heap");
@@ -240,11 +261,21 @@ impl Scheduler {
         let Some(at) = self.positions.get_mut(&key) else {
             return;
         };
-        let priority = self.links[key as usize].priority;
-        let elevator = &mut self.levels[priority as usize].elevator;
-        elevator.remove(at);
-        *at = (position, at.1);
-        elevator.insert(*at, key);
+        let (place, priority) = (
+            self.links[key as usize].place,
+            self.links[key as usize].priority,
+        );
+        let before = std::mem::replace(at, (position, at.1));
+        if place == Place::Elevator {
+            let elevator = &mut self.levels[priority as usize].elevator;
+            elevator.remove(&before);
+            elevator.insert(*at, key);
+        }
+    }
+
+    /// Whether a request waits in front of the others of its priority.
+    pub(crate) fn is_pinned(&self, key: u32) -> bool {
+        self.links[key as usize].place == Place::Pinned
     }
 
     /// Largest operation of a priority to issue now: of `blocks` blocks, unless others may have to
@@ -318,6 +349,9 @@ impl Scheduler {
     #[inline(always)]
     fn front(&mut self, priority: Priority) -> u32 {
         let level = &self.levels[priority as usize];
+        if let Some(pinned) = level.pinned.first() {
+            return *pinned;
+        }
         match level.first != NIL && level.deadlines.is_empty() && level.elevator.is_empty() {
             true => level.first,
             false => self.front_of_orders(priority),

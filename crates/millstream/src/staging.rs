@@ -317,9 +317,14 @@ impl Staged {
         (self.plan.raw_len(), skip)
     }
 
+    /// Whether operations are still to be issued for its newest window.
+    pub(crate) fn has_open_window(&self) -> bool {
+        self.windows.back().is_some_and(Window::is_open)
+    }
+
     /// How to serve the request now that the scheduler picked it.
     pub(crate) fn serve(&self) -> Serve {
-        if self.windows.back().is_some_and(Window::is_open) {
+        if self.has_open_window() {
             return Serve::Fill;
         }
         if self.restart || !self.wants_window() {

@@ -100,6 +100,10 @@ stats! {
         deadlines_missed,
         /// Requests whose timeout passed while their memory was in use and could not be abandoned.
         overdue,
+        /// Times that requests waited and nothing was left to release them: no operation, call, job
+        /// or timer was in flight, and no pause, bandwidth or fence held anything back. Each is a
+        /// fault of the engine, logged once for a storage.
+        stalls,
         /// Operations handed to devices.
         operations,
         /// Operations that carried more than one request.

@@ -348,6 +348,11 @@ impl Transfers {
         (block, members)
     }
 
+    /// Requests that have ended and whose memory is still in use.
+    pub(crate) fn quarantined(&self) -> usize {
+        self.quarantine.len()
+    }
+
     pub(crate) fn lost(&self) -> usize {
         self.lost
     }

@@ -47,10 +47,7 @@ impl Engine {
         };
         let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let backlog = self.queues.next_backlog().is_some();
-        let idle = self.cols.iter().all(|col| col.state == State::Free)
-            && self.transfers.out() == 0
-            && self.lanes.calls_out() == 0
-            && self.jobs_out == 0;
+        let idle = self.is_idle() && self.cols.iter().all(|col| col.state == State::Free);
         if backlog || (!idle && !late) || !self.shared.end_mail() {
             return false;
         }

@@ -103,6 +103,12 @@ impl Engine {
         self.extra_of(index)?.staged.as_deref()
     }
 
+    /// Whether a request has a window of staging whose operations are not all issued.
+    #[inline(always)]
+    pub(super) fn has_open_window(&self, index: u32) -> bool {
+        self.staged(index).is_some_and(Staged::has_open_window)
+    }
+
     /// Adds the file, range and name of its request to an error.
     pub(super) fn describe(&mut self, index: u32, error: Error) -> Error {
         let col = &self.cols[index as usize];

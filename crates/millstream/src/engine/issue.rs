@@ -1,4 +1,9 @@
 //! Issuing: the scheduler's picks become operations.
+//!
+//! A request whose newest window of staging is open (not all of its operations are issued) is
+//! pinned: the first of its priority, and held back by no pause and no bandwidth. Only its own
+//! operations can complete the window, and only a complete window is decoded and freed. Behind a
+//! request that waits for staging, it would wait for itself.
 
 use millstream_codec::CodecId;
 use millstream_io::error::guard;
@@ -114,6 +119,10 @@ impl Engine {
         if !state.paused && until.is_none() {
             return false;
         }
+        if self.has_open_window(index) {
+            return false;
+        }
+        let state = self.queues.state(queue);
         let first = state.held.is_empty();
         let (id, col) = (self.id(index), &self.cols[index as usize]);
         let key = held_key(col.priority, col.arrival);
@@ -648,11 +657,21 @@ impl Engine {
         }
         self.fill_window(index, body, priority);
         // At once: it may have landed and ended before it is picked again.
-        let staged = staged_of(&mut self.extras, index);
-        if staged.serve() == Serve::Leave {
-            self.leave_staged(index);
+        match staged_of(&mut self.extras, index).serve() {
+            Serve::Leave => {
+                self.leave_staged(index);
+            }
+            serve => self.pin(index, serve == Serve::Fill),
         }
         Issue::Issued
+    }
+
+    /// Pins a waiting request whose window is open, and no other.
+    fn pin(&mut self, index: u32, open: bool) {
+        if self.scheduler.is_pinned(index) != open {
+            self.scheduler.remove(index);
+            self.schedule(index);
+        }
     }
 
     /// Takes a staged request that has no more to issue for now out of the scheduler.

@@ -13,6 +13,7 @@ fn order(priority: Priority, deadline_ns: u64, arrival: u64) -> Order {
         deadline_ns,
         arrival,
         position: None,
+        pinned: false,
     }
 }
 
@@ -56,6 +57,19 @@ fn within_a_priority_the_earliest_deadline_goes_first_then_arrival() {
         scheduler.add(request, order, 0);
     }
     assert_eq!(serve_all(scheduler), [2, 4, 1, 0, 3]);
+}
+
+#[test]
+fn a_pinned_request_is_the_first_of_its_priority() {
+    let mut scheduler = with(&[Priority::Normal, Priority::High]);
+    for (request, deadline_ns, pinned) in [(2, 100, false), (3, NO_DEADLINE, true)] {
+        let mut order = order(Priority::Normal, deadline_ns, request.into());
+        (order.pinned, order.position) = (pinned, Some(0));
+        scheduler.add(request, order, 0);
+    }
+    assert!(scheduler.is_pinned(3) && !scheduler.is_pinned(2));
+    scheduler.moved(3, 4096);
+    assert_eq!(serve_all(scheduler), [1, 3, 2, 0]);
 }
 
 #[test]

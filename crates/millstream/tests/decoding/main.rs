@@ -5,4 +5,5 @@ mod application;
 mod blocks;
 mod codecs;
 mod device;
+mod progress;
 mod rig;

@@ -11,11 +11,14 @@
 //! `SCHEDULE_SEED` is the first seed (default 0), `SCHEDULE_COUNT` the number of schedules. A
 //! failure prints the line that repeats it.
 
+mod encodings;
+mod features;
 mod names;
 mod request;
 mod runner;
 mod schedule;
 
+/// Of each of the two kinds.
 const SCHEDULES: u64 = 10_000;
 
 fn number(variable: &str, default: u64) -> u64 {
@@ -27,10 +30,18 @@ fn number(variable: &str, default: u64) -> u64 {
     }
 }
 
-#[test]
-fn seeded_schedules_complete_every_request_once_and_correctly() {
+fn seeds() -> std::ops::Range<u64> {
     let first = number("SCHEDULE_SEED", 0);
     let count = number("SCHEDULE_COUNT", SCHEDULES);
-    let seeds = first..first.saturating_add(count);
-    runner::run(seeds, |seed| schedule::Schedule::new(seed).run());
+    first..first.saturating_add(count)
+}
+
+#[test]
+fn seeded_schedules_complete_every_request_once_and_correctly() {
+    runner::run(seeds(), |seed| schedule::Schedule::new(seed).run());
+}
+
+#[test]
+fn seeded_schedules_of_every_feature_end_every_request() {
+    runner::run(seeds(), |seed| features::Features::new(seed).run());
 }

@@ -27,7 +27,8 @@ impl Lent {
         self.memory[GUARD..].as_mut_ptr()
     }
 
-    fn body(&self) -> &[u8] {
+    /// The bytes between the guards.
+    pub(crate) fn landed(&self) -> &[u8] {
         &self.memory[GUARD..GUARD + self.len]
     }
 
@@ -152,7 +153,7 @@ impl Asked {
         match taken.result {
             Ok(count) => {
                 let landed = match &self.lent {
-                    Some(lent) => lent.body(),
+                    Some(lent) => lent.landed(),
                     None => taken.bytes.as_deref().expect("success brings the memory"),
                 };
                 assert_eq!(count, landed.len() as u64, "bytes that landed");

@@ -1,0 +1,481 @@
+//! One schedule of what the others do not draw: decoding over many windows of staging, tables with
+//! external blocks, job systems, codecs that keep their jobs, device sinks, pauses, bandwidths,
+//! priorities and deadlines that change, writes, appends, syncs, status and signal entries, queues
+//! and files that go.
+//!
+//! Once nothing holds requests back any more, all of them end, and no stall was counted.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use millstream::{
+    Access, Backend, CloseReport, DeviceMaker, Error, ErrorKind, Fence, FileId, FileOp,
+    FileOptions, Group, Priority, Queue, QueueOptions, Read, Request, StatusArray, Storage,
+    StorageOptions, Ticket, Write,
+};
+use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
+use millstream_io::{Device, FileSystem, IoError, MountKind};
+
+use crate::encodings::{APP_BLOCK, APP_STREAM, Encoded, Outside, XorStream, encoded};
+use crate::request::{Landed, Lent, Taken};
+
+/// Longest time without progress; real time, since a loaded machine has no other measure.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const STATUSES: usize = 64;
+
+/// A ticket, whatever its memory is.
+trait Pending {
+    fn try_take(&mut self) -> Option<Taken>;
+    fn cancel(&self);
+    fn reprioritize(&self, priority: Priority, deadline: Option<Instant>);
+}
+
+impl<D: Landed> Pending for Ticket<D> {
+    fn try_take(&mut self) -> Option<Taken> {
+        Ticket::try_take(self).map(Taken::from)
+    }
+
+    fn cancel(&self) {
+        Ticket::cancel(self);
+    }
+
+    fn reprioritize(&self, priority: Priority, deadline: Option<Instant>) {
+        Ticket::reprioritize(self, priority, deadline);
+    }
+}
+
+/// A request under way.
+struct Asked {
+    ticket: Box<dyn Pending>,
+    /// What it must bring, of requests that bring bytes to memory.
+    raw: Option<Vec<u8>>,
+    lent: Option<Lent>,
+    /// It may fail as the seed draws it: a call on a name that is gone.
+    may_fail: bool,
+}
+
+pub(crate) struct Features {
+    random: Rng,
+    files: SimFiles,
+    encoded: Vec<Encoded>,
+    ids: Vec<FileId>,
+    written: FileId,
+    outside: Outside,
+    storage: Storage,
+    queues: Vec<Queue>,
+    fences: [Fence; 2],
+    signal: (Fence, u64),
+    statuses: (StatusArray, usize),
+    group: Group,
+    all: Vec<Asked>,
+}
+
+fn chance(random: &mut Rng, most: f64) -> f64 {
+    match random.bool() {
+        true => 0.0,
+        false => random.f64() * most,
+    }
+}
+
+fn disk(seed: u64, random: &mut Rng) -> (Sim, SimFiles) {
+    let mut rarely = |chance| if random.u8(0..6) == 0 { chance } else { 0.0 };
+    let (io_error_chance, hang_chance) = (rarely(0.02), rarely(0.02));
+    Sim::new(SimOptions {
+        seed,
+        depth: random.usize(1..40),
+        reorder: random.bool(),
+        short_chance: chance(random, 0.4),
+        interrupted_chance: chance(random, 0.2),
+        again_chance: chance(random, 0.2),
+        io_error_chance,
+        hang_chance,
+        call_ns: [2_000, 20_000, 100_000][random.usize(0..3)],
+        ..SimOptions::default()
+    })
+}
+
+fn file_options(random: &mut Rng, len: usize) -> SimFileOptions {
+    let mut options = SimFileOptions::default();
+    let slow = random.u8(0..5) == 0;
+    if slow {
+        options.mount_kind = MountKind::Slow;
+        options.mount = 2 + random.u64(0..3);
+    }
+    if slow || random.bool() {
+        options.direct = None;
+    }
+    options.rotating = random.u8(0..5) == 0;
+    options.position = random.bool().then(|| random.u64(0..1 << 30));
+    options.cached_bytes = Some(match random.u8(0..4) {
+        0 | 1 => 0,
+        2 => random.u64(0..=len as u64),
+        _ => len as u64,
+    });
+    options
+}
+
+fn storage(random: &mut Rng, sim: Sim, files: &SimFiles, outside: &Outside) -> Storage {
+    let file_system: Arc<dyn FileSystem> = Arc::new(files.clone());
+    let make = move || -> Result<Box<dyn Device>, IoError> { Ok(Box::new(sim)) };
+    let mut options = StorageOptions::default();
+    options.backend = Backend::Custom(DeviceMaker::new(make), file_system);
+    options.block_bytes = 4096 << random.u32(0..6);
+    options.staging_bytes = 1 << (17 + random.u32(0..5));
+    options.descriptors = random.usize(2..12);
+    options.merge = random.bool();
+    if random.u8(0..3) == 0 {
+        options.access = Access::Buffered;
+    }
+    options.threads.pumped = true;
+    options.codec(APP_BLOCK, outside.codec(random.bool()));
+    options.codec(APP_STREAM, XorStream);
+    if random.u8(0..3) == 0 {
+        options.job_system = Some(Arc::new(outside.clone()));
+    }
+    Storage::new(options).expect("a storage")
+}
+
+fn queue(random: &mut Rng, storage: &Storage) -> Queue {
+    let mut options = QueueOptions::default();
+    options.priority = Priority::ALL[random.usize(0..4)];
+    options.bandwidth = (random.u8(0..4) == 0).then(|| random.u64(50_000_000..2_000_000_000));
+    options.bytes = (random.u8(0..4) == 0).then(|| random.u64(1..2_000_000));
+    options.capacity = random.u32(8..300);
+    storage.queue(options).expect("a queue")
+}
+
+impl Features {
+    pub(crate) fn new(seed: u64) -> Features {
+        let mut random = Rng::with_seed(seed);
+        let (sim, files) = disk(seed, &mut random);
+        let count = random.usize(3..9);
+        let encoded: Vec<Encoded> = (0..count)
+            .map(|index| encoded(&mut random, format!("file{index}")))
+            .collect();
+        for file in &encoded {
+            let options = file_options(&mut random, file.stored.len());
+            files.add(file.name.as_str(), file.stored.clone(), options);
+        }
+        files.add("written", Vec::new(), SimFileOptions::default());
+        let outside = Outside::default();
+        let storage = storage(&mut random, sim, &files, &outside);
+        let open = |file: &Encoded| storage.open(&file.name, FileOptions::default());
+        let writing = FileOptions {
+            write: true,
+            ..FileOptions::default()
+        };
+        Features {
+            ids: encoded.iter().map(open).collect(),
+            written: storage.open("written", writing),
+            queues: (0..3).map(|_| queue(&mut random, &storage)).collect(),
+            fences: [Fence::new(0), Fence::new(0)],
+            signal: (Fence::new(0), 0),
+            statuses: (StatusArray::new(STATUSES), 0),
+            group: Group::new(),
+            all: Vec::new(),
+            random,
+            files,
+            encoded,
+            outside,
+            storage,
+        }
+    }
+
+    pub(crate) fn run(mut self) {
+        for _ in 0..self.random.usize(10..80) {
+            self.step();
+            if self.random.bool() {
+                self.storage.pump();
+            }
+            if self.random.u8(0..3) == 0 {
+                self.look(false);
+            }
+        }
+        self.let_go();
+        self.finish();
+        self.close();
+    }
+
+    fn queue(&mut self) -> &Queue {
+        let at = self.random.usize(0..self.queues.len());
+        &self.queues[at]
+    }
+
+    fn priority(&mut self) -> Priority {
+        Priority::ALL[self.random.usize(0..4)]
+    }
+
+    fn step(&mut self) {
+        match self.random.u8(0..34) {
+            0..=15 => self.read(),
+            16 => match self.random.bool() {
+                true => self.queue().pause(),
+                false => self.queue().resume(),
+            },
+            17 => {
+                let rate = self.random.u64(20_000_000..2_000_000_000);
+                let limit = self.random.bool().then_some(rate);
+                self.queue().set_bandwidth(limit);
+            }
+            18..=20 => self.change_one(),
+            21 => {
+                let tag = self.random.u64(0..4);
+                self.queue().cancel_tagged(3, tag);
+            }
+            22 => {
+                let new = queue(&mut self.random, &self.storage);
+                let at = self.random.usize(0..4 * self.queues.len());
+                if let Some(old) = self.queues.get_mut(at) {
+                    *old = new;
+                }
+            }
+            23 => self.reopen(),
+            24 => {
+                let fence = &self.fences[self.random.usize(0..2)];
+                fence.signal(fence.value() + 1);
+            }
+            25 | 26 => self.entries(),
+            27..=29 => self.write(),
+            _ => {
+                for _ in 0..self.random.usize(1..6) {
+                    self.storage.pump();
+                }
+            }
+        }
+    }
+
+    fn reopen(&mut self) {
+        let at = self.random.usize(0..self.ids.len());
+        let id = self.ids[at];
+        self.queue().close(id).expect("accepted");
+        let name = &self.encoded[at].name;
+        self.ids[at] = self.storage.open(name, FileOptions::default());
+    }
+
+    /// Entries that take effect in order, where there is room for them.
+    fn entries(&mut self) {
+        let at = self.random.usize(0..self.queues.len());
+        let queue = &self.queues[at];
+        if queue.live() + 4 < 8 {
+            let mut batch = queue.batch();
+            self.signal.1 += 1;
+            batch.signal(&self.signal.0, self.signal.1).expect("room");
+            let status = self.statuses.1 % STATUSES;
+            batch.status(&self.statuses.0, status).expect("room");
+            self.statuses.1 += 1;
+        }
+    }
+
+    /// Cancels a request, or changes its priority and deadline.
+    fn change_one(&mut self) {
+        if self.all.is_empty() {
+            return;
+        }
+        let at = self.random.usize(0..self.all.len());
+        let priority = self.priority();
+        let deadline = self.random.bool().then(Instant::now);
+        let ticket = &self.all[at].ticket;
+        match self.random.u8(0..3) {
+            0 => ticket.cancel(),
+            _ => ticket.reprioritize(priority, deadline),
+        }
+    }
+
+    fn read(&mut self) {
+        let at = self.random.usize(0..self.encoded.len());
+        let (id, file) = (self.ids[at], &self.encoded[at]);
+        let in_memory = file.in_memory && self.random.u8(0..8) == 0;
+        let mut read = match self.random.bool() {
+            _ if in_memory => Read::memory(Arc::from(&file.stored[..])),
+            true => Read::whole(id),
+            false => Read::range(id, 0, file.stored.len() as u64),
+        };
+        if let Some(decode) = &file.decode {
+            read = read.decode(decode.clone());
+        }
+        let raw = file.raw.clone();
+        let len = raw.len();
+        let read = self.with_wishes(read);
+        match self.random.u8(0..8) {
+            0 => {
+                let room = len + self.random.usize(0..5000);
+                let buffer = self.storage.buffer(room).expect("a buffer");
+                self.submit(read.into(buffer), Some(raw), None);
+            }
+            1 => {
+                let room = len + self.random.usize(0..100);
+                self.submit(read.into(vec![0u8; room]), Some(raw), None);
+            }
+            2 | 3 => {
+                let supplied = read.supplied(|len| Some(vec![0u8; len]));
+                self.submit(supplied, Some(raw), None);
+            }
+            4 => {
+                let mut lent = Lent::new(len);
+                // SAFETY: kept in `all` until the request has completed, and leaked if the storage
+                // does not close.
+                #[expect(unsafe_code, reason = "lends memory")]
+                let borrowed = unsafe { read.borrowed(lent.pointer(), len) };
+                self.submit(borrowed, Some(raw), Some(lent));
+            }
+            5 => {
+                let sink = self.outside.sink(&mut self.random, len as u64);
+                self.submit(read.into_device(sink), None, None);
+            }
+            _ => self.submit(read, Some(raw), None),
+        }
+    }
+
+    fn with_wishes<D>(&mut self, read: Read<D>) -> Read<D> {
+        let mut read = read.tag(self.random.u64(0..4)).group(&self.group);
+        if self.random.bool() {
+            read = read.priority(self.priority());
+        }
+        let fence = &self.fences[self.random.usize(0..2)];
+        let value = self.random.u64(1..3);
+        match self.random.u8(0..12) {
+            0 => read.after(fence, value),
+            1 | 2 => read.write_after(fence, value),
+            3 => read.deadline(Instant::now()),
+            4 => read.timeout(Duration::from_micros(self.random.u64(0..300))),
+            _ => read,
+        }
+    }
+
+    fn submit<R>(&mut self, request: R, raw: Option<Vec<u8>>, lent: Option<Lent>)
+    where
+        R: Request,
+        R::Output: Landed,
+    {
+        let may_fail = raw.is_none();
+        if let Ok(ticket) = self.queue().try_submit(request) {
+            self.all.push(Asked {
+                ticket: Box::new(ticket),
+                raw,
+                lent,
+                may_fail,
+            });
+        }
+    }
+
+    /// A write, an append, a sync, or a call on names that are gone.
+    fn write(&mut self) {
+        match self.random.u8(0..6) {
+            0..=2 => {
+                let bytes = vec![3u8; self.random.usize(0..200_000)];
+                let write = match self.random.bool() {
+                    true => Write::append(self.written, bytes),
+                    false => Write::at(self.written, self.random.u64(0..100_000), bytes),
+                };
+                let timeout = Duration::from_micros(self.random.u64(0..200));
+                let write = match self.random.u8(0..4) {
+                    0 => write.after(&self.fences[0], 1),
+                    1 => write.timeout(timeout),
+                    _ => write,
+                };
+                self.submit(write, None, None);
+            }
+            3 | 4 => self.submit(FileOp::sync(self.written), None, None),
+            _ => {
+                let call = match self.random.u8(0..3) {
+                    0 => FileOp::remove("gone"),
+                    1 => FileOp::rename("gone", "there"),
+                    _ => FileOp::remove("there"),
+                };
+                self.submit(call.timeout(Duration::from_secs(100)), None, None);
+            }
+        }
+    }
+
+    /// Runs jobs and parts, and takes what has completed; returns whether there was any.
+    fn look(&mut self, all: bool) -> bool {
+        let mut any = self.outside.run(&mut self.random, all);
+        self.all.retain_mut(|asked| {
+            let Some(taken) = asked.ticket.try_take() else {
+                return true;
+            };
+            any = true;
+            asked.check(taken);
+            false
+        });
+        any
+    }
+
+    /// Ends everything that holds requests back.
+    fn let_go(&mut self) {
+        self.fences.iter().for_each(|fence| fence.signal(10));
+        for queue in &self.queues {
+            queue.resume();
+            queue.set_bandwidth(None);
+        }
+    }
+
+    fn finish(&mut self) {
+        let mut progress = Instant::now();
+        while !self.all.is_empty() || self.group.remaining() > 0 {
+            let pumped = self.storage.pump();
+            if self.look(true) || pumped {
+                progress = Instant::now();
+                continue;
+            }
+            // What is in flight completes in simulated time, what hangs when it is released.
+            let never = Fence::new(0).at(1);
+            let _ = self.storage.wait(never, Some(Duration::from_micros(50)));
+            self.files.release_hung();
+            assert!(
+                progress.elapsed() < PATIENCE,
+                "{} requests never end; {:?}",
+                self.all.len(),
+                self.storage.stats()
+            );
+        }
+    }
+
+    fn close(mut self) {
+        for _ in 0..100 {
+            self.files.release_hung();
+            self.storage.pump();
+            self.look(true);
+        }
+        let stats = self.storage.stats();
+        assert_eq!(stats.in_flight, 0, "nothing is in flight");
+        assert_eq!(stats.staging_bytes, 0, "staging is given back");
+        assert_eq!(stats.stalls, 0, "requests waited for nothing");
+        drop(self.queues);
+        let report = self.storage.close(Duration::from_secs(5));
+        assert_eq!(report, CloseReport::default());
+        assert_eq!(self.files.open_count(), 0, "every descriptor is closed");
+        let counts = self.files.counts();
+        assert_eq!(counts.closes_in_flight + counts.stale_operations, 0);
+    }
+}
+
+impl Asked {
+    fn check(&mut self, taken: Taken) {
+        if let Err(error) = taken.result {
+            return self.check_error(&error);
+        }
+        let landed = match &self.lent {
+            Some(lent) => Some(lent.landed().to_vec()),
+            None => taken.bytes,
+        };
+        if let (Some(raw), Some(landed)) = (&self.raw, landed) {
+            assert!(landed[..raw.len()] == *raw, "other bytes landed");
+        }
+    }
+
+    fn check_error(&self, error: &Error) {
+        let expected = matches!(
+            error.kind(),
+            ErrorKind::Canceled
+                | ErrorKind::TimedOut
+                | ErrorKind::Io
+                | ErrorKind::Application
+                | ErrorKind::StaleFile
+                | ErrorKind::Limit
+        );
+        assert!(expected || self.may_fail, "a read failed: {error}");
+    }
+}
