@@ -510,10 +510,10 @@ struct mst_thread_settings {
     /** Entries of `core_list`. */
     size_t core_count;
     /**
-     * Not 0: the system's ordinary policy instead of SCHED_BATCH, under which a thread that is
-     * woken does not preempt the one that wakes it.
+     * Not 0: SCHED_BATCH instead of the system's ordinary policy. A thread that is woken then does
+     * not preempt the running one, and waits milliseconds for a core while all are busy.
      */
-    uint32_t preempts;
+    uint32_t batch;
     /** Must be 0. */
     uint32_t reserved;
 };

@@ -83,9 +83,9 @@ pub struct mst_thread_settings {
     pub core_list: *const usize,
     /// Entries of `core_list`.
     pub core_count: usize,
-    /// Not 0: the system's ordinary policy instead of SCHED_BATCH, under which a thread that is
-    /// woken does not preempt the one that wakes it.
-    pub preempts: u32,
+    /// Not 0: SCHED_BATCH instead of the system's ordinary policy. A thread that is woken then does
+    /// not preempt the running one, and waits milliseconds for a core while all are busy.
+    pub batch: u32,
     /// Must be 0.
     pub reserved: u32,
 }
@@ -347,9 +347,9 @@ unsafe fn threads_of(settings: &mst_thread_settings) -> Result<ThreadSettings, F
         _ => return Err(invalid(c"unknown class of cores")),
     };
     check_flags(settings.reserved, 0)?;
-    let scheduling = match settings.preempts {
-        0 => Scheduling::Batch,
-        _ => Scheduling::Normal,
+    let scheduling = match settings.batch {
+        0 => Scheduling::Normal,
+        _ => Scheduling::Batch,
     };
     Ok(ThreadSettings {
         nice: settings.nice,

@@ -1,9 +1,8 @@
 //! Settings of the library's threads: scheduling, nice value, cores.
 //!
 //! All settings affect only speed, so a refusal by the system is no error; on macOS they have no
-//! effect. Threads run under `SCHED_BATCH` by default: a thread woken under it does not preempt the
-//! one that woke it. Under the normal policy a `submit` on busy cores loses its core to the engine
-//! thread that it has just woken (p99 3.5 to 7.9 ms; 26 to 58 µs under `SCHED_BATCH`).
+//! effect. Threads run under the ordinary policy with a short slice by default: on busy cores a
+//! thread that is woken gets a core at once, not after the slices of those that run (3 to 4 ms each).
 
 use std::time::Duration;
 
@@ -32,16 +31,18 @@ pub enum Cores {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Scheduling {
-    /// A thread that is woken does not preempt the running one (`SCHED_BATCH`; elsewhere than on
-    /// Linux the same as `Normal`).
+    /// The system's ordinary policy (`SCHED_OTHER`), with a slice of 0.1 ms where the system lets a
+    /// thread choose it (Linux 6.12 and later): a thread that is woken preempts the running one.
     #[default]
-    Batch,
-    /// The system's ordinary policy (`SCHED_OTHER`).
     Normal,
+    /// A thread that is woken does not preempt the running one, not even the caller that wakes it
+    /// (`SCHED_BATCH`; elsewhere than on Linux the same as `Normal`). While other threads keep all
+    /// cores busy, it waits milliseconds for one of them.
+    Batch,
 }
 
 /// Settings of one kind of thread. The default is an unchanged nice value, any core and
-/// [`Scheduling::Batch`].
+/// [`Scheduling::Normal`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ThreadSettings {
     /// Added to the nice value of the process (on Linux, of its main thread); on Windows, mapped to
@@ -99,7 +100,7 @@ mod tests {
         let settings = ThreadSettings {
             nice: i32::MAX,
             cores: Cores::List(vec![usize::MAX]),
-            scheduling: Scheduling::Batch,
+            ..ThreadSettings::default()
         };
         std::thread::spawn(move || settings.apply(usize::MAX))
             .join()

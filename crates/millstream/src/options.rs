@@ -44,9 +44,9 @@ pub struct ThreadOptions {
     /// [`Storage::pump`](crate::Storage::pump). Waiting for a ticket or a full queue pumps, and
     /// [`Storage::wait`](crate::Storage::wait) does for everything else.
     pub pumped: bool,
-    /// The engine thread. Default: SCHED_BATCH, so that waking it does not preempt the caller.
+    /// The engine thread. It runs for microseconds at a time.
     pub engine: ThreadSettings,
-    /// The worker threads and those of devices. Default: SCHED_BATCH.
+    /// The worker threads and those of devices.
     pub worker: ThreadSettings,
 }
 

@@ -6,6 +6,11 @@ use std::path::Path;
 
 use super::{Cores, Scheduling, ThreadSettings};
 
+/// How long a thread under the ordinary policy runs before another may take its core: the shortest
+/// that the kernel grants. A thread with a shorter slice than the running one preempts it when it is
+/// woken.
+const SLICE_NS: u64 = 100_000;
+
 /// Applies settings to the calling thread, the `index`-th of its kind.
 pub(super) fn apply(settings: &ThreadSettings, index: usize) {
     set_nice(settings.nice);
@@ -53,12 +58,40 @@ fn set_scheduling(scheduling: Scheduling) {
     // SAFETY: reads the policy of the calling thread; passes numbers only.
     let now = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
     let ordinary = [libc::SCHED_OTHER, libc::SCHED_BATCH];
-    if !ordinary.map(libc::c_long::from).contains(&now) || now == libc::c_long::from(policy) {
+    if !ordinary.map(libc::c_long::from).contains(&now) {
         return;
     }
-    let priority: libc::c_int = 0;
-    // SAFETY: the kernel reads one int, the priority, which must be 0 for these policies.
-    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
+    // The call sets the nice value as well.
+    let Ok(nice) = rustix::process::getpriority_process(None) else {
+        return;
+    };
+    let attributes = SchedAttributes {
+        size: size_of::<SchedAttributes>() as u32,
+        policy: policy.cast_unsigned(),
+        nice,
+        runtime_ns: match scheduling {
+            Scheduling::Batch => 0,
+            Scheduling::Normal => SLICE_NS,
+        },
+        ..SchedAttributes::default()
+    };
+    // SAFETY: the kernel reads `size` bytes of the attributes.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+}
+
+/// `struct sched_attr` of `sched_setattr(2)`, in its first version.
+#[derive(Default)]
+#[repr(C)]
+struct SchedAttributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    /// Of ordinary threads the slice, from Linux 6.12 on; ignored before.
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
 }
 
 /// Returns the numbers of the fast and of the slow cores; none of either where all cores are of one
@@ -164,6 +197,15 @@ mod tests {
         assert_eq!(machine(&[]), Default::default());
     }
 
+    /// The slice that the calling thread has chosen; 0 before Linux 6.12.
+    fn slice_ns() -> u64 {
+        let mut attributes = SchedAttributes::default();
+        let size = size_of::<SchedAttributes>();
+        // SAFETY: the kernel writes at most `size` bytes.
+        unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
+        attributes.runtime_ns
+    }
+
     fn policy() -> i64 {
         // SAFETY: reads the policy of the calling thread.
         (unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) }) as i64
@@ -196,6 +238,9 @@ mod tests {
             if before == i64::from(libc::SCHED_OTHER) {
                 assert_eq!(policy(), i64::from(libc::SCHED_OTHER));
             }
+            assert_eq!(getpriority_process(None).unwrap(), (base + 1).min(19));
+            let slice = slice_ns();
+            assert!(slice == 0 || slice == SLICE_NS, "{slice}");
         })
         .join()
         .unwrap();
