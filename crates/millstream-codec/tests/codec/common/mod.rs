@@ -1,8 +1,4 @@
 //! What the tests share: sample data and drivers for each way of decoding.
-#![allow(
-    dead_code,
-    reason = "every test file is a crate of its own and uses a part of this"
-)]
 
 use millstream_codec::{
     CodecError, CodecErrorKind, CodecId, Scratch, block_level_range, decode_unit, default_level,

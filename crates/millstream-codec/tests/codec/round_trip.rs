@@ -1,8 +1,6 @@
 //! What is encoded decodes to the same bytes, by every way of decoding and at every level.
 
-mod common;
-
-use common::{KINDS, Kind, STREAMED, by_block, by_large_pieces, encoded, sample};
+use crate::common::{KINDS, Kind, STREAMED, by_block, by_large_pieces, encoded, sample};
 use millstream_codec::{
     CodecErrorKind, CodecId, Scratch, block_level_range, compress, declared_raw_len, decode_block,
     decompress, default_level, encode_block, level_range,

@@ -1,12 +1,10 @@
 //! Broken and made-up input: every kernel refuses what the plain decoder refuses, and gives the
 //! same bytes for the rest. Nothing panics, and nothing is written outside the output.
 
-mod support;
-
+use crate::support::data::{KINDS, data};
+use crate::support::{kernels, plain, vectors};
 use fastrand::Rng;
 use gdeflate::{Decoder, Encoder, ErrorKind, Header, Level, TileStream, TileTable, compress};
-use support::data::{KINDS, data};
-use support::{kernels, plain, vectors};
 
 /// Bytes around the output that must not change.
 const CANARY: usize = 96;

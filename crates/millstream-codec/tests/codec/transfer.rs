@@ -1,11 +1,9 @@
 //! From reader to writer: failures on either side are told apart, pieces of any size do, and memory
 //! does not grow with the stream.
 
-mod common;
-
 use std::io::{self, ErrorKind, Read, Write};
 
-use common::{Kind, STREAMED, sample};
+use crate::common::{Kind, STREAMED, sample};
 use millstream_codec::{
     CodecErrorKind, CodecId, StreamError, compress, decompress, default_level, level_range,
 };

@@ -1,13 +1,11 @@
 //! The codecs' own tools: what they write is read here by every way of decoding, and what is
 //! written here they read.
 
-mod common;
-
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{KINDS, Kind, by_block, by_large_pieces, by_stream, by_units, encoded, sample};
+use crate::common::{KINDS, Kind, by_block, by_large_pieces, by_stream, by_units, encoded, sample};
 use millstream_codec::{CodecId, compress, default_level, level_range};
 
 /// Runs `tool` over `input`; `None` and a word about it where there is no such tool.

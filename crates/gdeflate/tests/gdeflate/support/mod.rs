@@ -1,5 +1,4 @@
 //! What several test files need.
-#![allow(dead_code, reason = "each test file uses a part")]
 
 pub(crate) mod data;
 pub(crate) mod plain;

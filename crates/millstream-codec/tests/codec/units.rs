@@ -1,9 +1,7 @@
 //! Units: found however the bytes arrive, decoded to the stream's bytes, refused where sizes are
 //! not known.
 
-mod common;
-
-use common::{Kind, by_block, by_large_pieces, by_units, encoded, sample};
+use crate::common::{Kind, by_block, by_large_pieces, by_units, encoded, sample};
 use millstream_codec::{CodecErrorKind, CodecId, unit_scanner};
 
 const SKIPPABLE: [u8; 11] = [0x50, 0x2A, 0x4D, 0x18, 3, 0, 0, 0, 1, 2, 3];

@@ -1,10 +1,8 @@
 //! The golden files: streams of the reference encoder at several levels, streams of an independent
 //! encoder with every kind of block, and broken ones.
 
-mod support;
-
+use crate::support::{decode, kernels, plain, vectors};
 use gdeflate::{ErrorKind, TileStream};
-use support::{decode, kernels, plain, vectors};
 
 #[test]
 fn every_good_vector_decodes_to_its_bytes_with_every_kernel() {
