@@ -1,7 +1,6 @@
 //! The operating system's files: real kernels, real file systems, and what may stand in a file's
 //! place.
 
-#![cfg(target_os = "linux")]
 #![expect(
     unsafe_code,
     reason = "forks children that lower their limits or their user, and mounts small disks"

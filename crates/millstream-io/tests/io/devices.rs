@@ -10,15 +10,11 @@
     reason = "pushing an operation is unsafe: it lends memory"
 )]
 
-#[path = "devices/common.rs"]
 mod common;
-#[path = "devices/fake.rs"]
 mod fake;
 #[cfg(target_os = "linux")]
-#[path = "devices/hang.rs"]
 mod hang;
 #[cfg(target_os = "linux")]
-#[path = "devices/ring.rs"]
 mod ring;
 
 use std::sync::Arc;

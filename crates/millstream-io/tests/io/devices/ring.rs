@@ -10,7 +10,9 @@ use millstream_io::device::uring::{FeatureMask, Uring, UringOptions, describe};
 use millstream_io::limits::URING_REGION_BYTES_MAX;
 use millstream_io::{Descriptor, Device, Errno, IoError, Region, Segment};
 
-use crate::common::{Memory, Rig, child, descriptor, lend, lend_all, pattern, read, ring, rings};
+use crate::devices::common::{
+    Memory, Rig, child, descriptor, lend, lend_all, pattern, read, ring, rings,
+};
 
 #[test]
 fn a_completion_queue_smaller_than_the_depth_loses_nothing() {
@@ -153,7 +155,7 @@ fn child_with_limit(limit: u64, ordinary: bool) -> Option<String> {
             _ => Err(std::io::Error::last_os_error()),
         }
     };
-    child("ring::child_registers", |child| {
+    child("devices::ring::child_registers", |child| {
         child.current_dir("/");
         if ordinary {
             child.uid(65_534).gid(65_534);
@@ -253,7 +255,7 @@ fn a_refused_ring_says_why() {
         (libc::EPERM, "forbids io_uring"),
         (libc::ENOSYS, "hides it"),
     ] {
-        let text = child("ring::child_is_refused", |child| {
+        let text = child("devices::ring::child_is_refused", |child| {
             // SAFETY: prctl and a small allocation, which glibc allows between fork and exec.
             unsafe { child.pre_exec(move || forbid(&[libc::SYS_io_uring_setup], errno)) };
         });
@@ -411,7 +413,8 @@ fn child_is_denied_later() {
 
 #[test]
 fn a_ring_that_breaks_later_reports_it_and_accounts_for_every_operation() {
-    let text = child("ring::child_is_denied_later", |_| {}).expect("a process can be started");
+    let text =
+        child("devices::ring::child_is_denied_later", |_| {}).expect("a process can be started");
     let broken_count = text.matches("broken: ").count();
     assert!(
         broken_count == rings().len() + 1 || text.contains("SKIP"),

@@ -8,7 +8,7 @@ use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
 use millstream_io::device::threads::{Threads, ThreadsOptions};
 use millstream_io::{Device, Errno, FileSystem, OpenMode, Segment};
 
-use crate::common::{Memory, Rig, descriptor, lend, pattern, read, ring};
+use crate::devices::common::{Memory, Rig, descriptor, lend, pattern, read, ring};
 
 const PAGE: usize = 4096;
 

@@ -6,7 +6,6 @@
 )]
 
 #[cfg(target_os = "linux")]
-#[path = "memory/pages.rs"]
 mod pages;
 
 use std::alloc::Layout;

@@ -7,7 +7,7 @@ use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 use millstream_io::fs::DirectAlignment;
 use millstream_io::{Completion, Descriptor, Device, Errno, FileSystem, OpenMode, Verb};
 
-use crate::common::{Memory, lend, lend_all, pattern, read};
+use crate::devices::common::{Memory, lend, lend_all, pattern, read};
 
 const WRITABLE: OpenMode = OpenMode {
     write: true,
