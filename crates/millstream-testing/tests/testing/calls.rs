@@ -1,7 +1,5 @@
 //! Calls are seen, refused, and the last of a program.
 
-#![cfg(target_os = "linux")]
-
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Command;

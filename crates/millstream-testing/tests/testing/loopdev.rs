@@ -1,7 +1,5 @@
 //! Small disks are really full, really cut, and really gone afterwards.
 
-#![cfg(target_os = "linux")]
-
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};

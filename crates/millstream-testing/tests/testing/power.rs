@@ -1,7 +1,5 @@
 //! Writes that are not synced are found: each of these programs loses something.
 
-#![cfg(target_os = "linux")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,5 @@
 //! Restricted children are restricted, and tell how they ended.
 
-#![cfg(target_os = "linux")]
-
 use std::fs::File;
 use std::io::Write;
 use std::process::Command;

@@ -1,7 +1,5 @@
 //! The faults of the FUSE file system really happen, and nothing of it stays.
 
-#![cfg(target_os = "linux")]
-
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
