@@ -1,6 +1,5 @@
-//! What the fuzz targets run. `crates/millstream-cli/tests/seeds.rs` runs it as an ordinary test,
-//! on the inputs in `seeds/`, so that a target that fails at once, or no longer builds, is noticed
-//! without a fuzzer.
+//! What the fuzz targets run. `tests/seeds.rs` runs it as an ordinary test, on the inputs in
+//! `seeds/`, so that a target that fails at once, or no longer builds, is noticed without a fuzzer.
 
 pub mod archive;
 pub mod blob;

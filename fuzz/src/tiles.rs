@@ -3,7 +3,7 @@
 
 use gdeflate::{Decoder, Kernel, Level, TileStream, compress, compress_bound};
 
-#[path = "../../crates/gdeflate/tests/support/plain.rs"]
+#[path = "../../crates/gdeflate/tests/gdeflate/support/plain.rs"]
 mod plain;
 
 /// The plain decoder is slow; longer outputs than this say nothing new.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use gdeflate::limits::TILE_RAW_BYTES;
 use gdeflate::{Decoder, Encoder, Kernel, Level};
 
-#[path = "../tests/support/data.rs"]
+#[path = "../tests/gdeflate/support/data.rs"]
 mod data;
 
 const ROUNDS: usize = 9;

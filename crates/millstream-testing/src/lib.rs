@@ -9,30 +9,56 @@
 //! What must not happen to the test process itself (a filter, another user, a low limit) happens in
 //! a [`child`]: the same test, run again in a separate process.
 //!
-//! Linux only; on other systems the crate is empty.
+//! All of this is Linux only; [`random`] is for every system.
 
-#![cfg(target_os = "linux")]
-
+#[cfg(target_os = "linux")]
 pub mod calls;
+#[cfg(target_os = "linux")]
 pub mod canary;
+#[cfg(target_os = "linux")]
 pub mod child;
+#[cfg(target_os = "linux")]
 pub mod fork;
+#[cfg(target_os = "linux")]
 pub mod fuse;
+#[cfg(target_os = "linux")]
 pub mod loopdev;
+#[cfg(target_os = "linux")]
 pub mod power;
+#[cfg(target_os = "linux")]
 pub mod rss;
+#[cfg(target_os = "linux")]
 pub mod seccomp;
+#[cfg(target_os = "linux")]
 pub mod trace;
+#[cfg(target_os = "linux")]
 pub mod user;
 
+#[cfg(target_os = "linux")]
 mod unavailable;
 
-pub use canary::{Canary, Damage};
-pub use child::{Child, ChildOutcome};
-pub use fork::forked;
-pub use fuse::{Call, Effect, FaultFs, Rule};
-pub use loopdev::{LoopDevice, LoopExt4, Tmpfs};
-pub use rss::Resources;
-pub use seccomp::Refusal;
-pub use trace::without_file_calls;
-pub use unavailable::Unavailable;
+#[cfg(target_os = "linux")]
+pub use self::{
+    canary::{Canary, Damage},
+    child::{Child, ChildOutcome},
+    fork::forked,
+    fuse::{Call, Effect, FaultFs, Rule},
+    loopdev::{LoopDevice, LoopExt4, Tmpfs},
+    rss::Resources,
+    seccomp::Refusal,
+    trace::without_file_calls,
+    unavailable::Unavailable,
+};
+
+/// Returns the generator of a test's random values: of seed 0, or of the seed in the environment
+/// variable `MILLSTREAM_SEED`.
+///
+/// # Panics
+/// If the variable is no number.
+pub fn random() -> fastrand::Rng {
+    let seed = match std::env::var("MILLSTREAM_SEED") {
+        Ok(text) => text.parse().expect("MILLSTREAM_SEED must be a number"),
+        Err(_) => 0,
+    };
+    fastrand::Rng::with_seed(seed)
+}

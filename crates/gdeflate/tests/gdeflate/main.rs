@@ -1,0 +1,6 @@
+//! The tests of the crate, in one program.
+
+mod hostile;
+mod roundtrip;
+mod support;
+mod vectors;

@@ -1,0 +1,10 @@
+//! The tests of the crate, in one program.
+
+mod common;
+mod dictionaries;
+mod hostile;
+mod round_trip;
+mod splits;
+mod tools;
+mod transfer;
+mod units;

@@ -1,0 +1,6 @@
+//! The tests of the crate, in one program.
+
+mod devices;
+#[cfg(target_os = "linux")]
+mod files;
+mod memory;

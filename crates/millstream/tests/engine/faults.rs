@@ -1,0 +1,21 @@
+//! Real faults and hostile input: every request completes exactly once with the right outcome, over
+//! both backends; nothing leaks and no thread is left.
+//!
+//! The kernel makes the faults: file systems that fail, disks that are full or truncated, limits
+//! and filters on the process. Most tests run over each backend in a child process of their own,
+//! which must hold what it held before once the storage is gone.
+
+mod callbacks;
+mod caller;
+mod cancel;
+mod close;
+mod devices;
+mod fork;
+mod identity;
+mod limits;
+mod opens;
+mod order;
+mod read;
+mod rig;
+mod time;
+mod write;

@@ -1,0 +1,359 @@
+//! What waits, and what takes effect in its place: fences, pauses, bandwidth, ordered work on
+//! names, the room of a queue, waits that end with the storage.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream::{
+    BlockTable, Codec, CodecId, Decode, ErrorKind, Fence, FileOp, FileOptions, Priority,
+    QueueOptions, Read, Write,
+};
+use millstream_codec::Scratch;
+use millstream_testing::this_test;
+
+use crate::faults::rig::{PATIENCE, Rig, each, failure_kind, landed, pattern, result};
+
+const WRITING: FileOptions = FileOptions {
+    write: true,
+    create: true,
+    exclusive: false,
+    truncate: false,
+    access: None,
+    package: false,
+};
+
+/// A file with this content, named for its length.
+fn file_of(rig: &Rig, folder: &tempfile::TempDir, content: &[u8]) -> millstream::FileId {
+    let path = folder.path().join(content.len().to_string());
+    fs::write(&path, content).expect("written");
+    rig.storage.open(path, FileOptions::default())
+}
+
+#[test]
+fn work_on_names_that_ends_before_its_turn_holds_up_nothing() {
+    each(this_test!(), |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let rig = Rig::new(name, options);
+        let file = file_of(&rig, &folder, &pattern(4096));
+        let victim = folder.path().join("victim");
+        fs::write(&victim, b"stays").expect("written");
+        for timeout in [None, Some(Duration::from_millis(1))] {
+            let (gate, reached) = (Fence::new(0), Fence::new(0));
+            let mut batch = rig.queue.batch();
+            let first = batch.add(Read::range(file, 0, 16).after(&gate, 1));
+            let remove = FileOp::remove(&victim);
+            let remove = match timeout {
+                Some(timeout) => remove.timeout(timeout),
+                None => remove,
+            };
+            let remove = batch.add(remove).expect("accepted");
+            batch.signal(&reached, 1).expect("accepted");
+            batch.submit();
+            // Taken in before it is canceled: a later request has completed.
+            landed(rig.submit(Read::range(file, 0, 16)));
+            match timeout {
+                Some(_) => assert_eq!(failure_kind(remove), ErrorKind::TimedOut, "{name}"),
+                None => {
+                    remove.cancel();
+                    assert_eq!(failure_kind(remove), ErrorKind::Canceled, "{name}");
+                }
+            }
+            gate.signal(1);
+            landed(first.expect("accepted"));
+            assert_eq!(reached.wait(1, Some(PATIENCE)).ok(), Some(true), "{name}");
+            assert_eq!(rig.queue.drain(Some(PATIENCE)).ok(), Some(true), "{name}");
+            assert!(victim.exists(), "{name}");
+        }
+        rig.finish();
+    });
+}
+
+#[test]
+fn appends_behind_one_fence_keep_their_order() {
+    each(this_test!(), |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let rig = Rig::new(name, options);
+        let path = folder.path().join("log");
+        let file = rig.storage.open(&path, WRITING);
+        let gate = Fence::new(0);
+        let lines = (0..100u8).map(|line| Write::append(file, vec![line; 3]).after(&gate, 1));
+        let tickets = rig.submit_all(lines);
+        // They wait: what was submitted after them has completed.
+        let other = file_of(&rig, &folder, &pattern(64));
+        landed(rig.submit(Read::whole(other)));
+        gate.signal(1);
+        for ticket in tickets {
+            landed(ticket);
+        }
+        let expected: Vec<u8> = (0..100u8).flat_map(|line| [line; 3]).collect();
+        assert!(fs::read(&path).expect("there") == expected, "{name}");
+        rig.finish();
+    });
+}
+
+#[test]
+fn a_drain_that_times_out_takes_no_room() {
+    each(this_test!(), |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let rig = Rig::new(name, options);
+        let file = file_of(&rig, &folder, &pattern(4096));
+        let mut small = QueueOptions::default();
+        small.capacity = 4;
+        let queue = rig.storage.queue(small).expect("a queue");
+        let gate = Fence::new(0);
+        let held = queue.submit(Read::range(file, 0, 16).after(&gate, 1));
+        for _ in 0..20 {
+            assert_eq!(
+                queue.drain(Some(Duration::ZERO)).ok(),
+                Some(false),
+                "{name}"
+            );
+        }
+        assert_eq!(queue.live(), 1, "{name}");
+        let other = queue.try_submit(Read::range(file, 0, 16)).expect("room");
+        landed(other);
+        gate.signal(1);
+        landed(held.expect("accepted"));
+        assert_eq!(queue.drain(Some(PATIENCE)).ok(), Some(true), "{name}");
+        rig.finish();
+    });
+}
+
+#[test]
+fn a_request_larger_than_the_byte_budget_does_not_break_its_count() {
+    each(this_test!(), |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let content = pattern(4096);
+        let rig = Rig::new(name, options);
+        let file = file_of(&rig, &folder, &content);
+        let mut small = QueueOptions::default();
+        small.bytes = Some(1 << 20);
+        let queue = rig.storage.queue(small).expect("a queue");
+        let gate = Fence::new(0);
+        let huge = Read::range(file, 0, u64::MAX - 1).after(&gate, 1);
+        let huge = queue.submit(huge).expect("accepted");
+        let whole = queue.submit(Read::whole(file)).expect("accepted");
+        assert!(landed(whole)[..] == content, "{name}");
+        gate.signal(1);
+        assert_eq!(failure_kind(huge), ErrorKind::PastEnd, "{name}");
+        let again = queue.submit(Read::whole(file)).expect("accepted");
+        assert!(landed(again)[..] == content, "{name}");
+        rig.finish();
+    });
+}
+
+#[test]
+fn a_thread_that_waits_for_the_byte_budget_sleeps() {
+    each(this_test!(), |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let content = pattern(4096);
+        let rig = Rig::new(name, options);
+        let file = file_of(&rig, &folder, &content);
+        let mut small = QueueOptions::default();
+        small.bytes = Some(4096);
+        let queue = rig.storage.queue(small).expect("a queue");
+        let gate = Fence::new(0);
+        let held = queue.submit(Read::range(file, 0, 4096).after(&gate, 1));
+        let spent = std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                let before = processor_time();
+                let ticket = queue.submit(Read::range(file, 0, 4096));
+                let spent = processor_time() - before;
+                landed(ticket.expect("accepted"));
+                spent
+            });
+            std::thread::sleep(Duration::from_millis(300));
+            gate.signal(1);
+            waits.join().expect("no panic")
+        });
+        landed(held.expect("accepted"));
+        // It looks for a moment before it sleeps; spinning would have taken all of the time.
+        assert!(spent < Duration::from_millis(150), "{name}: {spent:?}");
+        rig.finish();
+    });
+}
+
+/// Processor time of the calling thread.
+fn processor_time() -> Duration {
+    let line = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
+    let spent = line.split(' ').next().expect("time on a processor");
+    Duration::from_nanos(spent.parse().expect("nanoseconds"))
+}
+
+#[test]
+fn waits_for_completions_and_drains_end_with_the_storage() {
+    each(this_test!(), |name, options| {
+        let rig = Rig::new(name, options);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| rig.queue.wait_completions(None));
+            std::thread::sleep(Duration::from_millis(20));
+            rig.storage.close(PATIENCE);
+            let waited = waits.join().expect("no panic");
+            assert_eq!(waited.map_err(|error| error.kind()), Err(ErrorKind::Closed));
+        });
+        let after = rig.queue.wait_completions(None);
+        assert_eq!(after.map_err(|error| error.kind()), Err(ErrorKind::Closed));
+        assert_eq!(
+            rig.queue.drain(None).ok(),
+            Some(true),
+            "{name}: all completed"
+        );
+    });
+}
+
+/// 4 MiB that compress well, in one frame of several blocks, or in many frames.
+fn compressed(frames: bool) -> (Vec<u8>, Vec<u8>) {
+    let mut random = fastrand::Rng::with_seed(7);
+    let raw: Vec<u8> = (0..8 << 20).map(|_| random.u8(0..40)).collect();
+    let part = if frames { 256 << 10 } else { raw.len() };
+    let frame = |part: &[u8]| {
+        let (mut stored, mut scratch) = (Vec::new(), Scratch::default());
+        millstream_codec::encode_block(CodecId::ZSTD, 1, &mut scratch, part, &mut stored)
+            .expect("encodes");
+        stored
+    };
+    (raw.chunks(part).flat_map(frame).collect(), raw)
+}
+
+#[test]
+fn staged_reads_of_limited_and_paused_queues_complete() {
+    each(this_test!(), |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let rig = Rig::new(name, options);
+        for frames in [false, true] {
+            let (stored, raw) = compressed(frames);
+            let file = file_of(&rig, &folder, &stored);
+            let decode = || Decode::codec(CodecId::ZSTD).raw_len(raw.len() as u64);
+            landed(rig.submit(Read::whole(file).decode(decode())));
+            for round in 0..8u64 {
+                let mut limited = QueueOptions::default();
+                limited.bandwidth = Some(100_000_000 * (1 + round));
+                let queue = rig.storage.queue(limited).expect("a queue");
+                let tickets: Vec<_> = (0..3)
+                    .map(|_| queue.submit(Read::whole(file).decode(decode())))
+                    .collect();
+                for pause in 0..round {
+                    queue.pause();
+                    std::thread::sleep(Duration::from_micros(100 * pause));
+                    queue.resume();
+                }
+                for ticket in tickets {
+                    assert!(landed(ticket.expect("accepted"))[..] == raw, "{name}");
+                }
+            }
+        }
+        rig.finish();
+    });
+}
+
+#[test]
+fn requests_of_a_limited_queue_are_served_by_priority_and_the_rest_may_be_canceled() {
+    each(this_test!(), |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let content = pattern(1 << 20);
+        let rig = Rig::new(name, options);
+        let file = file_of(&rig, &folder, &content);
+        landed(rig.submit(Read::whole(file)));
+        let mut limited = QueueOptions::default();
+        limited.bandwidth = Some(10_000);
+        let queue = rig.storage.queue(limited).expect("a queue");
+        let mut batch = queue.batch();
+        let low: Vec<_> = (0..2000)
+            .map(|at| batch.add(Read::range(file, at * 512, 512).tag(1)))
+            .collect();
+        let urgent = Read::range(file, 0, 4096).priority(Priority::Realtime);
+        let urgent = batch.add(urgent).expect("accepted");
+        batch.submit();
+        landed(urgent);
+        let unlimited = low.iter().flatten().filter(|ticket| ticket.is_complete());
+        assert!(unlimited.count() < 2000, "{name}: the limit holds");
+        queue.cancel_tagged(!0, 1);
+        for ticket in low {
+            if let Err(error) = result(ticket.expect("accepted")) {
+                assert_eq!(error.kind(), ErrorKind::Canceled, "{name}");
+            }
+        }
+        rig.finish();
+    });
+}
+
+/// Decodes nothing: its stored bytes are the raw ones, all at once.
+struct Whole;
+
+impl Codec for Whole {
+    fn raw_len(&self, _: &[u8], stored_len: u64) -> Result<Option<u64>, &'static str> {
+        Ok(Some(stored_len))
+    }
+
+    fn decode(&self, stored: &[u8], raw: &mut [u8]) -> Result<usize, &'static str> {
+        raw.copy_from_slice(stored);
+        Ok(raw.len())
+    }
+}
+
+#[test]
+fn reads_held_by_a_fence_leave_staging_for_the_read_that_raises_it() {
+    each(this_test!(), |name, mut options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let content = pattern(15 << 20);
+        options.staging_bytes = 64 << 20;
+        options.codec(CodecId(0x90), Whole);
+        let rig = Rig::new(name, options);
+        let file = file_of(&rig, &folder, &content);
+        let gate = Fence::new(0);
+        let whole = || Read::whole(file).decode(Decode::codec(CodecId(0x90)));
+        let held = rig.submit_all((0..8).map(|_| whole().write_after(&gate, 1)));
+        let free = rig.submit(whole());
+        assert!(landed(free)[..] == content, "{name}");
+        gate.signal(1);
+        for ticket in held {
+            assert!(landed(ticket)[..] == content, "{name}");
+        }
+        rig.finish();
+    });
+}
+
+#[test]
+fn a_held_read_whose_file_was_closed_to_make_room_goes_on() {
+    each(this_test!(), |name, mut options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        options.descriptors = 4;
+        let rig = Rig::new(name, options);
+        let (stored, raw) = compressed(false);
+        let file = file_of(&rig, &folder, &stored);
+        let gate = Fence::new(0);
+        let decode = Decode::codec(CodecId::ZSTD).raw_len(raw.len() as u64);
+        let held = rig.submit(Read::whole(file).decode(decode).write_after(&gate, 1));
+        for index in 0..20 {
+            let path = folder.path().join(format!("other{index}"));
+            fs::write(&path, pattern(64 << 10)).expect("written");
+            let other = rig.storage.open(path, FileOptions::default());
+            landed(rig.submit(Read::whole(other)));
+        }
+        gate.signal(1);
+        assert!(landed(held)[..] == raw, "{name}");
+        rig.finish();
+    });
+}
+
+#[test]
+fn a_table_of_a_hundred_thousand_tiny_blocks_is_decoded() {
+    each(this_test!(), |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let content = pattern(300_000);
+        let rig = Rig::new(name, options);
+        let file = file_of(&rig, &folder, &content);
+        let mut table = BlockTable::new();
+        for at in (0..content.len() as u64).step_by(3) {
+            table.push(CodecId::STORED, at..at + 3, 3);
+        }
+        let table = Arc::new(table);
+        let read = || Read::whole(file).decode(Decode::table(Arc::clone(&table)));
+        let tickets = rig.submit_all((0..3).map(|_| read()));
+        for ticket in tickets {
+            assert!(landed(ticket)[..] == content, "{name}");
+        }
+        rig.finish();
+    });
+}
