@@ -329,11 +329,12 @@ fn poison(memory: &mut [u8]) {
     }
 }
 
+/// The figures of a contender's runs.
 #[derive(Debug, Default)]
-struct Samples(Vec<(Metric, Vec<f64>)>);
+pub(crate) struct Samples(Vec<(Metric, Vec<f64>)>);
 
 impl Samples {
-    fn extend(&mut self, figures: Figures) {
+    pub(crate) fn extend(&mut self, figures: Figures) {
         for (metric, value) in figures {
             match self.0.iter_mut().find(|(known, _)| *known == metric) {
                 Some((_, values)) => values.push(value),
@@ -342,7 +343,13 @@ impl Samples {
         }
     }
 
-    fn rows(self, workload: &str, case: &str, contender: &str, params: &Params) -> Vec<Row> {
+    pub(crate) fn rows(
+        self,
+        workload: &str,
+        case: &str,
+        contender: &str,
+        params: &Params,
+    ) -> Vec<Row> {
         let row = |(metric, values)| {
             rows::figures([workload, case, contender], metric, values, params.clone())
         };

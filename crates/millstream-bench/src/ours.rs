@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use millstream::{
-    Access, Backend, FileId, FileOptions, Priority, Queue, QueueOptions, Read, Storage,
+    Access, Backend, FileId, FileOptions, Priority, Queue, QueueOptions, Read, Scheduling, Storage,
     StorageOptions, limits,
 };
 use millstream_peers::{Peer, Plan};
@@ -28,6 +28,8 @@ pub(crate) struct Setup {
     pub(crate) retained_bytes: Option<usize>,
     /// Whether the file gets many small reads.
     pub(crate) package: bool,
+    /// Scheduling policy of the engine's thread and of the workers.
+    pub(crate) scheduling: Option<Scheduling>,
 }
 
 impl Setup {
@@ -41,6 +43,11 @@ impl Setup {
                 _ => Access::Auto,
             },
             threads: word == "threads",
+            scheduling: match word {
+                "batch" => Some(Scheduling::Batch),
+                "normal" => Some(Scheduling::Normal),
+                _ => None,
+            },
             ..Setup::default()
         }
     }
@@ -53,6 +60,10 @@ impl Setup {
         let mut options = StorageOptions::default();
         if self.threads {
             options.backend = Backend::Threads;
+        }
+        if let Some(scheduling) = self.scheduling {
+            options.threads.engine.scheduling = scheduling;
+            options.threads.worker.scheduling = scheduling;
         }
         options.access = self.access;
         options.depth = self.depth.unwrap_or(options.depth);

@@ -1,6 +1,6 @@
 //! Workload `requests`: many small requests. A grid of size × depth × (direct, cold, warm), the
-//! time of a single request, realtime readers beside bulk, how long the caller is held, and what
-//! the engine costs by itself.
+//! time of a single request, realtime readers beside bulk, how long the caller is held, the same
+//! on cores that other processes use, and what the engine costs by itself.
 //!
 //! Every request of a cell has its own range in the file and in the destination, so that each can
 //! be checked by the hashes of the file's pages. Depth is the number of reads in flight at the
@@ -12,6 +12,7 @@ use crate::limits::{QUICK_RANDOM_BYTES, RANDOM_BYTES};
 use crate::requests::cells::PageHashes;
 use crate::session::Session;
 
+pub(crate) mod busy;
 pub(crate) mod callers;
 pub(crate) mod cells;
 pub(crate) mod grid;
@@ -27,5 +28,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     grid::run(session, &file, &pages)?;
     callers::single(session, &file, &pages)?;
     realtime::run(session, &file, &pages)?;
-    callers::held(session, &file, &pages)
+    callers::held(session, &file, &pages)?;
+    busy::single(session, &file, &pages)?;
+    busy::world(session, &file, &pages)
 }

@@ -50,7 +50,7 @@ fn calls(session: &mut Session<'_>, instance: &Instance, place: &Place) -> Resul
     const WRITES: &str = "while :; do dd if=/dev/zero of=\"$1\" bs=1M count=64 conv=fsync; done";
     let disturbance = place.folder.join("disturbance");
     let is_disturbed = way.contains("disturbed");
-    let _disturber = is_disturbed.then(|| Disturber::start(WRITES, &disturbance));
+    let _disturber = is_disturbed.then(|| Disturber::start(WRITES, &disturbance, 0));
     let path = match way.starts_with("file read") {
         true => load.file(&place.folder)?,
         false => place.folder.join("written"),

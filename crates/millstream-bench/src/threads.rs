@@ -1,9 +1,12 @@
 //! Threads that work on a list together, and processes that keep the machine busy.
 
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
+
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::clock::{Span, span_of};
 use crate::error::{Context, Error, Result};
@@ -45,17 +48,32 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// A shell script in another process that keeps the machine busy until this is dropped.
+/// A shell script in another process that keeps the machine busy until this is dropped. If the
+/// benchmark is killed, the kernel kills the process, too.
 pub(crate) struct Disturber(Child);
 
 impl Disturber {
-    /// Starts `script`, whose `$1` is `word`.
-    pub(crate) fn start(script: &str, word: &Path) -> Result<Disturber> {
+    /// Starts `script`, whose `$1` is `word`, with a nice value relative to that of this process.
+    #[expect(unsafe_code, reason = "sets up the process between fork and exec")]
+    pub(crate) fn start(script: &str, word: &Path, nice: i32) -> Result<Disturber> {
         let mut command = Command::new("sh");
         command.args(["-c", script, "sh"]).arg(word);
         command.stdout(Stdio::null()).stderr(Stdio::null());
+        let set_up = move || {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            rustix::process::nice(nice)?;
+            Ok(())
+        };
+        // SAFETY: the closure makes system calls only, which is safe between fork and exec.
+        unsafe { command.pre_exec(set_up) };
         let child = command.spawn().what("start a process that disturbs")?;
         Ok(Disturber(child))
+    }
+
+    /// Starts `count` processes that spin.
+    pub(crate) fn loops(count: usize, nice: i32) -> Result<Vec<Disturber>> {
+        let spin = |_| Disturber::start("while :; do :; done", Path::new(""), nice);
+        (0..count).map(spin).collect()
     }
 }
 
@@ -65,5 +83,23 @@ impl Drop for Disturber {
         // to their end.
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_runs_at_its_nice_value_until_it_is_dropped() {
+        let all = Disturber::loops(1, 7).unwrap();
+        let folder = format!("/proc/{}", all[0].0.id());
+        let stat = std::fs::read_to_string(format!("{folder}/stat")).unwrap();
+        let (_, after_name) = stat.rsplit_once(')').unwrap();
+        let nice = after_name.split_whitespace().nth(16).unwrap();
+        let own = rustix::process::nice(0).unwrap();
+        assert_eq!(nice.parse::<i32>().unwrap(), (own + 7).min(19));
+        drop(all);
+        assert!(!Path::new(&folder).exists());
     }
 }

@@ -2,7 +2,6 @@
 //! calls hold it.
 
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
 use std::time::Instant;
 
 use millstream_peers::Read;
@@ -21,7 +20,7 @@ use crate::threads::{self, Disturber};
 
 /// Bytes between single requests, no less than any read-ahead of a random read, so that none finds
 /// pages that another has read: the default read-ahead of Linux is 128 KiB.
-const STEP_BYTES: usize = 128 << 10;
+pub(super) const STEP_BYTES: usize = 128 << 10;
 /// Single requests ahead of the counted ones.
 const WARM_UP_COUNT: usize = 16;
 
@@ -120,8 +119,7 @@ pub(super) fn held(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHas
             true => threads::cores(),
             false => 0,
         };
-        let hog = |_| Disturber::start("while :; do :; done", Path::new(""));
-        let _hogs = (0..busy_cores).map(hog).collect::<Result<Vec<_>>>()?;
+        let _loops = Disturber::loops(busy_cores, 0)?;
         session.run(case)?;
     }
     Ok(())
