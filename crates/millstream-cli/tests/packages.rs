@@ -906,64 +906,6 @@ fn files_that_only_say_they_are_empty_are_not_packed_as_such() {
     assert!(names_in(folder.path()).is_empty());
 }
 
-/// Short texts get a dictionary, which `verify` and `info` tell; of other packages they tell none.
-#[test]
-fn verify_and_info_tell_dictionaries_and_who_shares_them() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut random = fastrand::Rng::with_seed(13);
-    let words: Vec<String> = (0..2000)
-        .map(|_| {
-            (0..random.usize(4..10))
-                .map(|_| random.lowercase())
-                .collect()
-        })
-        .collect();
-    let root = folder.path().join("in");
-    std::fs::create_dir_all(&root).expect("made");
-    for nth in 0..120 {
-        let mut word = || &words[random.usize(..words.len())];
-        let text: String = (0..400)
-            .map(|_| format!("<object name=\"{}\" kind=\"{}\"/>\n", word(), word()))
-            .collect();
-        std::fs::write(root.join(format!("{nth:03}.xml")), text).expect("written");
-    }
-    let (root, package) = (text(&root).to_owned(), folder.path().join("p.mpak"));
-    let package = text(&package);
-    let slow = ["--target-mbps", "48"];
-    let packed = told(&[&["pack", &root, "-o", package, "--json"][..], &slow].concat());
-    let told_by = |words: &[&str]| {
-        let output = run(&mut millstream(words));
-        expect_quiet_success(&output);
-        let table = String::from_utf8(output.stdout).expect("text");
-        table
-            .lines()
-            .filter(|line| line.starts_with("dictionary"))
-            .count()
-    };
-    let verified = told(&["verify", package, "--json"]);
-    let dictionaries = verified["dictionaries"].as_array().expect("a list").clone();
-    assert_eq!(
-        told(&["info", package, "--json"])["place"]["dictionaries"],
-        json!(dictionaries)
-    );
-    assert_eq!(told_by(&["verify", package]), dictionaries.len());
-    assert_eq!(told_by(&["info", package]), dictionaries.len());
-    assert!(told(&["info", &root, "--json"])["place"]["dictionaries"].is_null());
-    let [one] = &dictionaries[..] else {
-        println!("SKIP: this build makes no dictionaries: {packed}");
-        return;
-    };
-    assert!((1..65_536).contains(&one["bytes"].as_u64().expect("a number")));
-    assert!(
-        (100..=120).contains(&one["entries"].as_u64().expect("a number")),
-        "{one}"
-    );
-    assert!(
-        one["stored_bytes"].as_u64() < one["raw_bytes"].as_u64(),
-        "{one}"
-    );
-}
-
 #[test]
 fn no_more_raw_bytes_are_decoded_than_allowed() {
     let folder = tempfile::tempdir().expect("a folder");

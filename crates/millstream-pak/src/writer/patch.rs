@@ -113,10 +113,9 @@ pub fn write_patch(
     let source = open(b)?;
     let blocks = place_blocks(b, &mut wanted)?;
     let block_count = blocks.iter().map(|run| run.len() as u64).sum();
-    let dictionaries = dictionaries_of(b, &blocks)?;
     // The length is not known yet. Most patches are short, so they go through the page cache.
     let place = (file, 0);
-    let mut builder = Builder::new(place, wanted.len() as u64, block_count, &dictionaries)?;
+    let mut builder = Builder::new(place, wanted.len() as u64, block_count)?;
     let mut report = PackReport {
         entries: wanted.len() as u64,
         blocks: block_count,
@@ -248,23 +247,6 @@ fn entry<'a>(b: &'a Package, wanted: Wanted<'a>, report: &mut PackReport) -> Res
     })
 }
 
-/// Returns the dictionaries that the patch needs: if a block names one, all that the package has,
-/// so that they keep their numbers. A block that lies in the base is decoded with them too, since
-/// its stored bytes are those of the package's block.
-fn dictionaries_of<'a>(b: &'a Package, blocks: &[Range<u32>]) -> Result<Vec<&'a [u8]>> {
-    let mut named = false;
-    for index in blocks.iter().cloned().flatten() {
-        named |= plan::block(b.tables(), index)?.dictionary.get() != 0;
-    }
-    let mut all = Vec::new();
-    let mut number = 1;
-    while let Some(dictionary) = b.dictionary(number)?.filter(|_| named) {
-        all.push(dictionary);
-        number += 1;
-    }
-    Ok(all)
-}
-
 /// Returns an entry's blocks, checked against the table.
 fn run_of(b: &Package, index: u32) -> Result<Range<u32>> {
     let raw_bytes = b.info(index)?.raw_bytes;
@@ -283,7 +265,6 @@ fn push(
 ) -> Result<()> {
     let block = plan::block(b.tables(), index)?;
     let stored = read_block(b, source, &block)?;
-    report.blocks_with_dictionary += u64::from(block.dictionary.get() != 0);
     if let Some(offset) = base.find(&block, &stored)? {
         let mut record = block;
         record.offset = U64::new(offset);
