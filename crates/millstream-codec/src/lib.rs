@@ -8,8 +8,6 @@
 //!   members, whose sizes are unknown before decoding): a [`UnitScanner`] finds them while the
 //!   bytes arrive, [`decode_unit`] decodes each on any thread.
 //!
-//! Blocks of zstd may share a [`Dictionary`]: see [`decode_block_with`].
-//!
 //! There are two ways to encode: [`encode_block`] for whole blocks, [`compress`] from a reader to a
 //! writer (with [`decompress`] as its counterpart).
 //!
@@ -24,7 +22,6 @@
 //! encoded.
 
 mod block;
-mod dictionary;
 mod encode;
 mod error;
 mod format;
@@ -37,9 +34,6 @@ mod transfer;
 mod unit;
 
 pub use block::decode_block;
-pub use dictionary::{
-    Dictionary, DictionaryEncoder, decode_block_with, encode_block_with, train_dictionary,
-};
 pub use encode::{block_level_range, default_level, encode_block, level_range};
 pub use error::{CodecError, CodecErrorKind, StreamError};
 pub use id::CodecId;

@@ -36,12 +36,6 @@ impl Body {
         }
     }
 
-    /// Adds a dictionary for the frames that name it.
-    pub(super) fn add_dictionary(&mut self, dictionary: &crate::Dictionary) -> Result<(), Fault> {
-        let added = self.decoder.add_dict(dictionary.parsed()?);
-        added.map_err(|error| fault(&error))
-    }
-
     /// Begins a frame with its whole header.
     pub(super) fn begin(&mut self, header: &Header, bytes: &[u8]) -> Result<(), Fault> {
         self.decoder.reset(bytes).map_err(|error| fault(&error))?;
