@@ -22,6 +22,14 @@ pub(crate) use zstd::decode_frame as decode_zstd_frame;
 #[cfg(feature = "c")]
 pub(crate) use zstd::zstd_fault;
 
+/// Returns whether this build decodes a codec of this library: zstd only with the feature `c` or
+/// `rust`.
+#[must_use]
+pub const fn can_decode(codec: CodecId) -> bool {
+    codec.0 <= CodecId::GDEFLATE.0
+        && (codec.0 != CodecId::ZSTD.0 || cfg!(any(feature = "c", feature = "rust")))
+}
+
 /// Decodes a whole stored block into `raw` and returns the number of raw bytes written. All of
 /// `stored` must be consumed. `raw` may be longer than needed: the caller compares sizes.
 ///

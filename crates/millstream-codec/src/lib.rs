@@ -18,8 +18,8 @@
 //! libdeflate and zlib differ on some incomplete Huffman codes that no encoder writes.
 //!
 //! With the feature `c` (default) C libraries are used where they are better: libdeflate for whole
-//! deflate blocks, libzstd for zstd. Without it everything is Rust, and zstd can be decoded but not
-//! encoded.
+//! deflate blocks, libzstd for zstd. Without it everything is Rust. The feature `rust` then decodes
+//! zstd, but cannot encode it; without both, zstd is `Unsupported` ([`can_decode`]).
 
 mod block;
 mod encode;
@@ -33,7 +33,7 @@ mod stream;
 mod transfer;
 mod unit;
 
-pub use block::decode_block;
+pub use block::{can_decode, decode_block};
 pub use encode::{block_level_range, default_level, encode_block, level_range};
 pub use error::{CodecError, CodecErrorKind, StreamError};
 pub use id::CodecId;

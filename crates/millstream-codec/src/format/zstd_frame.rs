@@ -12,7 +12,9 @@ pub(crate) const NEEDS_DICTIONARY: Fault = Fault::unsupported("the zstd frame ne
 pub(crate) const WINDOW_TOO_LARGE: Fault =
     Fault::unsupported("the zstd frame needs a window above 128 MiB");
 pub(crate) const TOO_SHORT: Fault = Fault::corrupt("a zstd frame holds less than its header says");
+#[cfg(any(feature = "c", feature = "rust"))]
 pub(crate) const BROKEN: Fault = Fault::corrupt("the zstd data is broken");
+#[cfg(any(feature = "c", feature = "rust"))]
 pub(crate) const DAMAGED: Fault =
     Fault::checksum("the data does not match the zstd checksum: it is damaged");
 

@@ -2,7 +2,7 @@
 //!
 //! The frame headers are parsed here, before the library gets them, so that window, dictionary and
 //! reserved bits are checked by [`crate::format::zstd_frame`] however the bytes are split. The
-//! library decodes the frame's body: libzstd, or ruzstd without the feature `c`.
+//! library decodes the frame's body: libzstd, or ruzstd without the feature `c` and with `rust`.
 
 use super::zstd_body::Body;
 use super::{Core, Progress};

@@ -1,4 +1,4 @@
-//! Decoding the body of a zstd frame with ruzstd, without the feature `c`.
+//! Decoding the body of a zstd frame with ruzstd: feature `rust` without `c`.
 //!
 //! ruzstd decodes only whole blocks: stored bytes are collected until one is complete. It retains
 //! up to a window of raw bytes, so the frame has ended when its last block is decoded and nothing

@@ -416,11 +416,12 @@ pub(crate) fn check_table(
 
 /// Fails unless a codec is built in or registered.
 pub(crate) fn check_known(codecs: &Codecs, codec: CodecId) -> Result<(), Error> {
-    match codec <= CodecId::GDEFLATE || codecs.contains_key(&codec.0) {
-        true => Ok(()),
-        false => Err(Error::new(
-            ErrorKind::UnknownCodec,
-            format!("no codec has the id {:#04x}", codec.0),
-        )),
+    if millstream_codec::can_decode(codec) || codecs.contains_key(&codec.0) {
+        return Ok(());
     }
+    let cause = match codec {
+        CodecId::ZSTD => "zstd is not built in: it needs the feature `c` or `rust`".into(),
+        CodecId(id) => format!("no codec has the id {id:#04x}"),
+    };
+    Err(Error::new(ErrorKind::UnknownCodec, cause))
 }
