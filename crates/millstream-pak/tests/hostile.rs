@@ -17,7 +17,6 @@ use std::path::PathBuf;
 use disk::Disk;
 use fields::Field;
 use millstream::{CodecId, Queue, QueueOptions};
-use millstream_pak::describe::{Describe, Wav};
 use millstream_pak::{
     BatchOptions, Coding, Error, ErrorKind, Item, Mounts, PackOptions, Package, SecretKey, diff,
     verify, visit, write_file, write_patch, write_patch_file,
@@ -309,16 +308,13 @@ fn plain(bench: &support::Bench, name: &str, codec: CodecId) {
         "noise",
         support::noise(&mut random, 40_000),
     ));
-    let mut wav =
-        b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x02\0\x44\xac\0\0\0\0\0\0\x04\0\x10\0data".to_vec();
-    wav.resize(300, 0);
-    items.push(Item::from_bytes("a.wav", wav.clone()));
-    items.push(Item::from_bytes("b.wav", wav));
+    for name in ["a.wav", "b.wav"] {
+        items.push(Item::from_bytes(name, vec![5; 300]).metadata(support::sound()));
+    }
     let key = SecretKey::from_bytes(&[3; 32]);
     let options = PackOptions {
         coding: Coding::Fixed(codec),
         block_bytes: Some(8192),
-        describers: vec![&Wav as &dyn Describe],
         sign: Some(&key),
         ..PackOptions::default()
     };

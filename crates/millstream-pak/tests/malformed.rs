@@ -11,7 +11,6 @@ mod support;
 use std::path::PathBuf;
 
 use millstream::{CodecId, FileOptions, Read};
-use millstream_pak::describe::{Describe, Wav};
 use millstream_pak::format::{Header, section};
 use millstream_pak::{
     BatchOptions, Coding, ErrorKind, Item, PackOptions, Package, SecretKey, verify, visit, write,
@@ -187,14 +186,10 @@ fn valid(bench: &Bench) -> Vec<u8> {
         "long",
         support::words(&mut random, 900_000),
     ));
-    let mut wav =
-        b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x02\0\x44\xac\0\0\0\0\0\0\x04\0\x10\0data".to_vec();
-    wav.resize(300, 0);
-    items.push(Item::from_bytes("sound.wav", wav));
+    items.push(Item::from_bytes("sound.wav", vec![5; 300]).metadata(support::sound()));
     let key = SecretKey::from_bytes(&[3; 32]);
     let options = PackOptions {
         coding: Coding::Fixed(CodecId::LZ4_BLOCK),
-        describers: vec![&Wav as &dyn Describe],
         sign: Some(&key),
         ..PackOptions::default()
     };

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
-use millstream_pak::metadata::{Image, Kind};
+use millstream_pak::metadata::{Audio, Container, Image, Kind};
 use millstream_pak::{Coding, Item, Metadata, PackOptions, Package, write_file};
 
 pub(crate) struct Bench {
@@ -67,6 +67,21 @@ impl Bench {
 pub(crate) fn items(entries: &[(String, Vec<u8>)]) -> Vec<Item> {
     let item = |(name, bytes): &(String, Vec<u8>)| Item::from_bytes(name.as_str(), bytes.clone());
     entries.iter().map(item).collect()
+}
+
+/// What an application says of a WAVE file.
+pub(crate) fn sound() -> Metadata {
+    let mut record = Metadata::new(Kind::AUDIO);
+    record.audio = Some(Audio {
+        rate_hz: 44_100,
+        channels: 2,
+        bits: 16,
+        frames: 64,
+        offset: 44,
+        container: Container::WAV,
+        codec: 1,
+    });
+    record
 }
 
 /// A package whose names and metadata take several pages each, and those of its entries.
