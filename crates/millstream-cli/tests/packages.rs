@@ -999,3 +999,45 @@ fn pack_measures_this_machine_or_takes_the_target_of_a_package() {
         assert_eq!(both.status.code(), Some(2), "{more:?}");
     }
 }
+
+#[test]
+fn executable_files_are_executable_again() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    std::fs::create_dir(folder.join("in")).expect("a folder");
+    let set = |name: &str, mode: u32| {
+        let path = folder.join("in").join(name);
+        std::fs::write(&path, "#!/bin/sh\n").expect("a file");
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, permissions).expect("set");
+    };
+    let of_owner = |path: &str| {
+        let about = std::fs::metadata(folder.join(path)).expect("there");
+        about.permissions().mode() & 0o700
+    };
+    let quiet = |words: &[&str]| expect_quiet_success(&run(millstream(words).current_dir(folder)));
+    // The same content: an entry has its own bit, and that of its owner alone.
+    set("run", 0o700);
+    set("read", 0o655);
+    quiet(&["pack", "in", "-o", "a.mpak"]);
+    quiet(&["extract", "a.mpak", "out"]);
+    assert_eq!((of_owner("out/run"), of_owner("out/read")), (0o700, 0o600));
+    set("read", 0o755);
+    quiet(&["pack", "in", "-o", "b.mpak"]);
+    let output = run(millstream(&["diff", "a.mpak", "b.mpak", "-o", "p.mpak"]).current_dir(folder));
+    expect_quiet_success(&output);
+    assert_eq!(output.stdout, b"~ read\n");
+    quiet(&["extract", "p.mpak", "out", "--base", "a.mpak"]);
+    assert_eq!((of_owner("out/run"), of_owner("out/read")), (0o700, 0o700));
+    let output = run(millstream(&["list", "a.mpak", "--json"]).current_dir(folder));
+    let rows: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    let told = |nth: usize| {
+        (
+            rows[nth]["name"].as_str(),
+            rows[nth]["executable"].as_bool(),
+        )
+    };
+    assert_eq!(told(0), (Some("read"), Some(false)));
+    assert_eq!(told(1), (Some("run"), Some(true)));
+}

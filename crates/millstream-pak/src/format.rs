@@ -196,12 +196,14 @@ const _: () = assert!(size_of::<EntryRecord>() == 32);
 
 /// Flags of an entry.
 pub mod entry_flag {
+    /// The entry is of a file that its owner may execute.
+    pub const EXECUTABLE: u8 = 1;
     /// The entry shares its one block with others.
-    pub const SHARED: u8 = 1;
+    pub const SHARED: u8 = 2;
     /// In a patch: hides the name in the layers below.
-    pub const GONE: u8 = 2;
+    pub const GONE: u8 = 4;
     /// All flags that this reader knows.
-    pub const KNOWN: u8 = SHARED | GONE;
+    pub const KNOWN: u8 = EXECUTABLE | SHARED | GONE;
 }
 
 /// The record of a block: bytes that are read, checked and decoded together.

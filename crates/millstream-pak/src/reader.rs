@@ -112,6 +112,8 @@ pub struct EntryInfo {
     pub shared: bool,
     /// In a patch: the entry hides the name in the base and has no content.
     pub gone: bool,
+    /// The entry is of a file that its owner may execute.
+    pub executable: bool,
 }
 
 /// How an entry is stored.
@@ -545,6 +547,7 @@ fn info(index: u32, entry: &EntryRecord) -> EntryInfo {
         block_count: u32::try_from(entry.block_count()).unwrap_or(u32::MAX),
         shared: entry.is(entry_flag::SHARED),
         gone: entry.is(entry_flag::GONE),
+        executable: entry.is(entry_flag::EXECUTABLE),
     }
 }
 

@@ -11,7 +11,7 @@ mod support;
 use std::path::PathBuf;
 
 use millstream::{CodecId, FileOptions, Read};
-use millstream_pak::format::{Header, section};
+use millstream_pak::format::{Header, entry_flag, section};
 use millstream_pak::{
     BatchOptions, Coding, ErrorKind, Item, PackOptions, Package, SecretKey, verify, visit, write,
     write_patch_file,
@@ -280,7 +280,7 @@ fn a_short_entry_of_a_long_block_is_refused() {
     let at = long(&mut sheet);
     let table = sheet.section(section::ENTRIES);
     put64(table, at + 8, 1);
-    table[at + 29] |= 1;
+    table[at + 29] |= entry_flag::SHARED;
     sheet.seal();
     let path = bench.path("short.mpak");
     std::fs::write(&path, &sheet.bytes).expect("written");

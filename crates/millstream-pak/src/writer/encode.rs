@@ -173,7 +173,12 @@ fn entries<'a>(
             first_block: place.first_unit,
             offset_in_block: place.offset_in_block,
             block_shift: place.block_shift,
-            flags: if place.shared { entry_flag::SHARED } else { 0 },
+            flags: if place.shared { entry_flag::SHARED } else { 0 }
+                | if planned.item.executable {
+                    entry_flag::EXECUTABLE
+                } else {
+                    0
+                },
             content: contents[original].unwrap_or(empty),
             metadata: planned.metadata.as_deref(),
         });

@@ -1,7 +1,7 @@
 //! Differences of two packages, and the patch that turns one into the other.
 //!
-//! A patch is a package to be mounted over its base. It has an entry for each name whose content is
-//! new or changed, and one marked as gone for each name that is removed. It holds the blocks of its
+//! A patch is a package to be mounted over its base. It has an entry for each name whose content or
+//! executable bit is new or changed, and one marked as gone for each name that is removed. It holds the blocks of its
 //! entries that the base does not have; the others are references into the base's file. Blocks are
 //! compared by their stored bytes, so both packages should be made with the same options.
 
@@ -28,7 +28,7 @@ pub enum Change {
     Added,
     /// Only the first has it.
     Removed,
-    /// Both have it, with another content.
+    /// Both have it, with another content or another executable bit.
     Changed,
 }
 
@@ -75,11 +75,17 @@ fn differing<'a>(a: &'a Package, b: &'a Package) -> Result<Vec<Differing<'a>>> {
     let mut found = Vec::new();
     for (name, entries) in names {
         match entries {
-            [Some(l), Some(r)] if content(a, l)? == content(b, r)? => {}
+            [Some(l), Some(r)] if same(a, l, b, r)? => {}
             _ => found.push((name, entries)),
         }
     }
     Ok(found)
+}
+
+/// Returns whether two entries have the same content and executable bit.
+fn same(a: &Package, l: u32, b: &Package, r: u32) -> Result<bool> {
+    let executable = a.info(l)?.executable == b.info(r)?.executable;
+    Ok(content(a, l)? == content(b, r)? && executable)
 }
 
 fn content(package: &Package, index: u32) -> Result<[u8; 32]> {

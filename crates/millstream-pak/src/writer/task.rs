@@ -388,6 +388,7 @@ impl<'a> TaskPart<'a> {
             len: self.item_bytes,
             content,
             modified,
+            executable: false,
             metadata: None,
         })
     }
