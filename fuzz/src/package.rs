@@ -8,10 +8,10 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use millstream::{CodecId, QueueOptions, Storage};
-use millstream_pak::{BatchOptions, Coding, Item, PackOptions, Package, visit, write_file};
+use millstream_pak::{
+    BatchOptions, Coding, Item, Metadata, PackOptions, Package, visit, write_file,
+};
 
-#[path = "../../crates/millstream-pak/tests/support/dictionary.rs"]
-mod dictionary;
 #[path = "../../crates/millstream-pak/tests/support/disk.rs"]
 mod disk;
 #[path = "../../crates/millstream-pak/tests/support/seal.rs"]
@@ -25,8 +25,7 @@ const PATH: &str = "fuzzed.mpak";
 
 static DISK: LazyLock<disk::Disk> = LazyLock::new(disk::Disk::new);
 static PLAIN: LazyLock<Vec<u8>> = LazyLock::new(|| written(write_plain));
-static WITH_DICTIONARY: LazyLock<Vec<u8>> =
-    LazyLock::new(|| written(dictionary::write_with_dictionary));
+static NAMED: LazyLock<Vec<u8>> = LazyLock::new(|| written(write_named));
 
 fn storage() -> &'static Storage {
     &DISK.storage
@@ -48,6 +47,21 @@ fn write_plain(path: &Path) {
     write_file(items, &options, path).expect("packed");
 }
 
+/// Names of two pages, metadata, an entry without bytes, blocks of GDeflate.
+fn write_named(path: &Path) {
+    let item = |nth: usize| {
+        let name = format!("{}object-{nth:02}", "folder/".repeat(560));
+        let bytes: Vec<u8> = (0..nth * 90).map(|at| (at / 5 % 97) as u8).collect();
+        Item::from_bytes(name, bytes).metadata(Metadata::default())
+    };
+    let options = PackOptions {
+        coding: Coding::Fixed(CodecId::GDEFLATE),
+        fold_case: true,
+        ..PackOptions::default()
+    };
+    write_file((0..18).map(item).collect(), &options, path).expect("packed");
+}
+
 /// The bytes of a package.
 fn written(write: fn(&Path)) -> Vec<u8> {
     let path = std::env::temp_dir().join(format!("millstream-fuzz-{}.mpak", std::process::id()));
@@ -62,7 +76,7 @@ fn open(data: &[u8]) -> Option<Package> {
     let (&kind, rest) = data.split_first()?;
     let bytes = match kind {
         0 => rest.to_vec(),
-        1 => changed(&WITH_DICTIONARY, rest),
+        1 => changed(&NAMED, rest),
         _ => changed(&PLAIN, rest),
     };
     DISK.put(Path::new(PATH), &bytes);

@@ -4,12 +4,11 @@ use std::path::Path;
 
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
 use millstream_io::fs::file;
-use millstream_pak::{DictionaryUse, EntryInfo, Error, ErrorKind, Package, Storing, Target};
+use millstream_pak::{EntryInfo, Error, ErrorKind, Package, Storing, Target};
 use serde_json::{Value, json};
 
 use crate::failure::{self, Ending, Failure, check_path, counted, refused};
 use crate::limits::{RAW_BYTES_MIN, RAW_RATIO_MAX};
-use crate::size;
 use crate::table::Table;
 
 /// An open package with the storage and queue that read it.
@@ -191,20 +190,6 @@ pub(crate) fn target_document(target: Target) -> Value {
         "bytes_per_second": target.megabytes_per_second * 1e6,
         "cores": target.cores,
     })
-}
-
-/// Adds a row for each dictionary of a package.
-pub(crate) fn dictionary_rows(table: &mut Table, uses: &[DictionaryUse]) {
-    for one in uses {
-        let remark = format!(
-            "shared by {} entries; {} of raw bytes in {} blocks, {} with it",
-            one.entries,
-            size::display(one.raw_bytes),
-            one.blocks,
-            size::display(one.stored_bytes)
-        );
-        table.row("dictionary", one.bytes, remark);
-    }
 }
 
 /// Returns whether a file named on the command line is a package, by its first bytes.

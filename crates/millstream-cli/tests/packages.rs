@@ -906,64 +906,6 @@ fn files_that_only_say_they_are_empty_are_not_packed_as_such() {
     assert!(names_in(folder.path()).is_empty());
 }
 
-/// Short texts get a dictionary, which `verify` and `info` tell; of other packages they tell none.
-#[test]
-fn verify_and_info_tell_dictionaries_and_who_shares_them() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut random = fastrand::Rng::with_seed(13);
-    let words: Vec<String> = (0..2000)
-        .map(|_| {
-            (0..random.usize(4..10))
-                .map(|_| random.lowercase())
-                .collect()
-        })
-        .collect();
-    let root = folder.path().join("in");
-    std::fs::create_dir_all(&root).expect("made");
-    for nth in 0..120 {
-        let mut word = || &words[random.usize(..words.len())];
-        let text: String = (0..400)
-            .map(|_| format!("<object name=\"{}\" kind=\"{}\"/>\n", word(), word()))
-            .collect();
-        std::fs::write(root.join(format!("{nth:03}.xml")), text).expect("written");
-    }
-    let (root, package) = (text(&root).to_owned(), folder.path().join("p.mpak"));
-    let package = text(&package);
-    let slow = ["--target-mbps", "48"];
-    let packed = told(&[&["pack", &root, "-o", package, "--json"][..], &slow].concat());
-    let told_by = |words: &[&str]| {
-        let output = run(&mut millstream(words));
-        expect_quiet_success(&output);
-        let table = String::from_utf8(output.stdout).expect("text");
-        table
-            .lines()
-            .filter(|line| line.starts_with("dictionary"))
-            .count()
-    };
-    let verified = told(&["verify", package, "--json"]);
-    let dictionaries = verified["dictionaries"].as_array().expect("a list").clone();
-    assert_eq!(
-        told(&["info", package, "--json"])["place"]["dictionaries"],
-        json!(dictionaries)
-    );
-    assert_eq!(told_by(&["verify", package]), dictionaries.len());
-    assert_eq!(told_by(&["info", package]), dictionaries.len());
-    assert!(told(&["info", &root, "--json"])["place"]["dictionaries"].is_null());
-    let [one] = &dictionaries[..] else {
-        println!("SKIP: this build makes no dictionaries: {packed}");
-        return;
-    };
-    assert!((1..65_536).contains(&one["bytes"].as_u64().expect("a number")));
-    assert!(
-        (100..=120).contains(&one["entries"].as_u64().expect("a number")),
-        "{one}"
-    );
-    assert!(
-        one["stored_bytes"].as_u64() < one["raw_bytes"].as_u64(),
-        "{one}"
-    );
-}
-
 #[test]
 fn no_more_raw_bytes_are_decoded_than_allowed() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -1056,4 +998,46 @@ fn pack_measures_this_machine_or_takes_the_target_of_a_package() {
         let both = run(&mut millstream(&[&words[..], &more].concat()));
         assert_eq!(both.status.code(), Some(2), "{more:?}");
     }
+}
+
+#[test]
+fn executable_files_are_executable_again() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    std::fs::create_dir(folder.join("in")).expect("a folder");
+    let set = |name: &str, mode: u32| {
+        let path = folder.join("in").join(name);
+        std::fs::write(&path, "#!/bin/sh\n").expect("a file");
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, permissions).expect("set");
+    };
+    let of_owner = |path: &str| {
+        let about = std::fs::metadata(folder.join(path)).expect("there");
+        about.permissions().mode() & 0o700
+    };
+    let quiet = |words: &[&str]| expect_quiet_success(&run(millstream(words).current_dir(folder)));
+    // The same content: an entry has its own bit, and that of its owner alone.
+    set("run", 0o700);
+    set("read", 0o655);
+    quiet(&["pack", "in", "-o", "a.mpak"]);
+    quiet(&["extract", "a.mpak", "out"]);
+    assert_eq!((of_owner("out/run"), of_owner("out/read")), (0o700, 0o600));
+    set("read", 0o755);
+    quiet(&["pack", "in", "-o", "b.mpak"]);
+    let output = run(millstream(&["diff", "a.mpak", "b.mpak", "-o", "p.mpak"]).current_dir(folder));
+    expect_quiet_success(&output);
+    assert_eq!(output.stdout, b"~ read\n");
+    quiet(&["extract", "p.mpak", "out", "--base", "a.mpak"]);
+    assert_eq!((of_owner("out/run"), of_owner("out/read")), (0o700, 0o700));
+    let output = run(millstream(&["list", "a.mpak", "--json"]).current_dir(folder));
+    let rows: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    let told = |nth: usize| {
+        (
+            rows[nth]["name"].as_str(),
+            rows[nth]["executable"].as_bool(),
+        )
+    };
+    assert_eq!(told(0), (Some("read"), Some(false)));
+    assert_eq!(told(1), (Some("run"), Some(true)));
 }

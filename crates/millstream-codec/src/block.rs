@@ -18,9 +18,17 @@ use crate::stream::{Lz4, decode_whole};
 use crate::{CodecId, Scratch};
 
 pub(crate) use lz4::{broken_block, lz4_block, lz4_block_with_history};
+pub(crate) use zstd::decode_frame as decode_zstd_frame;
 #[cfg(feature = "c")]
 pub(crate) use zstd::zstd_fault;
-pub(crate) use zstd::{decode as decode_zstd, decode_frame as decode_zstd_frame};
+
+/// Returns whether this build decodes a codec of this library: zstd only with the feature `c` or
+/// `rust`.
+#[must_use]
+pub const fn can_decode(codec: CodecId) -> bool {
+    codec.0 <= CodecId::GDEFLATE.0
+        && (codec.0 != CodecId::ZSTD.0 || cfg!(any(feature = "c", feature = "rust")))
+}
 
 /// Decodes a whole stored block into `raw` and returns the number of raw bytes written. All of
 /// `stored` must be consumed. `raw` may be longer than needed: the caller compares sizes.
@@ -47,7 +55,7 @@ pub fn decode_block(
 ) -> Result<usize, CodecError> {
     let decoded = match codec {
         CodecId::STORED => decode_stored(stored, raw),
-        CodecId::ZSTD => zstd::decode(scratch, None, stored, raw),
+        CodecId::ZSTD => zstd::decode(scratch, stored, raw),
         CodecId::LZ4 => decode_whole(&mut Lz4::new(), stored, raw),
         CodecId::LZ4_BLOCK => lz4_block(stored, raw),
         CodecId::GDEFLATE => crate::gdeflate::decode(scratch, stored, raw),

@@ -1,9 +1,9 @@
 //! Encoding whole blocks into memory; [`crate::transfer`] encodes streams.
 //!
 //! The formats' own tools (zlib, gzip, zstd, lz4) can decode the output. A checksum is written
-//! where the format has one (Adler-32, CRC-32, content checksums), except in zstd frames with a
-//! dictionary. zstd is written as one frame, which its tools expect and which compresses best, but
-//! such a stream has no units; for parallel decoding of one entry, encode it in blocks.
+//! where the format has one (Adler-32, CRC-32, content checksums). zstd is written as one frame,
+//! which its tools expect and which compresses best, but such a stream has no units; for parallel
+//! decoding of one entry, encode it in blocks.
 
 pub(crate) mod deflate;
 pub(crate) mod lz4;

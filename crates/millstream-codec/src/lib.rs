@@ -8,8 +8,6 @@
 //!   members, whose sizes are unknown before decoding): a [`UnitScanner`] finds them while the
 //!   bytes arrive, [`decode_unit`] decodes each on any thread.
 //!
-//! Blocks of zstd may share a [`Dictionary`]: see [`decode_block_with`].
-//!
 //! There are two ways to encode: [`encode_block`] for whole blocks, [`compress`] from a reader to a
 //! writer (with [`decompress`] as its counterpart).
 //!
@@ -20,11 +18,10 @@
 //! libdeflate and zlib differ on some incomplete Huffman codes that no encoder writes.
 //!
 //! With the feature `c` (default) C libraries are used where they are better: libdeflate for whole
-//! deflate blocks, libzstd for zstd. Without it everything is Rust, and zstd can be decoded but not
-//! encoded.
+//! deflate blocks, libzstd for zstd. Without it everything is Rust. The feature `rust` then decodes
+//! zstd, but cannot encode it; without both, zstd is `Unsupported` ([`can_decode`]).
 
 mod block;
-mod dictionary;
 mod encode;
 mod error;
 mod format;
@@ -36,10 +33,7 @@ mod stream;
 mod transfer;
 mod unit;
 
-pub use block::decode_block;
-pub use dictionary::{
-    Dictionary, DictionaryEncoder, decode_block_with, encode_block_with, train_dictionary,
-};
+pub use block::{can_decode, decode_block};
 pub use encode::{block_level_range, default_level, encode_block, level_range};
 pub use error::{CodecError, CodecErrorKind, StreamError};
 pub use id::CodecId;

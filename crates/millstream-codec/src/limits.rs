@@ -31,13 +31,6 @@ const _: () = assert!(LZ4_ENCODE_BLOCK_BYTES == 1 << (8 + 2 * LZ4_ENCODE_BLOCK_C
 pub const UNIT_STORED_BYTES_MAX: usize = 16 << 20;
 const _: () = assert!(UNIT_STORED_BYTES_MAX > LZ4_BLOCK_BYTES_MAX + 4);
 
-/// Shortest zstd dictionary: magic number and dictionary ID (RFC 8878, 5).
-pub(crate) const DICTIONARY_HEAD_BYTES: usize = 4 + 4;
-
-/// Longest zstd dictionary: 1 MiB, nine times the default of the `zstd` tool. A prepared
-/// [`Dictionary`](crate::Dictionary) takes about 30 KiB more.
-pub const DICTIONARY_BYTES_MAX: usize = 1 << 20;
-
 /// Size of a buffer of [`compress`](crate::compress) and [`decompress`](crate::decompress).
 pub(crate) const TRANSFER_BYTES: usize = 256 << 10;
 

@@ -16,7 +16,14 @@ mod gdeflate;
 mod lz4;
 mod zstd;
 #[cfg_attr(feature = "c", path = "stream/zstd_body_c.rs")]
-#[cfg_attr(not(feature = "c"), path = "stream/zstd_body_rust.rs")]
+#[cfg_attr(
+    all(feature = "rust", not(feature = "c")),
+    path = "stream/zstd_body_rust.rs"
+)]
+#[cfg_attr(
+    not(any(feature = "c", feature = "rust")),
+    path = "stream/zstd_body_none.rs"
+)]
 mod zstd_body;
 
 use crate::CodecId;

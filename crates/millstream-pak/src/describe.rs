@@ -23,10 +23,6 @@
 
 use crate::metadata::Metadata;
 
-mod sounds;
-
-pub use sounds::{Ogg, Wav};
-
 /// The first bytes of an entry, as a describer gets them.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'a> {

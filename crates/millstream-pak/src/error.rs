@@ -13,7 +13,8 @@ pub enum ErrorKind {
     Io = 1,
     /// The file is not a package.
     NotAPackage = 2,
-    /// The package needs a later reader or an unknown codec, or lacks the hashes to compare it by.
+    /// The package is of another format version, needs an unknown feature or codec, or lacks the
+    /// hashes to compare it by.
     Unsupported = 3,
     /// The file ends too early.
     Truncated = 4,
@@ -188,7 +189,7 @@ impl Error {
             ),
             ErrorKind::Unsupported => (
                 Kind::WrongFormat,
-                "the package needs a later version of this library",
+                "the package needs another version of this library",
             ),
             ErrorKind::Changed => (Kind::Io, "the package was replaced while it was open"),
             ErrorKind::Stopped => (Kind::Canceled, "the caller stopped"),

@@ -13,7 +13,7 @@ use crate::limits::{HEADER_BYTES, PAGE_BYTES, SECTIONS_MAX};
 pub const MAGIC: [u8; 8] = *b"\x89MPAK\r\n\x1a";
 
 /// Major version: a reader refuses others.
-pub const VERSION_MAJOR: u16 = 1;
+pub const VERSION_MAJOR: u16 = 2;
 
 /// Minor version: a reader takes later ones.
 pub const VERSION_MINOR: u16 = 0;
@@ -92,40 +92,31 @@ pub struct SectionRecord {
     pub flags: U32,
     /// First byte.
     pub offset: U64,
-    /// Bytes in the file.
-    pub stored_bytes: U64,
-    /// Bytes in memory: the same, or more if the section is packed, which cold ones may be.
-    pub raw_bytes: U64,
-    /// First byte of the hashes of the section's pages, 32 bytes for each 64 KiB; for a packed
-    /// section followed by the stored length of each page, as `u32`. 0 without hashes.
+    /// Length in bytes.
+    pub bytes: U64,
+    /// First byte of the hashes of the section's pages, 32 bytes for each 64 KiB; 0 without hashes.
     pub hashes_offset: U64,
     /// BLAKE3 of those hashes.
     pub hashes_digest: [u8; 32],
     /// Zeros.
-    pub reserved: [u8; 24],
+    pub reserved: [u8; 32],
 }
 
 const _: () = assert!(size_of::<SectionRecord>() == 96);
 
 impl SectionRecord {
-    /// Returns whether the section's pages are compressed.
-    #[must_use]
-    pub fn is_packed(&self) -> bool {
-        self.raw_bytes != self.stored_bytes
-    }
-
     /// Returns whether the section has page hashes.
     #[must_use]
     pub fn is_hashed(&self) -> bool {
         self.flags.get() & section_flag::UNHASHED == 0
     }
 
-    /// Returns the ranges of its stored bytes and of its hashes: first byte, and one past the last.
+    /// Returns the ranges of its bytes and of its hashes: first byte, and one past the last.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (u64, u64)> {
         let (offset, hashes) = (self.offset.get(), self.hashes_offset.get());
         let hashes = (hashes, hashes + self.hashes_bytes());
         let hashes = self.is_hashed().then_some(hashes);
-        std::iter::once((offset, offset + self.stored_bytes.get())).chain(hashes)
+        std::iter::once((offset, offset + self.bytes.get())).chain(hashes)
     }
 
     /// Whether the section and its hashes end at or before `end`, an offset in the file.
@@ -133,11 +124,10 @@ impl SectionRecord {
         self.parts().all(|part| part.1 <= end)
     }
 
-    /// Returns the bytes of the page hashes, and of the page lengths if the section is packed.
+    /// Returns the bytes of the page hashes.
     #[must_use]
     pub fn hashes_bytes(&self) -> u64 {
-        let pages = self.raw_bytes.get().div_ceil(PAGE_BYTES as u64);
-        pages * if self.is_packed() { 36 } else { 32 }
+        self.bytes.get().div_ceil(PAGE_BYTES as u64) * 32
     }
 }
 
@@ -159,24 +149,16 @@ pub mod section {
     pub const ENTRIES: u32 = 2;
     /// Hot: [`BlockRecord`](super::BlockRecord)s, in the order of the data.
     pub const BLOCKS: u32 = 3;
-    /// Hot: zstd dictionaries of blocks, each with its length before it, each on a page of its own.
-    pub const DICTIONARIES: u32 = 4;
     /// Names, each with its length before it; none crosses a page.
-    pub const NAMES: u32 = 5;
+    pub const NAMES: u32 = 4;
     /// [`MetadataPlace`](super::MetadataPlace)s, sorted by entry.
-    pub const METADATA_INDEX: u32 = 6;
+    pub const METADATA_INDEX: u32 = 5;
     /// Metadata records, each with its length before it; none crosses a page.
-    pub const METADATA: u32 = 7;
+    pub const METADATA: u32 = 6;
     /// The BLAKE3 of each entry's raw bytes.
-    pub const CONTENTS: u32 = 8;
+    pub const CONTENTS: u32 = 7;
     /// Public key and signature of the root.
-    pub const SIGNATURE: u32 = 9;
-
-    /// Returns whether sections of a kind may be packed: those that are read page by page.
-    #[must_use]
-    pub const fn may_be_packed(kind: u32) -> bool {
-        !matches!(kind, BUCKETS..=DICTIONARIES | SIGNATURE)
-    }
+    pub const SIGNATURE: u32 = 8;
 
     /// Returns whether this version has the kind.
     #[must_use]
@@ -214,12 +196,14 @@ const _: () = assert!(size_of::<EntryRecord>() == 32);
 
 /// Flags of an entry.
 pub mod entry_flag {
+    /// The entry is of a file that its owner may execute.
+    pub const EXECUTABLE: u8 = 1;
     /// The entry shares its one block with others.
-    pub const SHARED: u8 = 1;
+    pub const SHARED: u8 = 2;
     /// In a patch: hides the name in the layers below.
-    pub const GONE: u8 = 2;
+    pub const GONE: u8 = 4;
     /// All flags that this reader knows.
-    pub const KNOWN: u8 = SHARED | GONE;
+    pub const KNOWN: u8 = EXECUTABLE | SHARED | GONE;
 }
 
 /// The record of a block: bytes that are read, checked and decoded together.
@@ -240,8 +224,8 @@ pub struct BlockRecord {
     pub codec: u8,
     /// See [`block_flag`].
     pub flags: u8,
-    /// Of a zstd block, which dictionary of the package, from 1 on; 0 for none.
-    pub dictionary: U16,
+    /// Zero.
+    pub reserved: U16,
     /// Raw bytes of a GDeflate tile; 0 for other codecs.
     pub tile_bytes: U32,
 }

@@ -61,7 +61,6 @@ pub use metadata::Metadata;
 pub use mounts::Mounts;
 pub use reader::batch::{Batch, BatchOptions, Loaded, Piece};
 pub use reader::check::{Verification, verify};
-pub use reader::dictionaries::DictionaryUse;
 pub use reader::tables::is_package;
 pub use reader::visit::visit;
 pub use reader::{EntryInfo, Package, PackageOptions, Storing};
@@ -69,6 +68,6 @@ pub use sign::{PublicKey, SecretKey};
 pub use writer::parallel::in_parallel;
 pub use writer::patch::{Change, Difference, diff, write_patch, write_patch_file};
 pub use writer::{
-    Coding, Dictionaries, Item, Links, PackOptions, PackPlan, PackReport, Target, ToldUncooked,
-    encode_task, walk, write, write_file, write_synced,
+    Coding, Item, Links, PackOptions, PackPlan, PackReport, Target, ToldUncooked, encode_task,
+    walk, write, write_file, write_synced,
 };

@@ -10,17 +10,6 @@ pub const SECTIONS_MAX: usize = 32;
 /// of BLAKE3 a first touch costs about 30 µs.
 pub const PAGE_BYTES: usize = 64 << 10;
 
-/// Maximum raw bytes of a packed section per stored byte: bounds what a small file can make a
-/// reader allocate. Names shrink to a tenth, metadata of many similar images to a thirtieth.
-pub const SECTION_RATIO_MAX: u64 = 64;
-
-/// Sections of fewer bytes are not packed: there is too little to save.
-pub const SECTION_PACKED_BYTES_MIN: usize = 16 << 10;
-
-/// The first touch of a packed section with at most this many stored bytes reads all of it together
-/// with its hashes. For a longer one, the hashes are read first: they say where the page is.
-pub const SECTION_AT_ONCE_BYTES: usize = 256 << 10;
-
 /// Bytes of the first read of a package: header and hot sections of some 2000 entries. Larger
 /// tables take a second read.
 pub const OPEN_BYTES: u64 = 256 << 10;
@@ -71,19 +60,6 @@ pub const SHARED_BLOCK_BYTES: usize = 64 << 10;
 
 /// A shared block with at least this many raw bytes ends where a folder ends.
 pub const SHARED_BLOCK_CLOSE_BYTES: usize = 32 << 10;
-
-/// Maximum dictionaries of a package. The packer makes one at most; sixteen take 1.5 MiB in use.
-pub const DICTIONARIES_MAX: usize = 16;
-
-/// Maximum bytes of a dictionary: with its length it fills a page.
-pub const DICTIONARY_BYTES_MAX: usize = PAGE_BYTES - 2;
-
-/// Maximum shared blocks that are sampled to train and test a dictionary: 8 MiB, some hundred times
-/// its length.
-pub const DICTIONARY_UNITS_MAX: usize = 128;
-
-/// Raw bytes of shared blocks below which `auto` makes no dictionary: it could not save its length.
-pub const DICTIONARY_RAW_BYTES_MIN: u64 = 1 << 20;
 
 /// Alignment of stored blocks of at least `ALIGNED_BYTES_MIN` bytes, for direct reads.
 pub const STORED_ALIGNMENT: u64 = 4096;
@@ -196,7 +172,6 @@ pub const TABLE_QUEUE_CAPACITY: u32 = 256;
 
 const _: () = assert!(METADATA_BYTES_MAX + 2 <= PAGE_BYTES);
 const _: () = assert!(NAME_BYTES_MAX + 2 <= PAGE_BYTES);
-const _: () = assert!(DICTIONARY_BYTES_MAX <= millstream_codec::limits::DICTIONARY_BYTES_MAX);
 const _: () = assert!(SHARED_BLOCK_BYTES <= 1 << BLOCK_SHIFT_MAX);
 const _: () = assert!(SHARED_BYTES_MAX as usize <= SHARED_BLOCK_BYTES);
 const _: () = assert!(3 * SAME_SAMPLE_BYTES as u64 <= SAME_SAMPLED_BYTES_MIN);

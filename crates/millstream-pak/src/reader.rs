@@ -2,7 +2,6 @@
 
 pub(crate) mod batch;
 pub(crate) mod check;
-pub(crate) mod dictionaries;
 mod open_file;
 pub(crate) mod plan;
 mod search;
@@ -14,7 +13,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use millstream::{BlockSource, Dictionary, Read, Storage};
+use millstream::{BlockSource, Read, Storage};
 use millstream_source::{Located, Source};
 use zerocopy::FromBytes;
 
@@ -65,8 +64,6 @@ pub(crate) struct Inner {
     pub(crate) base: Option<Arc<dyn BlockSource>>,
     base_bytes: u64,
     options: PackageOptions,
-    /// Made ready by [`Package::preload`], or the first request for a block that names one.
-    dictionaries: OnceLock<Arc<[Dictionary]>>,
     /// Entries in the byte order of their names; made by the first [`Package::by_name`].
     by_name: OnceLock<Vec<u32>>,
 }
@@ -115,6 +112,8 @@ pub struct EntryInfo {
     pub shared: bool,
     /// In a patch: the entry hides the name in the base and has no content.
     pub gone: bool,
+    /// The entry is of a file that its owner may execute.
+    pub executable: bool,
 }
 
 /// How an entry is stored.
@@ -169,7 +168,6 @@ impl Package {
             base: None,
             base_bytes: 0,
             options,
-            dictionaries: OnceLock::new(),
             by_name: OnceLock::new(),
         }));
         package.require_version(options.min_version)?;
@@ -407,8 +405,8 @@ impl Package {
         plan::storing(self, index).map_err(|error| self.blame(index, error))
     }
 
-    /// Reads names and metadata into memory and verifies them, and makes dictionaries ready, so
-    /// that no later lookup or request blocks.
+    /// Reads names and metadata into memory and verifies them, so that no later lookup or request
+    /// blocks.
     ///
     /// # Errors
     /// They cannot be read, or are damaged.
@@ -419,7 +417,7 @@ impl Package {
         for section in needed.into_iter().chain(optional.into_iter().flatten()) {
             section.preload(&tables.file)?;
         }
-        self.dictionaries().map(|_| ())
+        Ok(())
     }
 
     /// Returns all entries in the byte order of their names. The first call reads all names.
@@ -535,7 +533,7 @@ impl Package {
         let Some(record) = &tables.signature else {
             return Ok(None);
         };
-        let (offset, len) = (record.offset.get(), record.raw_bytes.get());
+        let (offset, len) = (record.offset.get(), record.bytes.get());
         let bytes = tables.file.read(offset, len)?;
         let read = SignatureRecord::read_from_bytes(&bytes);
         Ok(Some(read.expect("its length was checked")))
@@ -549,6 +547,7 @@ fn info(index: u32, entry: &EntryRecord) -> EntryInfo {
         block_count: u32::try_from(entry.block_count()).unwrap_or(u32::MAX),
         shared: entry.is(entry_flag::SHARED),
         gone: entry.is(entry_flag::GONE),
+        executable: entry.is(entry_flag::EXECUTABLE),
     }
 }
 

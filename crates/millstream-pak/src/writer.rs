@@ -15,12 +15,10 @@
 pub(crate) mod build;
 mod choose;
 mod cook;
-mod dictionary;
 mod encode;
 mod encoder;
 pub(crate) mod item;
 mod output;
-mod packed;
 pub(crate) mod parallel;
 pub(crate) mod patch;
 mod plan;
@@ -53,27 +51,6 @@ pub enum Coding {
     Fixed(CodecId),
 }
 
-/// Whether blocks that short entries share are encoded with a zstd dictionary, which holds what
-/// they have in common. It is stored in the package; with few short texts, it costs what it saves.
-///
-/// Its bytes depend on the inputs: two versions of a package, each with a dictionary of its own,
-/// have no shared block in common, and a patch between them holds all of those. The second should
-/// be given the dictionary of the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Dictionaries<'a> {
-    /// With [`Coding::Auto`], a dictionary if it makes the whole package load faster by at least a
-    /// twentieth, which needs a package of short texts; otherwise none.
-    #[default]
-    Auto,
-    /// No dictionary.
-    Never,
-    /// A dictionary is made, if there is enough to train it on, and used for blocks that are zstd.
-    Made,
-    /// This dictionary, as zstd's tools make it, or as
-    /// [`Package::dictionary`](crate::Package::dictionary) returns it.
-    Given(&'a [u8]),
-}
-
 /// A callback that gets the name of an input that was not cooked, and the reason.
 pub type ToldUncooked<'a> = &'a (dyn Fn(&[u8], &str) + Sync);
 
@@ -88,11 +65,8 @@ pub struct PackOptions<'a> {
     /// are read in ranges; for others 256 KiB, or 1 MiB if the coding is `Fixed(CodecId::STORED)`.
     pub block_bytes: Option<u32>,
     /// Entries of fewer bytes share blocks, which are read and decoded whole: at most 32 KiB, the
-    /// default. 0 suits entries that are read one at a time, at random; only shared blocks use
-    /// dictionaries.
+    /// default. 0 suits entries that are read one at a time, at random.
     pub share_below: Option<u32>,
-    /// Dictionaries for short entries.
-    pub dictionaries: Dictionaries<'a>,
     /// Rate at which the target's GPU decodes GDeflate, in units of 10^6 raw bytes a second.
     /// Entries that are loaded into its memory as they are (images with levels ready for upload,
     /// and the buffers that the metadata of a scene name) then share no blocks, and have GDeflate
@@ -111,8 +85,7 @@ pub struct PackOptions<'a> {
     /// The key that signs the package.
     pub sign: Option<&'a SecretKey>,
     /// A number to raise with each release, so that a reader that requires a
-    /// [`min_version`](crate::PackageOptions::min_version) refuses earlier releases. Readers of
-    /// format 1 that do not know the field refuse packages in which it is not 0.
+    /// [`min_version`](crate::PackageOptions::min_version) refuses earlier releases.
     pub content_version: u64,
     /// Called with the raw bytes written so far; returns whether to go on.
     pub progress: Option<&'a (dyn Fn(u64) -> bool + Sync)>,
@@ -127,7 +100,6 @@ impl Default for PackOptions<'_> {
             level: None,
             block_bytes: None,
             share_below: None,
-            dictionaries: Dictionaries::Auto,
             gpu_megabytes_per_second: None,
             threads: 0,
             fold_case: false,
@@ -156,8 +128,6 @@ pub struct PackReport {
     pub raw_bytes: u64,
     /// Bytes of the package's file.
     pub file_bytes: u64,
-    /// Blocks that are encoded with a dictionary.
-    pub blocks_with_dictionary: u64,
     /// Number of blocks by the number of their codec, from `STORED` to `GDEFLATE`.
     pub blocks_by_codec: [u64; 8],
     /// The root hash.
@@ -200,13 +170,10 @@ fn write_as(
     encode::encode(&planned(items, options)?, options, place)
 }
 
-/// Cooks and describes the inputs, finds those with the same content, plans their blocks, and makes
-/// the dictionary.
+/// Cooks and describes the inputs, finds those with the same content, and plans their blocks.
 fn planned(items: Vec<Item>, options: &PackOptions<'_>) -> Result<plan::Plan> {
     check_options(options)?;
-    let mut plan = plan::plan(cook::cook(items, options)?, options)?;
-    plan.dictionary = dictionary::make(&plan, options)?;
-    Ok(plan)
+    plan::plan(cook::cook(items, options)?, options)
 }
 
 /// Writes a package of `items` and replaces `path` with it once it is complete and synced: a reader

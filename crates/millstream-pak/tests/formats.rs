@@ -1,4 +1,4 @@
-//! What packages hold beside bytes: metadata records, descriptions of sounds, names.
+//! What packages hold beside bytes: metadata records and names.
 
 mod metadata {
     use millstream_pak::Metadata;
@@ -126,67 +126,6 @@ mod metadata {
             None,
             "no file has it"
         );
-    }
-}
-
-mod sounds {
-    use millstream_pak::describe::{Ogg, Wav};
-    use millstream_pak::limits::METADATA_BYTES_MAX;
-    use millstream_pak::{Describe, Head, Metadata};
-
-    fn described(bytes: &[u8], raw_bytes: u64) -> Option<Metadata> {
-        let head = Head {
-            name: b"x",
-            bytes,
-            raw_bytes,
-        };
-        Ogg.describe(&head).or_else(|| Wav.describe(&head))
-    }
-
-    fn wav() -> Vec<u8> {
-        let mut wav = b"RIFF\0\0\0\0WAVELIST\x03\0\0\0abc\0fmt \x10\0\0\0".to_vec();
-        wav.extend_from_slice(&[1, 0, 2, 0, 0x44, 0xac, 0, 0, 0x10, 0xb1, 2, 0, 4, 0, 16, 0]);
-        wav.extend_from_slice(b"data\x40\0\0\0");
-        wav
-    }
-
-    fn ogg() -> Vec<u8> {
-        let mut ogg = b"OggS\0\x02".to_vec();
-        ogg.resize(26, 0);
-        ogg.extend_from_slice(&[1, 30]);
-        ogg.extend_from_slice(b"\x01vorbis\0\0\0\0\x02\x80\xbb\0\0");
-        ogg
-    }
-
-    #[test]
-    fn headers_say_what_they_hold() {
-        let audio = |bytes: &[u8]| described(bytes, 120).and_then(|record| record.audio);
-        let wav = audio(&wav()).expect("a sound");
-        assert_eq!(
-            (wav.rate_hz, wav.channels, wav.bits, wav.frames),
-            (44_100, 2, 16, 16)
-        );
-        let ogg = audio(&ogg()).expect("a sound");
-        assert_eq!((ogg.rate_hz, ogg.channels), (48_000, 2));
-        assert_eq!(described(b"plain text", 10), None);
-    }
-
-    #[test]
-    fn cut_and_changed_headers_do_no_harm() {
-        for whole in [wav(), ogg()] {
-            for len in 0..whole.len() {
-                let _ = described(&whole[..len], u64::MAX);
-            }
-            for at in 0..whole.len() {
-                for value in [0, 1, 0x7f, 0x80, 0xff] {
-                    let mut changed = whole.clone();
-                    changed[at] = value;
-                    if let Some(record) = described(&changed, 1 << 40) {
-                        assert!(record.encode().len() <= METADATA_BYTES_MAX);
-                    }
-                }
-            }
-        }
     }
 }
 

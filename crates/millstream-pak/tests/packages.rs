@@ -13,9 +13,8 @@ use millstream_io::FileSystem as _;
 use millstream_io::fs::OsFileSystem;
 use millstream_pak::metadata::{Container, Dependency, Image, Kind, Metadata, Mip, Role};
 use millstream_pak::{
-    BatchOptions, Change, Coding, Dictionaries, ErrorKind, Item, Mounts, PackOptions, PackPlan,
-    Package, PackageOptions, Piece, Target, diff, encode_task, verify, visit, write_file,
-    write_patch_file,
+    BatchOptions, Change, Coding, ErrorKind, Item, Mounts, PackOptions, PackPlan, Package,
+    PackageOptions, Piece, Target, diff, encode_task, verify, visit, write_file, write_patch_file,
 };
 use millstream_source::Source;
 use support::{Bench, codings, entries, items};
@@ -936,7 +935,6 @@ fn blocks_that_were_encoded_as_tasks_give_the_package_of_one_machine() {
     for coding in fixed.into_iter().chain([Coding::Auto(Target::default())]) {
         let options = || PackOptions {
             coding,
-            dictionaries: Dictionaries::Made,
             ..PackOptions::default()
         };
         let (alone, path) = (bench.path("alone.mpak"), bench.path("tasks.mpak"));
@@ -1025,4 +1023,46 @@ fn tasks_and_what_they_give_are_not_believed() {
     let changed = encode_task(&plan.task(0..blocks).expect("a task"));
     assert_eq!(changed.expect_err("it changed").kind(), ErrorKind::Changed);
     assert!(!bench.path("p.mpak").exists() || write(vec![encoded]).is_ok());
+}
+
+#[test]
+fn sections_of_several_pages_say_the_same_page_by_page_and_at_once() {
+    let bench = Bench::new();
+    let (path, mut entries) = support::many_names(&bench);
+    fastrand::Rng::with_seed(31).shuffle(&mut entries);
+    for preload in [false, true] {
+        let package = bench.open(&path);
+        if preload {
+            package.preload().expect("preloaded");
+        }
+        for (name, record) in &entries {
+            let index = package.lookup(name).expect("asked").expect("there").index;
+            assert_eq!(package.name(index).expect("a name"), &name[..]);
+            let told = package.metadata(index).expect("asked").expect("there");
+            assert_eq!(Metadata::decode(told).expect("decoded"), *record);
+        }
+        assert_eq!(package.lookup(b"textures/none").expect("asked"), None);
+        let listed = package.folder(b"textures").expect("listed");
+        assert_eq!(listed.expect("there").len(), 61);
+        let found = verify(&bench.storage, &package, None, &mut |_| true).expect("verified");
+        assert_eq!(found.failures, 0, "{:?}", found.errors);
+    }
+}
+
+#[test]
+fn first_touches_of_pages_from_several_threads_agree() {
+    let bench = Bench::new();
+    let (path, entries) = support::many_names(&bench);
+    let package = bench.open(&path);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (package, entries) = (&package, &entries);
+            scope.spawn(move || {
+                for (name, _) in entries[thread..].iter().step_by(7) {
+                    let index = package.lookup(name).expect("asked").expect("there").index;
+                    assert!(package.metadata(index).expect("asked").is_some());
+                }
+            });
+        }
+    });
 }

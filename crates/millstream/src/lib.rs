@@ -116,9 +116,7 @@ pub use ticket::{Outcome, Ticket};
 pub use trace::Trace;
 pub use waiters::Reached;
 
-pub use millstream_codec::{
-    CodecError, CodecErrorKind, CodecId, Dictionary, Progress, StreamDecoder,
-};
+pub use millstream_codec::{CodecError, CodecErrorKind, CodecId, Progress, StreamDecoder};
 pub use millstream_io::fs::{AtomicFile, LocalFile};
 pub use millstream_io::log::{LogHook, LogLevel};
 pub use millstream_io::memory::{Region, RegionAllocator};

@@ -354,7 +354,7 @@ impl<D> Read<D> {
     ///
     /// Raw bytes, and what the sink decodes itself (blocks of a table, GDeflate tiles, streams that
     /// one window holds and that are not cut into units), pass through staging only. Anything else,
-    /// including trimmed tables and blocks that are external or need a dictionary, is decoded as a
+    /// including trimmed tables and external blocks, is decoded as a
     /// whole into memory of the library first.
     pub fn into_device(self, sink: Arc<dyn DeviceSink>) -> Read<()> {
         self.into_memory(Memory::Device(sink))

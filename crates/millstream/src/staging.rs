@@ -667,9 +667,7 @@ impl Staged {
                 // Of external blocks see `limits::OTHER_BLOCK_BYTES_MAX`.
                 Mode::Table(_) => table.is_some_and(|table| {
                     let mut blocks = table.blocks.iter();
-                    blocks.all(|block| {
-                        !block.external && block.dictionary == 0 && decodes(block.codec)
-                    })
+                    blocks.all(|block| !block.external && decodes(block.codec))
                 }),
             }
     }

@@ -16,9 +16,9 @@ use crate::size;
 /// Every regular file below DIR becomes an entry, named relative to it. Symbolic links that stay
 /// inside DIR are followed. Links that leave it or form a loop, devices, and names that a package
 /// cannot hold are failures, and no package is made. FILE.mpak itself, if it is inside DIR, and
-/// temporary files of this program (.millstream-*-*.tmp) are left out. The same files and options
-/// give the same bytes on any machine and number of threads (with --target here, if it measures the
-/// same).
+/// temporary files of this program (.millstream-*-*.tmp) are left out. Of a file's metadata only its
+/// owner's executable bit is kept. The same files and options give the same bytes on any machine
+/// and number of threads (with --target here, if it measures the same).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -123,7 +123,8 @@ pub(crate) struct ListArgs {
 /// Extract entries of a package into a folder.
 ///
 /// Nothing is written outside DIR, and no link in it is followed. Existing files are replaced as a
-/// whole. If some entries fail, the others are still extracted.
+/// whole. Executable files are executable again, as far as the umask allows. If some entries fail,
+/// the others are still extracted.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -246,7 +246,10 @@ impl<'a> Extraction<'a> {
         let name = self.package.name(index).map_err(failed)?;
         names::check(name).map_err(failed)?;
         path(name).map_err(|error| self.unwritten(name, &error))?;
-        let created = TemporaryFile::create(&self.root, 0o666);
+        let executable = self.package.info(index).map_err(failed)?.executable;
+        // The process's umask applies to both.
+        let mode = if executable { 0o777 } else { 0o666 };
+        let created = TemporaryFile::create(&self.root, mode);
         let (file, temporary) = created.map_err(|error| self.unwritten(name, &error))?;
         let name = name.to_vec();
         let written = Written {

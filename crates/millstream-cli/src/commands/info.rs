@@ -17,7 +17,7 @@ use crate::args::{InfoArgs, STREAM_CODECS};
 use crate::commands::load::backend_name;
 use crate::failure::{Ending, Failure, refused, shown};
 use crate::output;
-use crate::package::{dictionary_rows, is_package, target_document, target_row};
+use crate::package::{is_package, target_document, target_row};
 use crate::size;
 use crate::table::Table;
 
@@ -52,7 +52,7 @@ pub(crate) fn info(args: &InfoArgs, json: bool) -> Result<(), Ending> {
         && let Err(error) = package(&mut table, &mut place, &storage, args)
     {
         table.row("package", "?", error.cause());
-        place["dictionaries"] = json!({ "refused": error.cause() });
+        place["refused"] = json!(error.cause());
     }
     let document = json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -80,15 +80,12 @@ fn package(
 ) -> millstream_pak::Result<()> {
     let package = Package::open(storage, &args.path)?;
     let (version, target) = (package.content_version(), package.target());
-    let dictionaries = package.dictionary_uses()?;
     table.row("content", version, "version of the package's content");
     if let Some(target) = target {
         target_row(table, target);
     }
-    dictionary_rows(table, &dictionaries);
     place["content_version"] = json!(version);
     place["target"] = json!(target.map(target_document));
-    place["dictionaries"] = json!(dictionaries);
     Ok(())
 }
 

@@ -19,6 +19,7 @@ struct Row {
     stored_bytes: u64,
     codec: String,
     blocks: u32,
+    executable: bool,
     blake3: Option<String>,
     meta: Option<Metadata>,
 }
@@ -76,6 +77,7 @@ fn row(package: &Package, info: &EntryInfo) -> millstream_pak::Result<Row> {
             codec_word(&storing)
         },
         blocks: info.block_count,
+        executable: info.executable,
         blake3: match info.gone {
             true => None,
             false => package.content_hash(info.index)?.map(|hash| hex(&hash)),

@@ -11,7 +11,7 @@ use millstream_gltf::cook::SceneCook;
 use millstream_gltf::record::SceneDescriber;
 use millstream_io::fs::names as file_names;
 use millstream_pak::{
-    Coding, Cook, Describe, Item, Links, PackOptions, PackReport, SecretKey, Target, describe,
+    Coding, Cook, Describe, Item, Links, PackOptions, PackReport, SecretKey, Target,
 };
 use serde_json::json;
 
@@ -96,8 +96,6 @@ fn describers() -> Vec<Box<dyn Describe>> {
     vec![
         Box::new(SceneDescriber),
         Box::new(ImageDescriber),
-        Box::new(describe::Ogg),
-        Box::new(describe::Wav),
         Box::new(millstream_pnm::PnmDescriber),
     ]
 }

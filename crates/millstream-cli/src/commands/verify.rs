@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use millstream_pak::{DictionaryUse, Package, PublicKey, Verification};
+use millstream_pak::{Package, PublicKey, Verification};
 use serde_json::json;
 
 use crate::args::VerifyArgs;
 use crate::failure::{Ending, Failure, Failures};
 use crate::input::refuse_fifo;
 use crate::output;
-use crate::package::{Reading, describe, dictionary_rows, max_raw_bytes, too_many_raw_bytes};
+use crate::package::{Reading, describe, max_raw_bytes, too_many_raw_bytes};
 use crate::progress;
 use crate::size;
 use crate::table::Table;
@@ -22,7 +22,7 @@ pub(crate) fn verify(args: &VerifyArgs, json: bool) -> Result<(), Ending> {
         PublicKey::read(path).map_err(|error| describe(path, &error))
     };
     let key = args.key.as_deref().map(read).transpose()?;
-    let (found, failures, uses) = look(args, key.as_ref())?;
+    let (found, failures) = look(args, key.as_ref())?;
     let seconds = begun.elapsed().as_secs_f64();
     if json {
         let document = json!({
@@ -30,7 +30,6 @@ pub(crate) fn verify(args: &VerifyArgs, json: bool) -> Result<(), Ending> {
             "skipped": found.skipped,
             "blocks": found.blocks,
             "raw_bytes": found.raw_bytes,
-            "dictionaries": uses,
             "signed": found.signed,
             "signature_verified": found.signature_verified,
             "content_version": found.content_version,
@@ -54,9 +53,7 @@ pub(crate) fn verify(args: &VerifyArgs, json: bool) -> Result<(), Ending> {
         table
             .row("entries", found.entries, format!("verified{skipped}"))
             .row("raw", found.raw_bytes, size::display(found.raw_bytes))
-            .row("blocks", found.blocks, "");
-        dictionary_rows(&mut table, &uses);
-        table
+            .row("blocks", found.blocks, "")
             .row("signature", signature, "")
             .row(
                 "content",
@@ -69,17 +66,13 @@ pub(crate) fn verify(args: &VerifyArgs, json: bool) -> Result<(), Ending> {
     failures.ending()
 }
 
-/// Verifies a package. One that cannot be opened has one failure; for one with damaged tables no
-/// uses of dictionaries are known.
-fn look(
-    args: &VerifyArgs,
-    key: Option<&PublicKey>,
-) -> Result<(Verification, Failures, Vec<DictionaryUse>), Ending> {
+/// Verifies a package. One that cannot be opened has one failure.
+fn look(args: &VerifyArgs, key: Option<&PublicKey>) -> Result<(Verification, Failures), Ending> {
     let opened = Reading::open_over(&args.package, args.base.as_deref());
     let reading = match opened {
         Ok(reading) => reading,
         Err(Ending::Failed(failures)) => {
-            return Ok((Verification::default(), failures, Vec::new()));
+            return Ok((Verification::default(), failures));
         }
         Err(ending) => return Err(ending),
     };
@@ -101,6 +94,5 @@ fn look(
     if let Err(outdated) = reading.package.require_version(args.min_version) {
         failures.add(reading.failure(&outdated));
     }
-    let uses = reading.package.dictionary_uses().unwrap_or_default();
-    Ok((found, failures, uses))
+    Ok((found, failures))
 }

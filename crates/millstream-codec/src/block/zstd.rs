@@ -2,25 +2,18 @@
 //! call; with libzstd directly into the caller's memory, without a window.
 
 use crate::Scratch;
-use crate::dictionary::Dictionary;
 use crate::error::{After, Fault};
 use crate::format::zstd_frame::{self, Extent};
 
-/// Decodes all frames of a block, each of which must name `dictionary`, or no dictionary if `None`.
-pub(crate) fn decode(
-    scratch: &mut Scratch,
-    dictionary: Option<&Dictionary>,
-    stored: &[u8],
-    raw: &mut [u8],
-) -> Result<usize, Fault> {
-    let number = dictionary.map_or(0, Dictionary::id);
+/// Decodes all frames of a block.
+pub(super) fn decode(scratch: &mut Scratch, stored: &[u8], raw: &mut [u8]) -> Result<usize, Fault> {
     if stored.is_empty() {
         return Err(Fault::TRUNCATED);
     }
     let (mut consumed, mut produced) = (0, 0);
     while consumed < stored.len() {
         let rest = &stored[consumed..];
-        let extent = zstd_frame::measure(rest, consumed == 0, number).after(consumed)?;
+        let extent = zstd_frame::measure(rest, consumed == 0).after(consumed)?;
         consumed += match extent {
             Extent::Skippable { stored_bytes } => stored_bytes,
             Extent::Frame {
@@ -33,11 +26,7 @@ pub(crate) fn decode(
                     return Err(Fault::RAW_TOO_LONG.after(consumed));
                 }
                 let frame = &rest[..stored_bytes];
-                let decoded = match dictionary {
-                    None => decode_frame(scratch, frame, room),
-                    Some(dictionary) => decode_frame_with(scratch, dictionary, frame, room),
-                };
-                produced += decoded.after(consumed)?;
+                produced += decode_frame(scratch, frame, room).after(consumed)?;
                 stored_bytes
             }
         };
@@ -60,31 +49,6 @@ pub(crate) fn decode_frame(
 #[cfg(not(feature = "c"))]
 pub(crate) fn decode_frame(_: &mut Scratch, frame: &[u8], raw: &mut [u8]) -> Result<usize, Fault> {
     crate::stream::decode_whole(&mut crate::stream::Zstd::new(), frame, raw)
-}
-
-/// Decodes exactly one frame that names the dictionary.
-#[cfg(feature = "c")]
-fn decode_frame_with(
-    scratch: &mut Scratch,
-    dictionary: &Dictionary,
-    frame: &[u8],
-    raw: &mut [u8],
-) -> Result<usize, Fault> {
-    let context = scratch.zstd_decoder()?;
-    let decoded = context.decompress_using_ddict(raw, frame, dictionary.ready());
-    decoded.map_err(zstd_fault)
-}
-
-/// Decodes exactly one frame that names the dictionary.
-#[cfg(not(feature = "c"))]
-fn decode_frame_with(
-    _: &mut Scratch,
-    dictionary: &Dictionary,
-    frame: &[u8],
-    raw: &mut [u8],
-) -> Result<usize, Fault> {
-    let mut decoder = crate::stream::Zstd::with_dictionary(dictionary)?;
-    crate::stream::decode_whole(&mut decoder, frame, raw)
 }
 
 /// Converts an error code of libzstd.

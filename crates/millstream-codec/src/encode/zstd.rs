@@ -1,4 +1,4 @@
-//! Encoding zstd with libzstd: one frame with a checksum, unless it has a dictionary.
+//! Encoding zstd with libzstd: one frame with a checksum.
 
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
@@ -18,20 +18,6 @@ pub(super) fn encode(
     prepare(context, level)?;
     append(out, zstd_safe::compress_bound(raw.len()), |target| {
         context.compress2(target, raw).map_err(zstd_fault)
-    })
-}
-
-/// Appends `raw` as one frame that names the dictionary, without a checksum.
-pub(crate) fn encode_with(
-    dictionary: &zstd_safe::CDict<'static>,
-    scratch: &mut Scratch,
-    raw: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<(), Fault> {
-    let context = scratch.zstd_encoder()?;
-    append(out, zstd_safe::compress_bound(raw.len()), |target| {
-        let encoded = context.compress_using_cdict(target, raw, dictionary);
-        encoded.map_err(zstd_fault)
     })
 }
 

@@ -12,7 +12,9 @@ pub(crate) const NEEDS_DICTIONARY: Fault = Fault::unsupported("the zstd frame ne
 pub(crate) const WINDOW_TOO_LARGE: Fault =
     Fault::unsupported("the zstd frame needs a window above 128 MiB");
 pub(crate) const TOO_SHORT: Fault = Fault::corrupt("a zstd frame holds less than its header says");
+#[cfg(any(feature = "c", feature = "rust"))]
 pub(crate) const BROKEN: Fault = Fault::corrupt("the zstd data is broken");
+#[cfg(any(feature = "c", feature = "rust"))]
 pub(crate) const DAMAGED: Fault =
     Fault::checksum("the data does not match the zstd checksum: it is damaged");
 
@@ -39,9 +41,9 @@ impl Header {
     }
 }
 
-/// Parses the frame at the start of `head`; `first`: no frame came before it. `dictionary` is the
-/// ID of the dictionary in use, 0 for none: a frame that names another is rejected.
-pub(crate) fn parse(head: &[u8], first: bool, dictionary: u32) -> Result<Head<Header>, Fault> {
+/// Parses the frame at the start of `head`; `first`: no frame came before it. A frame that names a
+/// dictionary is rejected.
+pub(crate) fn parse(head: &[u8], first: bool) -> Result<Head<Header>, Fault> {
     let cause = "this is no zstd frame: the magic number is missing";
     match super::parse_magic(head, &[MAGIC], first, cause)? {
         Head::Frame(_) => {}
@@ -69,7 +71,9 @@ pub(crate) fn parse(head: &[u8], first: bool, dictionary: u32) -> Result<Head<He
     }
     let (window, fields) = fields.split_at(window_len);
     let (named, content) = fields.split_at(dictionary_len);
-    check_dictionary(little_endian(named), u64::from(dictionary))?;
+    if little_endian(named) != 0 {
+        return Err(NEEDS_DICTIONARY);
+    }
     let content_bytes = match content_len {
         0 => None,
         2 => Some(little_endian(content) + 256),
@@ -89,17 +93,6 @@ pub(crate) fn parse(head: &[u8], first: bool, dictionary: u32) -> Result<Head<He
         window_bytes,
         has_checksum,
     }))
-}
-
-fn check_dictionary(named: u64, at_hand: u64) -> Result<(), Fault> {
-    match (named, at_hand) {
-        _ if named == at_hand => Ok(()),
-        (0, _) => Err(Fault::corrupt(
-            "the zstd frame does not name its dictionary",
-        )),
-        (_, 0) => Err(NEEDS_DICTIONARY),
-        _ => Err(Fault::corrupt("the zstd frame is of another dictionary")),
-    }
 }
 
 /// Decodes a window descriptor (RFC 8878, 3.1.1.1.2): exponent and mantissa, up to 2^41 + 7 × 2^38.
@@ -191,9 +184,9 @@ pub(crate) enum Extent {
 }
 
 /// Measures the frame at the start of `stored`, which must be complete; see [`parse`].
-pub(crate) fn measure(stored: &[u8], first: bool, dictionary: u32) -> Result<Extent, Fault> {
+pub(crate) fn measure(stored: &[u8], first: bool) -> Result<Extent, Fault> {
     let truncated = Fault::TRUNCATED.after(stored.len());
-    match parse(stored, first, dictionary)? {
+    match parse(stored, first)? {
         Head::Incomplete => Err(truncated),
         Head::Skippable { content_bytes } => {
             let stored_bytes = SKIPPABLE_HEADER_BYTES as u64 + u64::from(content_bytes);

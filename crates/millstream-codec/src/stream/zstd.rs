@@ -2,7 +2,7 @@
 //!
 //! The frame headers are parsed here, before the library gets them, so that window, dictionary and
 //! reserved bits are checked by [`crate::format::zstd_frame`] however the bytes are split. The
-//! library decodes the frame's body: libzstd, or ruzstd without the feature `c`.
+//! library decodes the frame's body: libzstd, or ruzstd without the feature `c` and with `rust`.
 
 use super::zstd_body::Body;
 use super::{Core, Progress};
@@ -25,8 +25,6 @@ pub(crate) struct Zstd {
     body: Body,
     /// Whether a frame's header was read and its end was not.
     in_body: bool,
-    /// ID of the dictionary that all frames must name; 0 for none.
-    dictionary: u32,
 }
 
 impl Zstd {
@@ -35,17 +33,7 @@ impl Zstd {
             frames: Frames::new(),
             body: Body::new(),
             in_body: false,
-            dictionary: 0,
         }
-    }
-
-    /// Creates a decoder of frames that all name one dictionary.
-    #[cfg(not(feature = "c"))]
-    pub(crate) fn with_dictionary(dictionary: &crate::Dictionary) -> Result<Zstd, Fault> {
-        let mut zstd = Zstd::new();
-        zstd.dictionary = dictionary.id();
-        zstd.body.add_dictionary(dictionary)?;
-        Ok(zstd)
     }
 }
 
@@ -55,10 +43,9 @@ impl Core for Zstd {
         loop {
             let rest = &stored[consumed..];
             if !self.in_body {
-                let (dictionary, body) = (self.dictionary, &mut self.body);
-                let parse = |head: &[u8], first| zstd_frame::parse(head, first, dictionary);
-                let begin = |header, bytes: &[u8]| body.begin(&header, bytes);
-                let (taken, begun) = self.frames.next(rest, parse, begin).after(consumed)?;
+                let begin = |header, bytes: &[u8]| self.body.begin(&header, bytes);
+                let next = self.frames.next(rest, zstd_frame::parse, begin);
+                let (taken, begun) = next.after(consumed)?;
                 consumed += taken;
                 if begun.is_none() {
                     break;

@@ -1,4 +1,4 @@
-//! Decoding the body of a zstd frame with ruzstd, without the feature `c`.
+//! Decoding the body of a zstd frame with ruzstd: feature `rust` without `c`.
 //!
 //! ruzstd decodes only whole blocks: stored bytes are collected until one is complete. It retains
 //! up to a window of raw bytes, so the frame has ended when its last block is decoded and nothing
@@ -34,12 +34,6 @@ impl Body {
             raw_bytes: 0,
             last_block_seen: false,
         }
-    }
-
-    /// Adds a dictionary for the frames that name it.
-    pub(super) fn add_dictionary(&mut self, dictionary: &crate::Dictionary) -> Result<(), Fault> {
-        let added = self.decoder.add_dict(dictionary.parsed()?);
-        added.map_err(|error| fault(&error))
     }
 
     /// Begins a frame with its whole header.

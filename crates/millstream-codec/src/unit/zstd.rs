@@ -10,7 +10,7 @@ use crate::limits::UNIT_STORED_BYTES_MAX;
 use crate::{CodecId, Scratch};
 
 fn first_header(head: &[u8]) -> Option<zstd_frame::Header> {
-    first_frame(head, |head| zstd_frame::parse(head, true, 0))
+    first_frame(head, |head| zstd_frame::parse(head, true))
 }
 
 /// Returns a scanner if the first frame states its size and is not the whole stream.
@@ -25,7 +25,7 @@ pub(super) fn declared(head: &[u8], stored_len: u64) -> Option<u64> {
     }
     let (mut consumed, mut raw_bytes) = (0, 0u64);
     while consumed < head.len() {
-        consumed += match zstd_frame::measure(&head[consumed..], consumed == 0, 0).ok()? {
+        consumed += match zstd_frame::measure(&head[consumed..], consumed == 0).ok()? {
             Extent::Skippable { stored_bytes } => stored_bytes,
             Extent::Frame {
                 header,
@@ -102,7 +102,7 @@ impl Steps for Frames {
         if rest.is_empty() {
             return Ok(None);
         }
-        let taken = match zstd_frame::parse(rest, !self.any_frame, 0)? {
+        let taken = match zstd_frame::parse(rest, !self.any_frame)? {
             Head::Incomplete => return Ok(None),
             Head::Skippable { content_bytes } => {
                 self.skip_bytes = u64::from(content_bytes);

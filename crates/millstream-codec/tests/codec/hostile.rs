@@ -4,7 +4,9 @@
 use crate::common::{
     KINDS, Kind, STREAMED, by_block, by_large_pieces, by_stream, by_units, encoded, sample,
 };
-use millstream_codec::{CodecError, CodecErrorKind, CodecId, decompress, stream_decoder};
+use millstream_codec::{
+    CodecError, CodecErrorKind, CodecId, can_decode, decompress, stream_decoder,
+};
 
 /// Decodes by every way, and holds what they say against each other.
 fn decode_every_way(codec: CodecId, stored: &[u8], raw_len: usize, seed: u64) {
@@ -347,13 +349,15 @@ fn a_window_beyond_the_limit_is_unsupported_and_one_at_the_limit_is_not() {
         frame
     };
     let at_limit = frame(17 << 3);
-    for pieces in [(1, 1), (100, 100)] {
-        assert_eq!(
-            by_stream(CodecId::ZSTD, &at_limit, 3, || pieces).unwrap(),
-            b"abc"
-        );
+    if can_decode(CodecId::ZSTD) {
+        for pieces in [(1, 1), (100, 100)] {
+            assert_eq!(
+                by_stream(CodecId::ZSTD, &at_limit, 3, || pieces).unwrap(),
+                b"abc"
+            );
+        }
+        assert_eq!(by_block(CodecId::ZSTD, &at_limit, 3).unwrap(), b"abc");
     }
-    assert_eq!(by_block(CodecId::ZSTD, &at_limit, 3).unwrap(), b"abc");
     for window in [17 << 3 | 1, 18 << 3, 0xFF] {
         let kinds = errors(CodecId::ZSTD, &frame(window), 3);
         assert_eq!(

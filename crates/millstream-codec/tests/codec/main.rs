@@ -1,7 +1,6 @@
 //! The tests of the crate, in one program.
 
 mod common;
-mod dictionaries;
 mod hostile;
 mod round_trip;
 mod splits;

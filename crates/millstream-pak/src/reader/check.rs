@@ -99,7 +99,6 @@ pub fn verify(
     check_signature(package, key, &mut found);
     let sections_fine = check_sections(tables, &mut found);
     if sections_fine && found.take(package.check_sharing()).is_some() {
-        found.take(package.dictionaries());
         check_tables(package, &mut found);
         check_blocks_and_gaps(package, &mut found);
         check_contents(storage, package, &mut found, progress)?;

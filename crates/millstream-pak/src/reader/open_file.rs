@@ -1,16 +1,13 @@
-//! The file of an open package: its hot bytes, and what is needed to read and decode the others.
+//! The file of an open package: its hot bytes, and the queue that reads the others.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream::{
-    Buffer, BufferPool, FileId, FileOptions, Priority, Queue, QueueOptions, Read, Storage, Ticket,
+    Buffer, FileId, FileOptions, Priority, Queue, QueueOptions, Read, Storage, Ticket,
 };
-use millstream_codec::Scratch;
 
 use crate::error::Result;
 use crate::limits::TABLE_QUEUE_CAPACITY;
-use crate::memory::no_memory;
 
 /// The open file of a package. Dropping it closes the file.
 pub(crate) struct OpenFile {
@@ -19,9 +16,6 @@ pub(crate) struct OpenFile {
     pub(crate) queue: Queue,
     /// The file's first bytes, once they are read: header and hot sections.
     pub(crate) hot: Buffer,
-    /// Decodes pages of packed sections.
-    scratch: Mutex<Scratch>,
-    buffers: Arc<BufferPool>,
 }
 
 impl OpenFile {
@@ -39,8 +33,6 @@ impl OpenFile {
             id: storage.open(path, options),
             queue,
             hot: Buffer::empty(),
-            scratch: Mutex::default(),
-            buffers: storage.buffer_pool(),
         })
     }
 
@@ -51,16 +43,6 @@ impl OpenFile {
 
     pub(crate) fn read(&self, offset: u64, len: u64) -> Result<Buffer> {
         Ok(self.request(offset, len)?.wait()?)
-    }
-
-    /// Returns memory, in huge pages if it is long: lookups in ordinary pages take a third longer.
-    pub(crate) fn buffer(&self, len: usize) -> Result<Buffer> {
-        self.buffers.take(len).map_err(|_| no_memory(len))
-    }
-
-    pub(crate) fn scratch(&self) -> MutexGuard<'_, Scratch> {
-        // A decoder that panicked may leave any state, which the next one resets.
-        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

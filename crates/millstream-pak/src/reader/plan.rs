@@ -96,19 +96,15 @@ pub(crate) fn block(tables: &Tables, index: u32) -> Result<BlockRecord> {
     let block = tables.block(index)?;
     let header = &tables.header;
     let (stored, raw) = (block.stored_bytes.get(), block.raw_bytes.get());
-    let (named, tile) = (usize::from(block.dictionary.get()), block.tile_bytes.get());
+    let tile = block.tile_bytes.get();
     let is_gdeflate = block.codec == CodecId::GDEFLATE.0;
     let start = block.offset.get();
     let end = start.checked_add(u64::from(stored));
     let data = header.data_offset.get();
     let data_end = data + header.data_bytes.get();
     let is_inside = start >= data && end.is_some_and(|end| end <= data_end);
-    let cause = if block.flags & !block_flag::KNOWN != 0 {
+    let cause = if block.flags & !block_flag::KNOWN != 0 || block.reserved.get() != 0 {
         "a block has flags that are not known"
-    } else if named > tables.dictionary_count() {
-        "a block names a dictionary that the package does not have"
-    } else if named != 0 && block.codec != CodecId::ZSTD.0 {
-        "a block with a dictionary is not zstd"
     } else if raw == 0 || raw > 1 << BLOCK_SHIFT_MAX {
         "a block has an impossible raw length"
     } else if stored == 0 || stored > raw + STORED_EXTRA_MAX {
@@ -205,9 +201,6 @@ pub(crate) fn request_of(
             table.checksum(block.checksum.get());
         }
     }
-    if blocks.iter().any(|block| block.dictionary.get() != 0) {
-        table = table.dictionaries(package.dictionaries()?);
-    }
     if skip != 0 || len != table.raw_len() {
         table = table.trim(skip, len);
     }
@@ -229,9 +222,6 @@ fn push(table: &mut BlockTable, block: &BlockRecord, start: u64) {
     table.push(CodecId(block.codec), stored, block.raw_bytes.get());
     if !own {
         table.external_block();
-    }
-    if let Some(index) = usize::from(block.dictionary.get()).checked_sub(1) {
-        table.dictionary(index);
     }
 }
 

@@ -4,24 +4,18 @@
 //! once by [`Section::preload`], into contiguous memory. Either way, a page is compared with its
 //! hash before a byte of it is used, and the hashes with their digest in the header, which the root
 //! covers: a lookup sees what was packed, and opening costs nothing for pages that are never used.
-//!
-//! The pages of a packed section are compressed one by one. Their hashes are of the stored bytes,
-//! so that no decoder sees bytes that the packer did not write, and are followed by the stored
-//! length of each page. Decoding never yields more than the raw length in the header, which is
-//! bounded by a multiple of the stored length.
 
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use millstream::{Buffer, CodecId, Read};
-use millstream_codec::Scratch;
+use millstream::{Buffer, Read};
 
 use super::open_file::OpenFile;
 use crate::error::{Result, corrupt};
 use crate::format::SectionRecord;
-use crate::limits::{PAGE_BYTES, SECTION_AT_ONCE_BYTES};
+use crate::limits::PAGE_BYTES;
 use crate::memory;
 
 /// A section of an open package.
@@ -29,7 +23,7 @@ pub(crate) struct Section {
     /// The package's path, for errors.
     path: Arc<Path>,
     record: SectionRecord,
-    /// Its first byte in the file, and its size in memory.
+    /// Its first byte in the file, and its length.
     offset: u64,
     bytes: usize,
     /// It is in memory once the package is open.
@@ -41,7 +35,8 @@ pub(crate) struct Section {
     /// Pages of a cold section that were read one by one; the whole section, if it was preloaded.
     pages: Box<[OnceLock<Buffer>]>,
     whole: OnceLock<Buffer>,
-    index: OnceLock<PageIndex>,
+    /// The verified hashes of a cold section's pages.
+    hashes: OnceLock<Buffer>,
 }
 
 fn boxed<T>(items: impl ExactSizeIterator<Item = T>) -> Result<Box<[T]>> {
@@ -52,14 +47,6 @@ fn boxed<T>(items: impl ExactSizeIterator<Item = T>) -> Result<Box<[T]>> {
 #[derive(Default)]
 pub(crate) struct PageView(Option<(usize, Buffer)>);
 
-/// What is stored after a cold section: the verified hashes of its pages and, for a packed section,
-/// where they lie.
-struct PageIndex {
-    hashes: Buffer,
-    /// Where each page begins in the stored bytes, and where the last ends; empty if not packed.
-    starts: Box<[u64]>,
-}
-
 impl Section {
     /// Creates a section. The caller has checked its record against the file's length and, if it is
     /// hot, against what was read.
@@ -67,7 +54,7 @@ impl Section {
     /// # Errors
     /// There is no memory for the state of each page.
     pub(crate) fn new(path: &Arc<Path>, record: &SectionRecord, is_hot: bool) -> Result<Section> {
-        let bytes = usize::try_from(record.raw_bytes.get()).expect("checked by the caller");
+        let bytes = usize::try_from(record.bytes.get()).expect("checked by the caller");
         let pages = bytes.div_ceil(PAGE_BYTES);
         let (hot_pages, cold_pages) = if is_hot { (pages, 0) } else { (0, pages) };
         Ok(Section {
@@ -81,17 +68,12 @@ impl Section {
             left: AtomicUsize::new(hot_pages),
             pages: boxed((0..cold_pages).map(|_| OnceLock::new()))?,
             whole: OnceLock::new(),
-            index: OnceLock::new(),
+            hashes: OnceLock::new(),
         })
     }
 
     pub(crate) fn len(&self) -> usize {
         self.bytes
-    }
-
-    fn stored_bytes(&self) -> usize {
-        // At most the raw bytes, which fit a `usize`.
-        self.record.stored_bytes.get() as usize
     }
 
     /// The whole section, if it is in contiguous memory and all its pages are verified: lookups
@@ -208,60 +190,33 @@ impl Section {
         (0..self.page_count()).try_for_each(|page| self.read(file, page..page + 1).map(drop))
     }
 
-    /// Reads, verifies and decodes pages of a cold section.
+    /// Reads and verifies consecutive pages of a cold section.
     fn read(&self, file: &OpenFile, pages: Range<usize>) -> Result<Buffer> {
-        let range = |at: u64, len: usize| Read::range(file.id, at, len as u64);
-        let raw_start = pages.start * PAGE_BYTES;
-        let raw_bytes = self.bytes.min(pages.end * PAGE_BYTES) - raw_start;
+        let start = pages.start * PAGE_BYTES;
+        let len = self.bytes.min(pages.end * PAGE_BYTES) - start;
         let mut batch = file.queue.batch();
-        // Hashes and pages are in flight together, unless the hashes must say where the pages are.
-        let ahead = match (self.index.get(), self.record.is_packed()) {
-            (Some(_), _) => None,
-            (None, false) => Some((raw_start, raw_bytes)),
-            (None, true) => Some((0, self.stored_bytes()))
-                .filter(|(_, len)| *len <= SECTION_AT_ONCE_BYTES || raw_bytes == self.bytes),
-        };
-        let ahead = match ahead {
-            Some((at, len)) => Some((at, batch.add(range(self.offset + at as u64, len))?)),
-            None => None,
-        };
-        let index = match self.index.get() {
-            Some(index) => index,
-            None => {
-                let mut hashes = batch.add(range(
-                    self.record.hashes_offset.get(),
-                    self.record.hashes_bytes() as usize,
-                ))?;
+        // Hashes and pages are in flight together.
+        let mut ticket = batch.add(Read::range(file.id, self.offset + start as u64, len as u64))?;
+        let hashes = match self.hashes.get() {
+            Some(hashes) => {
                 batch.submit();
-                let found = self.index_of(hashes.wait()?)?;
-                self.index.get_or_init(|| found)
+                hashes
             }
-        };
-        let (at, mut ticket) = match ahead {
-            Some(ahead) => ahead,
             None => {
-                let (start, _) = self.place(index, pages.start);
-                let (last, len) = self.place(index, pages.end - 1);
-                let read = range(self.offset + start as u64, last + len - start);
-                (start, batch.add(read)?)
+                let place = self.record.hashes_offset.get();
+                let mut read =
+                    batch.add(Read::range(file.id, place, self.record.hashes_bytes()))?;
+                batch.submit();
+                let hashes = read.wait()?;
+                self.check_hashes(&hashes)?;
+                self.hashes.get_or_init(|| hashes)
             }
         };
-        batch.submit();
         let read = ticket.wait()?;
-        let mut packed = match self.record.is_packed() {
-            true => Some((file.buffer(raw_bytes)?, file.scratch())),
-            false => None,
-        };
-        for page in pages {
-            let (start, len) = self.place(index, page);
-            let stored = &read[start - at..][..len];
-            self.check_page(&index.hashes, page, stored)?;
-            if let Some((raw, scratch)) = &mut packed {
-                let raw = &mut raw[page * PAGE_BYTES - raw_start..][..self.page_bytes(page)];
-                self.decode(page, stored, raw, scratch)?;
-            }
+        for (page, bytes) in pages.zip(read.chunks(PAGE_BYTES)) {
+            self.check_page(hashes, page, bytes)?;
         }
-        Ok(packed.map_or(read, |(raw, _)| raw))
+        Ok(read)
     }
 
     /// Brings the whole section into memory and verifies it.
@@ -281,65 +236,6 @@ impl Section {
 
     fn page_bytes(&self, page: usize) -> usize {
         PAGE_BYTES.min(self.bytes - page * PAGE_BYTES)
-    }
-
-    /// Returns where a page is in the stored bytes: first byte and length.
-    fn place(&self, index: &PageIndex, page: usize) -> (usize, usize) {
-        match index.starts.get(page..page + 2) {
-            Some(ends) => (ends[0] as usize, (ends[1] - ends[0]) as usize),
-            None => (page * PAGE_BYTES, self.page_bytes(page)),
-        }
-    }
-
-    /// Verifies hashes that were read, and finds the places of pages.
-    fn index_of(&self, hashes: Buffer) -> Result<PageIndex> {
-        self.check_hashes(&hashes)?;
-        if !self.record.is_packed() {
-            let starts = Box::default();
-            return Ok(PageIndex { hashes, starts });
-        }
-        let pages = self.page_count();
-        let mut starts = memory::room(pages + 1)?;
-        let mut at = 0u64;
-        starts.push(at);
-        for (page, len) in hashes[pages * 32..].chunks_exact(4).enumerate() {
-            let len = u32::from_le_bytes(len.try_into().expect("four of them"));
-            at += u64::from(len);
-            let fits = (1..=self.page_bytes(page)).contains(&(len as usize));
-            if !fits || at > self.record.stored_bytes.get() {
-                let cause = "a packed page has an impossible length";
-                return Err(self.wrong(0, cause));
-            }
-            starts.push(at);
-        }
-        if at != self.record.stored_bytes.get() {
-            let cause = "its packed pages are not all of it";
-            return Err(self.wrong(0, cause));
-        }
-        let starts = starts.into_boxed_slice();
-        Ok(PageIndex { hashes, starts })
-    }
-
-    /// Decodes a verified page; one that has its raw length is stored uncompressed.
-    fn decode(
-        &self,
-        page: usize,
-        stored: &[u8],
-        raw: &mut [u8],
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        if stored.len() == raw.len() {
-            raw.copy_from_slice(stored);
-            return Ok(());
-        }
-        let decoded = millstream_codec::decode_block(CodecId::ZSTD, scratch, stored, raw);
-        let cause = match decoded {
-            Ok(len) if len == raw.len() => return Ok(()),
-            Ok(_) => "fewer raw bytes than it should have",
-            Err(error) => error.cause,
-        };
-        let cause = format!("packed page {page}: {cause}");
-        Err(self.wrong(page * PAGE_BYTES, &cause))
     }
 
     fn check_hashes(&self, hashes: &[u8]) -> Result<()> {
@@ -372,14 +268,9 @@ impl Section {
         )
     }
 
-    /// Adds the path and the offset in the file to an error. For a packed section it is that of the
-    /// section's first byte, since its raw offsets are not offsets in the file.
+    /// Adds the path and the offset in the file to an error.
     fn located(&self, error: crate::error::Error, offset: usize) -> crate::error::Error {
-        let within = if self.record.is_packed() {
-            0
-        } else {
-            offset.min(self.bytes)
-        };
-        error.at(self.offset + within as u64).of(&self.path)
+        let offset = offset.min(self.bytes) as u64;
+        error.at(self.offset + offset).of(&self.path)
     }
 }

@@ -15,8 +15,8 @@ use crate::format::{
     section_flag,
 };
 use crate::limits::{
-    BLOCKS_MAX, BUCKET_BITS_MAX, DICTIONARIES_MAX, ENTRIES_MAX, HEADER_BYTES, OFFSETS_MAX,
-    OPEN_BYTES, PAGE_BYTES, SECTION_RATIO_MAX, SECTIONS_MAX, STORED_ALIGNMENT,
+    BLOCKS_MAX, BUCKET_BITS_MAX, ENTRIES_MAX, HEADER_BYTES, OFFSETS_MAX, OPEN_BYTES, PAGE_BYTES,
+    SECTIONS_MAX, STORED_ALIGNMENT,
 };
 
 /// Bytes of the header and of padding that `hot_bytes` may contain, generously.
@@ -31,7 +31,6 @@ pub(crate) struct Tables {
     pub(crate) bucket_bits: u32,
     pub(crate) entries: Section,
     pub(crate) blocks: Section,
-    pub(crate) dictionaries: Option<Section>,
     pub(crate) names: Section,
     pub(crate) metadata_index: Option<Section>,
     pub(crate) metadata: Option<Section>,
@@ -55,7 +54,6 @@ impl Tables {
             bucket_bits,
             entries: need(section::ENTRIES)?,
             blocks: need(section::BLOCKS)?,
-            dictionaries: take(section::DICTIONARIES)?,
             names: need(section::NAMES)?,
             metadata_index: take(section::METADATA_INDEX)?,
             metadata: take(section::METADATA)?,
@@ -151,7 +149,8 @@ fn check_header(header: &Header, len: u64) -> Result<()> {
     }
     if header.major.get() != VERSION_MAJOR {
         let cause = format!(
-            "the package has version {}, this reader 1",
+            "the package has format version {}, and this library reads version {VERSION_MAJOR}: \
+             pack it again, or use the release that wrote it",
             header.major.get()
         );
         return Err(Error::new(ErrorKind::Unsupported, cause).at(8));
@@ -262,7 +261,7 @@ impl<'a> Sections<'a> {
         let Some(record) = self.record(kind) else {
             return Ok(None);
         };
-        let is_hot = record.is_within(header.hot_bytes.get()) && !record.is_packed();
+        let is_hot = record.is_within(header.hot_bytes.get());
         Section::new(path, record, is_hot).map(Some)
     }
 }
@@ -274,7 +273,6 @@ fn record_place(index: usize) -> u64 {
 
 fn check_section(header: &Header, record: &SectionRecord) -> std::result::Result<(), String> {
     let kind = record.kind.get();
-    let (stored, raw) = (record.stored_bytes.get(), record.raw_bytes.get());
     let end = header.file_bytes.get() - HEADER_BYTES as u64;
     let is_inside = |offset: u64, len: u64| {
         let last = offset.checked_add(len);
@@ -283,13 +281,9 @@ fn check_section(header: &Header, record: &SectionRecord) -> std::result::Result
     let hashes = record.hashes_offset.get();
     let cause = if record.flags.get() & !section_flag::KNOWN != 0 {
         "it has flags that are not known"
-    } else if record.reserved != [0; 24] {
+    } else if record.reserved != [0; 32] {
         "its reserved bytes are not zero"
-    } else if record.is_packed() && !section::may_be_packed(kind) {
-        "its raw and stored lengths differ"
-    } else if raw < stored || raw / SECTION_RATIO_MAX > stored {
-        "it cannot have so many raw bytes"
-    } else if !is_inside(record.offset.get(), stored) {
+    } else if !is_inside(record.offset.get(), record.bytes.get()) {
         "it lies outside of the file"
     } else if record.is_hashed() == (kind == section::SIGNATURE) {
         "only the signature has no hashes"
@@ -311,7 +305,7 @@ fn check_hot_sizes(header: &Header, sections: &Sections<'_>) -> Result<u32> {
         let Some(record) = sections.record(kind) else {
             return Ok(0);
         };
-        let bytes = record.raw_bytes.get();
+        let bytes = record.bytes.get();
         if want.is_some_and(|want| want != bytes) || bytes > most {
             let cause = format!("section kind {kind} has {bytes} bytes, which do not fit");
             return Err(sections.fault(kind, cause));
@@ -325,8 +319,6 @@ fn check_hot_sizes(header: &Header, sections: &Sections<'_>) -> Result<u32> {
     let all = u64::MAX;
     check(section::ENTRIES, true, Some(entries * 32), all)?;
     check(section::BLOCKS, true, Some(blocks * 32), all)?;
-    let most = (DICTIONARIES_MAX * PAGE_BYTES) as u64;
-    let dictionaries = check(section::DICTIONARIES, true, None, most)?;
     check(section::NAMES, false, None, OFFSETS_MAX)?;
     check(section::METADATA, false, None, OFFSETS_MAX)?;
     let places = check(section::METADATA_INDEX, false, None, entries * 8)?;
@@ -337,7 +329,7 @@ fn check_hot_sizes(header: &Header, sections: &Sections<'_>) -> Result<u32> {
     check(section::CONTENTS, false, Some(entries * 32), all)?;
     check(section::SIGNATURE, false, Some(96), all)?;
     let buckets = check(section::BUCKETS, true, None, all)?;
-    let parts = [buckets, entries * 32, blocks * 32, dictionaries];
+    let parts = [buckets, entries * 32, blocks * 32];
     let needed: u64 = parts
         .map(|part| part + part.div_ceil(PAGE_BYTES as u64) * 32)
         .iter()

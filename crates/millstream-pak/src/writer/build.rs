@@ -11,16 +11,15 @@ use zerocopy::{FromZeros as _, IntoBytes as _};
 
 use super::choose::Target;
 use super::output::Output;
-use super::packed::{self, page_hashes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{
     BlockRecord, EntryRecord, Header, MAGIC, MetadataPlace, SectionRecord, VERSION_MAJOR,
     VERSION_MINOR, block_flag, feature, section, section_flag,
 };
 use crate::limits::{
-    ALIGNED_BYTES_MIN, BLOCK_ALIGNMENT, BLOCKS_MAX, BUCKET_BITS_MAX, BUCKET_ENTRIES,
-    DICTIONARIES_MAX, DICTIONARY_BYTES_MAX, ENTRIES_MAX, HEADER_BYTES, HOT_ALIGNMENT,
-    METADATA_BYTES_MAX, OFFSETS_MAX, PAGE_BYTES, SEEDS_MAX, STORED_ALIGNMENT,
+    ALIGNED_BYTES_MIN, BLOCK_ALIGNMENT, BLOCKS_MAX, BUCKET_BITS_MAX, BUCKET_ENTRIES, ENTRIES_MAX,
+    HEADER_BYTES, HOT_ALIGNMENT, METADATA_BYTES_MAX, OFFSETS_MAX, PAGE_BYTES, SEEDS_MAX,
+    STORED_ALIGNMENT,
 };
 use crate::names;
 use crate::sign::SecretKey;
@@ -60,17 +59,15 @@ pub(crate) struct Builder<'a> {
 struct Hot {
     entry_count: u64,
     block_count: u64,
-    /// The section of dictionaries.
-    dictionaries: Vec<u8>,
     bucket_bits: u32,
-    /// The first byte of buckets, entries, blocks and dictionaries, each with that of its hashes.
-    places: [(u64, u64); 4],
+    /// The first byte of buckets, entries and blocks, each with that of its hashes.
+    places: [(u64, u64); 3],
     end: u64,
     data_offset: u64,
 }
 
 impl Hot {
-    fn new(entry_count: u64, block_count: u64, dictionaries: &[&[u8]]) -> Result<Hot> {
+    fn new(entry_count: u64, block_count: u64) -> Result<Hot> {
         let limit = |cause| Err(Error::new(ErrorKind::Limit, cause));
         if entry_count > ENTRIES_MAX {
             return limit("more entries than a package can have");
@@ -80,11 +77,10 @@ impl Hot {
         }
         let buckets = (entry_count / BUCKET_ENTRIES).max(2).next_power_of_two();
         let bucket_bits = buckets.ilog2().clamp(1, BUCKET_BITS_MAX);
-        let dictionaries = dictionaries_section(dictionaries)?;
         let buckets_bytes = ((1 << bucket_bits) + 1) * 4;
         let (entries, blocks) = (entry_count * 32, block_count * 32);
         let mut end = HEADER_BYTES as u64;
-        let places = [buckets_bytes, entries, blocks, dictionaries.len() as u64].map(|bytes| {
+        let places = [buckets_bytes, entries, blocks].map(|bytes| {
             let hashes = (end + bytes).next_multiple_of(HOT_ALIGNMENT);
             let hashes_bytes = bytes.div_ceil(PAGE_BYTES as u64) * 32;
             let place = (end, hashes);
@@ -94,7 +90,6 @@ impl Hot {
         Ok(Hot {
             entry_count,
             block_count,
-            dictionaries,
             bucket_bits,
             places,
             end,
@@ -103,35 +98,15 @@ impl Hot {
     }
 }
 
-/// Returns the section of dictionaries: each on a page of its own, preceded by its length.
-fn dictionaries_section(dictionaries: &[&[u8]]) -> Result<Vec<u8>> {
-    if dictionaries.len() > DICTIONARIES_MAX {
-        let cause = "more dictionaries than a package can have";
-        return Err(Error::new(ErrorKind::Limit, cause));
-    }
-    let mut bytes = Vec::new();
-    for dictionary in dictionaries {
-        if dictionary.is_empty() || dictionary.len() > DICTIONARY_BYTES_MAX {
-            let cause = "a dictionary is empty or has more than 65,534 bytes";
-            return Err(Error::new(ErrorKind::Limit, cause));
-        }
-        bytes.resize(bytes.len().next_multiple_of(PAGE_BYTES), 0);
-        bytes.extend_from_slice(&(dictionary.len() as u16).to_le_bytes());
-        bytes.extend_from_slice(dictionary);
-    }
-    Ok(bytes)
-}
-
 impl<'a> Builder<'a> {
-    /// Starts a package of this many entries and blocks, which may name `dictionaries`. `bytes` is
-    /// about how many bytes may go past the page cache.
+    /// Starts a package of this many entries and blocks. `bytes` is about how many bytes may go
+    /// past the page cache.
     pub(crate) fn new(
         (file, bytes): (&'a File, u64),
         entry_count: u64,
         block_count: u64,
-        dictionaries: &[&[u8]],
     ) -> Result<Builder<'a>> {
-        let layout = Hot::new(entry_count, block_count, dictionaries)?;
+        let layout = Hot::new(entry_count, block_count)?;
         let blocks = usize::try_from(block_count).unwrap_or(usize::MAX);
         Ok(Builder {
             output: Output::new(file, layout.data_offset, bytes),
@@ -158,18 +133,23 @@ impl<'a> Builder<'a> {
         self.blocks.push(record);
     }
 
-    /// Appends a cold section with its hashes, packed if that shrinks it.
+    /// Appends a cold section with its hashes.
     fn section(&mut self, kind: u32, required: bool, bytes: &[u8]) -> Result<SectionRecord> {
-        let (stored, hashes) = packed::store(bytes);
+        let hashes = page_hashes(bytes);
         self.output.pad(BLOCK_ALIGNMENT)?;
         let offset = self.output.end();
-        self.output.append(&stored)?;
+        self.output.append(bytes)?;
         self.output.pad(BLOCK_ALIGNMENT)?;
         let hashes_offset = self.output.end();
         self.output.append(&hashes)?;
-        let mut record = record(kind, required, offset, bytes, hashes_offset, &hashes);
-        record.stored_bytes = U64::new(stored.len() as u64);
-        Ok(record)
+        Ok(record(
+            kind,
+            required,
+            offset,
+            bytes,
+            hashes_offset,
+            &hashes,
+        ))
     }
 
     /// Writes the tables and the header, which completes the package. Returns the root hash and the
@@ -194,8 +174,7 @@ impl<'a> Builder<'a> {
             place.kind = U32::new(section::SIGNATURE);
             place.flags = U32::new(section_flag::UNHASHED);
             place.offset = U64::new(end);
-            place.stored_bytes = U64::new(SIGNATURE_BYTES);
-            place.raw_bytes = place.stored_bytes;
+            place.bytes = U64::new(SIGNATURE_BYTES);
             sections.push(place);
             end += SIGNATURE_BYTES;
         }
@@ -355,16 +334,12 @@ fn hot_bytes(
     }
     let mut hot = vec![0; layout.data_offset as usize - HEADER_BYTES];
     let mut sections = Vec::new();
-    let parts: [(u32, &[u8]); 4] = [
+    let parts: [(u32, &[u8]); 3] = [
         (section::BUCKETS, &buckets),
         (section::ENTRIES, &table),
         (section::BLOCKS, blocks.as_bytes()),
-        (section::DICTIONARIES, &layout.dictionaries),
     ];
     for ((kind, bytes), (offset, hashes_offset)) in parts.into_iter().zip(layout.places) {
-        if bytes.is_empty() && kind == section::DICTIONARIES {
-            continue;
-        }
         let hashes = page_hashes(bytes);
         for (at, bytes) in [(offset, bytes), (hashes_offset, &hashes)] {
             hot[at as usize - HEADER_BYTES..][..bytes.len()].copy_from_slice(bytes);
@@ -372,6 +347,14 @@ fn hot_bytes(
         sections.push(record(kind, true, offset, bytes, hashes_offset, &hashes));
     }
     (hot, sections)
+}
+
+/// Returns the hash of each page.
+fn page_hashes(bytes: &[u8]) -> Vec<u8> {
+    let pages = bytes.chunks(PAGE_BYTES);
+    pages
+        .flat_map(|page| *blake3::hash(page).as_bytes())
+        .collect()
 }
 
 fn record(
@@ -386,10 +369,9 @@ fn record(
         kind: U32::new(kind),
         flags: U32::new(if required { section_flag::REQUIRED } else { 0 }),
         offset: U64::new(offset),
-        stored_bytes: U64::new(bytes.len() as u64),
-        raw_bytes: U64::new(bytes.len() as u64),
+        bytes: U64::new(bytes.len() as u64),
         hashes_offset: U64::new(hashes_offset),
         hashes_digest: *blake3::hash(hashes).as_bytes(),
-        reserved: [0; 24],
+        reserved: [0; 32],
     }
 }

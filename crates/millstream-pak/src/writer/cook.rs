@@ -54,6 +54,7 @@ pub(super) fn cook(items: Vec<Item>, options: &PackOptions<'_>) -> Result<Vec<It
                 len: entry.raw.len() as u64,
                 content,
                 modified: None,
+                executable: false,
                 metadata: entry.metadata.map(Box::new),
             });
         }

@@ -40,14 +40,14 @@ pub(super) fn encode(
         for nth in 0..threads {
             let builder = std::thread::Builder::new().name(format!("pack {nth}"));
             let spawned = builder.spawn_scoped(scope, || {
-                let mut encoder = Encoder::new(options, plan.dictionary_encoder(), &free);
+                let mut encoder = Encoder::new(options, &free);
                 let next = || taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 while let Ok((nth, result)) = next() {
                     if over.load(Ordering::Relaxed) {
                         return;
                     }
                     let unit = &plan.units[nth];
-                    let work = || encoder.encode(&plan.parts(unit), plan.kind(unit));
+                    let work = || encoder.encode(&plan.parts(unit), plan.on_gpu(unit));
                     // After a panic, the writing thread sees that the channel is closed.
                     if let Ok(done) = catch_unwind(AssertUnwindSafe(work)) {
                         let _ = result.send(done);
@@ -97,9 +97,7 @@ pub(super) fn write_units<'a>(
         raw_bytes: plan.raw_bytes,
         ..PackReport::default()
     };
-    let dictionary = plan.dictionary.as_ref().map(|made| &made.bytes[..]);
-    let dictionaries = dictionary.as_slice();
-    let mut builder = Builder::new(place, report.entries, report.blocks, dictionaries)?;
+    let mut builder = Builder::new(place, report.entries, report.blocks)?;
     let mut contents: Vec<Option<[u8; 32]>> = vec![None; plan.items.len()];
     let mut parts: Vec<[u8; 32]> = Vec::new();
     let mut raw_done = 0;
@@ -107,7 +105,6 @@ pub(super) fn write_units<'a>(
         let done = next(nth)?;
         builder.push(record(&done), &done.stored)?;
         report.blocks_by_codec[usize::from(done.codec)] += 1;
-        report.blocks_with_dictionary += u64::from(done.dictionary);
         match unit {
             Unit::Shared(items) => {
                 for (&item, hash) in items.iter().zip(&done.hashes) {
@@ -176,7 +173,12 @@ fn entries<'a>(
             first_block: place.first_unit,
             offset_in_block: place.offset_in_block,
             block_shift: place.block_shift,
-            flags: if place.shared { entry_flag::SHARED } else { 0 },
+            flags: if place.shared { entry_flag::SHARED } else { 0 }
+                | if planned.item.executable {
+                    entry_flag::EXECUTABLE
+                } else {
+                    0
+                },
             content: contents[original].unwrap_or(empty),
             metadata: planned.metadata.as_deref(),
         });
@@ -193,7 +195,7 @@ fn record(done: &Done<'_>) -> BlockRecord {
         checksum: U64::new(done.checksum),
         codec: done.codec,
         flags: 0,
-        dictionary: U16::new(done.dictionary.into()),
+        reserved: U16::new(0),
         tile_bytes: U32::new(if gdeflate { 65_536 } else { 0 }),
     }
 }

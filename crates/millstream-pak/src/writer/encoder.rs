@@ -8,12 +8,12 @@ use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
 use millstream::CodecId;
-use millstream_codec::{DictionaryEncoder, Scratch, block_level_range, default_level};
+use millstream_codec::{Scratch, block_level_range, default_level};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::choose::{AUTO_ZSTD_LEVEL, CANDIDATES, CostModel, shrinks};
-use super::plan::{BlockKind, Part};
+use super::plan::Part;
 use super::{Coding, PackOptions, Target, tree};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -48,8 +48,6 @@ pub(super) struct Done<'a> {
     #[serde(borrow, serialize_with = "super::task::as_bytes")]
     pub(super) stored: Cow<'a, [u8]>,
     pub(super) checksum: u64,
-    /// Whether it is encoded with the dictionary.
-    pub(super) dictionary: bool,
     pub(super) raw_bytes: u32,
     /// Hashes of the items of a shared block, or of this part of an item.
     pub(super) hashes: Vec<[u8; 32]>,
@@ -59,15 +57,13 @@ pub(super) struct Done<'a> {
 pub(super) struct Encoder<'a> {
     options: &'a PackOptions<'a>,
     /// Prices candidates.
-    pub(super) model: CostModel,
-    /// For shared blocks.
-    dictionary: Option<&'a DictionaryEncoder>,
+    model: CostModel,
     free: &'a FreeBuffers,
     scratch: Scratch,
 }
 
 /// Returns the cost model of the target; without one, of the default target.
-pub(super) fn cost_model(options: &PackOptions<'_>) -> CostModel {
+fn cost_model(options: &PackOptions<'_>) -> CostModel {
     CostModel::new(match options.coding {
         Coding::Auto(target) => target.recorded().expect("the options were checked"),
         Coding::Fixed(_) => Target::default(),
@@ -75,22 +71,17 @@ pub(super) fn cost_model(options: &PackOptions<'_>) -> CostModel {
 }
 
 impl<'a> Encoder<'a> {
-    pub(super) fn new(
-        options: &'a PackOptions<'a>,
-        dictionary: Option<&'a DictionaryEncoder>,
-        free: &'a FreeBuffers,
-    ) -> Encoder<'a> {
+    pub(super) fn new(options: &'a PackOptions<'a>, free: &'a FreeBuffers) -> Encoder<'a> {
         Encoder {
             options,
             model: cost_model(options),
-            dictionary,
             free,
             scratch: Scratch::default(),
         }
     }
 
-    /// Encodes a block that consists of these parts.
-    pub(super) fn encode<'p>(&mut self, parts: &[Part<'p>], kind: BlockKind) -> Result<Done<'p>> {
+    /// Encodes a block that consists of these parts; `on_gpu`: a GPU decodes it.
+    pub(super) fn encode<'p>(&mut self, parts: &[Part<'p>], on_gpu: bool) -> Result<Done<'p>> {
         let in_memory = match parts {
             [one] => one.item.in_memory(one.offset, one.len),
             _ => None,
@@ -109,7 +100,7 @@ impl<'a> Encoder<'a> {
             (bytes, rest) = rest.split_at(part.len);
             hashes.push(tree::block(bytes, part.offset, part.is_whole()));
         }
-        let (codec, stored) = match (self.shrink(raw, kind)?, in_memory) {
+        let (codec, stored) = match (self.shrink(raw, on_gpu)?, in_memory) {
             (Some((codec, stored)), _) => {
                 self.free.put(buffer);
                 (codec, Cow::Owned(stored))
@@ -124,34 +115,24 @@ impl<'a> Encoder<'a> {
             codec: codec.0,
             checksum: xxh3_64(&stored),
             stored,
-            dictionary: codec == CodecId::ZSTD && self.dictionary_of(kind).is_some(),
             raw_bytes,
             hashes,
         })
     }
 
-    fn dictionary_of(&self, kind: BlockKind) -> Option<&'a DictionaryEncoder> {
-        self.dictionary.filter(|_| kind == BlockKind::Shared)
-    }
-
     /// Encodes a block with the codec that is taken for it; `None` if it is stored as it is.
-    pub(super) fn shrink(
-        &mut self,
-        raw: &[u8],
-        kind: BlockKind,
-    ) -> Result<Option<(CodecId, Vec<u8>)>> {
-        let with = self.dictionary_of(kind);
-        let (codec, gpu) = match (kind, self.options.gpu_megabytes_per_second) {
-            (BlockKind::Gpu, Some(rate)) => (CodecId::GDEFLATE, Some(rate)),
+    fn shrink(&mut self, raw: &[u8], on_gpu: bool) -> Result<Option<(CodecId, Vec<u8>)>> {
+        let (codec, gpu) = match (on_gpu, self.options.gpu_megabytes_per_second) {
+            (true, Some(rate)) => (CodecId::GDEFLATE, Some(rate)),
             _ => match self.options.coding {
-                Coding::Auto(_) => return self.best(raw, with),
+                Coding::Auto(_) => return self.best(raw),
                 Coding::Fixed(CodecId::STORED) => return Ok(None),
                 Coding::Fixed(codec) => (codec, None),
             },
         };
         let level = self.options.level.filter(|_| gpu.is_none());
         let level = level.unwrap_or(default_level(codec));
-        let stored = self.stored_as((codec, level), with, raw)?;
+        let stored = self.stored_as((codec, level), raw)?;
         let gains = |rate| self.model.gains_on_gpu(rate, raw.len(), stored.len());
         if stored.len() < raw.len() && gpu.is_none_or(gains) {
             return Ok(Some((codec, stored)));
@@ -161,25 +142,19 @@ impl<'a> Encoder<'a> {
     }
 
     /// Returns the candidate that `auto` takes; `None` if the block is stored as it is.
-    fn best(
-        &mut self,
-        raw: &[u8],
-        with: Option<&DictionaryEncoder>,
-    ) -> Result<Option<(CodecId, Vec<u8>)>> {
-        let quick = self.stored_as((quick_codec(), 1), None, raw)?;
+    fn best(&mut self, raw: &[u8]) -> Result<Option<(CodecId, Vec<u8>)>> {
+        let quick = self.stored_as((quick_codec(), 1), raw)?;
         let quick_bytes = quick.len();
         self.free.put(quick);
         // A block that a quick encoder does not shrink, a slow one hardly shrinks.
-        if with.is_none() && !shrinks(raw.len(), quick_bytes) {
+        if !shrinks(raw.len(), quick_bytes) {
             return Ok(None);
         }
         let mut best: Option<(CodecId, Vec<u8>)> = None;
         let mut sizes = vec![(CodecId::STORED, raw.len())];
         for codec in CANDIDATES {
             let levels = block_level_range(codec);
-            let has_dictionary = with.is_some() && codec == CodecId::ZSTD;
-            let is_tried =
-                has_dictionary || self.model.may_take(codec, raw.len(), quick_bytes, &sizes);
+            let is_tried = self.model.may_take(codec, raw.len(), quick_bytes, &sizes);
             if levels.is_empty() || !is_tried {
                 continue;
             }
@@ -188,7 +163,7 @@ impl<'a> Encoder<'a> {
                 codec => default_level(codec),
             };
             let level = level.clamp(*levels.start(), *levels.end());
-            let stored = self.stored_as((codec, level), with, raw)?;
+            let stored = self.stored_as((codec, level), raw)?;
             if stored.len() < raw.len() {
                 sizes.push((codec, stored.len()));
                 if self.model.choose(raw.len(), &sizes) == sizes.len() - 1 {
@@ -203,19 +178,11 @@ impl<'a> Encoder<'a> {
         Ok(best)
     }
 
-    /// Encodes a block with this codec; with the dictionary, if there is one and the codec is zstd.
-    fn stored_as(
-        &mut self,
-        (codec, level): (CodecId, i32),
-        with: Option<&DictionaryEncoder>,
-        raw: &[u8],
-    ) -> Result<Vec<u8>> {
+    /// Encodes a block with this codec.
+    fn stored_as(&mut self, (codec, level): (CodecId, i32), raw: &[u8]) -> Result<Vec<u8>> {
         let mut stored = self.free.take();
         let scratch = &mut self.scratch;
-        let encoded = match with.filter(|_| codec == CodecId::ZSTD) {
-            Some(with) => millstream_codec::encode_block_with(with, scratch, raw, &mut stored),
-            None => millstream_codec::encode_block(codec, level, scratch, raw, &mut stored),
-        };
+        let encoded = millstream_codec::encode_block(codec, level, scratch, raw, &mut stored);
         encoded.map(|()| stored).map_err(|error| {
             let cause = format!("a block cannot be encoded: {error}");
             Error::new(ErrorKind::Limit, cause)
@@ -244,14 +211,14 @@ mod tests {
         let free = FreeBuffers::default();
         let options = PackOptions::default();
         assert!(matches!(options.coding, Coding::Auto(_)));
-        let mut encoder = Encoder::new(&options, None, &free);
+        let mut encoder = Encoder::new(&options, &free);
         let mut counts = Vec::new();
         for _ in 0..4 {
             for item in &items {
                 let len = item.len as usize;
                 let offset = 0;
                 let parts = [Part { item, offset, len }];
-                let done = encoder.encode(&parts, BlockKind::Own).unwrap();
+                let done = encoder.encode(&parts, false).unwrap();
                 if let Cow::Owned(buffer) = done.stored {
                     free.put(buffer);
                 }

@@ -22,6 +22,7 @@ pub struct Item {
     pub(super) content: Content,
     /// When it was last modified, if it is a file that others may change.
     pub(super) modified: Option<Time>,
+    pub(super) executable: bool,
     /// Boxed: most items have none, and there may be millions.
     pub(super) metadata: Option<Box<Metadata>>,
 }
@@ -47,6 +48,7 @@ impl Item {
             len: bytes.len() as u64,
             content: Content::Memory(bytes, 0),
             modified: None,
+            executable: false,
             metadata: None,
         }
     }
@@ -64,6 +66,7 @@ impl Item {
             len: about.len(),
             content: Content::File(Arc::from(path)),
             modified: Some(modified(&about)),
+            executable: is_executable(&about),
             metadata: None,
         })
     }
@@ -72,6 +75,14 @@ impl Item {
     #[must_use]
     pub fn metadata(mut self, metadata: Metadata) -> Item {
         self.metadata = Some(Box::new(metadata));
+        self
+    }
+
+    /// Sets whether the item is of a file that its owner may execute, which the package records.
+    /// Items of files have the bit of their file; on Windows, which has none, it is not set.
+    #[must_use]
+    pub fn executable(mut self, executable: bool) -> Item {
+        self.executable = executable;
         self
     }
 
@@ -193,6 +204,20 @@ pub(super) fn modified(about: &fs::Metadata) -> Time {
     };
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     (sign * seconds, sign * i64::from(since.subsec_nanos()))
+}
+
+/// Returns whether the owner of a file may execute it.
+pub(super) fn is_executable(about: &fs::Metadata) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        about.permissions().mode() & 0o100 != 0
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = about;
+        false
+    }
 }
 
 /// Refuses all but regular files.

@@ -1,7 +1,7 @@
 //! Differences of two packages, and the patch that turns one into the other.
 //!
-//! A patch is a package to be mounted over its base. It has an entry for each name whose content is
-//! new or changed, and one marked as gone for each name that is removed. It holds the blocks of its
+//! A patch is a package to be mounted over its base. It has an entry for each name whose content or
+//! executable bit is new or changed, and one marked as gone for each name that is removed. It holds the blocks of its
 //! entries that the base does not have; the others are references into the base's file. Blocks are
 //! compared by their stored bytes, so both packages should be made with the same options.
 
@@ -28,7 +28,7 @@ pub enum Change {
     Added,
     /// Only the first has it.
     Removed,
-    /// Both have it, with another content.
+    /// Both have it, with another content or another executable bit.
     Changed,
 }
 
@@ -75,11 +75,17 @@ fn differing<'a>(a: &'a Package, b: &'a Package) -> Result<Vec<Differing<'a>>> {
     let mut found = Vec::new();
     for (name, entries) in names {
         match entries {
-            [Some(l), Some(r)] if content(a, l)? == content(b, r)? => {}
+            [Some(l), Some(r)] if same(a, l, b, r)? => {}
             _ => found.push((name, entries)),
         }
     }
     Ok(found)
+}
+
+/// Returns whether two entries have the same content and executable bit.
+fn same(a: &Package, l: u32, b: &Package, r: u32) -> Result<bool> {
+    let executable = a.info(l)?.executable == b.info(r)?.executable;
+    Ok(content(a, l)? == content(b, r)? && executable)
 }
 
 fn content(package: &Package, index: u32) -> Result<[u8; 32]> {
@@ -113,10 +119,9 @@ pub fn write_patch(
     let source = open(b)?;
     let blocks = place_blocks(b, &mut wanted)?;
     let block_count = blocks.iter().map(|run| run.len() as u64).sum();
-    let dictionaries = dictionaries_of(b, &blocks)?;
     // The length is not known yet. Most patches are short, so they go through the page cache.
     let place = (file, 0);
-    let mut builder = Builder::new(place, wanted.len() as u64, block_count, &dictionaries)?;
+    let mut builder = Builder::new(place, wanted.len() as u64, block_count)?;
     let mut report = PackReport {
         entries: wanted.len() as u64,
         blocks: block_count,
@@ -248,23 +253,6 @@ fn entry<'a>(b: &'a Package, wanted: Wanted<'a>, report: &mut PackReport) -> Res
     })
 }
 
-/// Returns the dictionaries that the patch needs: if a block names one, all that the package has,
-/// so that they keep their numbers. A block that lies in the base is decoded with them too, since
-/// its stored bytes are those of the package's block.
-fn dictionaries_of<'a>(b: &'a Package, blocks: &[Range<u32>]) -> Result<Vec<&'a [u8]>> {
-    let mut named = false;
-    for index in blocks.iter().cloned().flatten() {
-        named |= plan::block(b.tables(), index)?.dictionary.get() != 0;
-    }
-    let mut all = Vec::new();
-    let mut number = 1;
-    while let Some(dictionary) = b.dictionary(number)?.filter(|_| named) {
-        all.push(dictionary);
-        number += 1;
-    }
-    Ok(all)
-}
-
 /// Returns an entry's blocks, checked against the table.
 fn run_of(b: &Package, index: u32) -> Result<Range<u32>> {
     let raw_bytes = b.info(index)?.raw_bytes;
@@ -283,7 +271,6 @@ fn push(
 ) -> Result<()> {
     let block = plan::block(b.tables(), index)?;
     let stored = read_block(b, source, &block)?;
-    report.blocks_with_dictionary += u64::from(block.dictionary.get() != 0);
     if let Some(offset) = base.find(&block, &stored)? {
         let mut record = block;
         record.offset = U64::new(offset);

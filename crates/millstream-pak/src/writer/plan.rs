@@ -6,9 +6,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use millstream_codec::DictionaryEncoder;
-use serde::{Deserialize, Serialize};
-
 use super::PackOptions;
 use super::item::Item;
 use super::parallel::{in_parallel, thread_count};
@@ -21,43 +18,18 @@ use crate::limits::{
 use crate::metadata::{Container, Metadata, Role};
 use crate::names;
 
-/// A dictionary, ready for encoding.
-pub(super) struct Made {
-    pub(super) bytes: Vec<u8>,
-    pub(super) encoder: DictionaryEncoder,
-}
-
 /// What a package will contain.
 pub(super) struct Plan {
     pub(super) items: Vec<Planned>,
     /// Blocks, in the order of the file.
     pub(super) units: Vec<Unit>,
     pub(super) raw_bytes: u64,
-    pub(super) dictionary: Option<Made>,
 }
 
 impl Plan {
-    /// Returns the encoder for the dictionary, if there is one.
-    pub(super) fn dictionary_encoder(&self) -> Option<&DictionaryEncoder> {
-        self.dictionary.as_ref().map(|made| &made.encoder)
-    }
-
-    /// Appends the items of a shared block to `raw`; returns the length of each.
-    pub(super) fn read_shared(&self, items: &[u32], raw: &mut Vec<u8>) -> Result<Vec<usize>> {
-        let read = |&nth: &u32| {
-            let item = &self.items[nth as usize].item;
-            item.read(0, item.len as usize, raw)?;
-            Ok(item.len as usize)
-        };
-        items.iter().map(read).collect()
-    }
-
-    pub(super) fn kind(&self, unit: &Unit) -> BlockKind {
-        match unit {
-            Unit::Shared(_) => BlockKind::Shared,
-            Unit::Part { item, .. } if self.items[*item as usize].on_gpu => BlockKind::Gpu,
-            Unit::Part { .. } => BlockKind::Own,
-        }
+    /// Returns whether a GPU decodes a block.
+    pub(super) fn on_gpu(&self, unit: &Unit) -> bool {
+        matches!(unit, Unit::Part { item, .. } if self.items[*item as usize].on_gpu)
     }
 
     /// Returns the parts of a block, in order.
@@ -117,17 +89,6 @@ pub(super) struct Planned {
     pub(super) metadata: Option<Vec<u8>>,
 }
 
-/// What a block holds, which decides how it is encoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum BlockKind {
-    /// Bytes of one item.
-    Own,
-    /// Several items.
-    Shared,
-    /// Bytes of one item, which a GPU decodes.
-    Gpu,
-}
-
 /// A planned block.
 pub(super) enum Unit {
     /// Several items, one after the other.
@@ -136,7 +97,7 @@ pub(super) enum Unit {
     Part { item: u32, nth: u32 },
 }
 
-/// Plans a package of inputs that are already cooked, without a dictionary.
+/// Plans a package of inputs that are already cooked.
 pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Plan> {
     for item in &items {
         names::check(&item.name)?;
@@ -152,7 +113,6 @@ pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Pl
         raw_bytes,
         items: Vec::with_capacity(items.len()),
         units: Vec::new(),
-        dictionary: None,
     };
     let ordered = options.order.len();
     let share_below = options.share_below.map_or(SHARED_BYTES_MAX, u64::from);
@@ -323,18 +283,6 @@ fn put_in_order(items: &mut [Item], order: &[Vec<u8>]) {
     }
     // The sort is stable, so the rest stay in order.
     items.sort_by_key(|item| places.get(&item.name[..]).copied().unwrap_or(usize::MAX));
-}
-
-/// Returns the blocks that short items share, and their raw bytes.
-pub(super) fn shared_units(plan: &Plan) -> (Vec<&[u32]>, u64) {
-    let shared = plan.units.iter().filter_map(|unit| match unit {
-        Unit::Shared(items) => Some(&items[..]),
-        Unit::Part { .. } => None,
-    });
-    let units: Vec<&[u32]> = shared.collect();
-    let len = |&nth: &u32| plan.items[nth as usize].item.len;
-    let raw_bytes = units.iter().copied().flatten().map(len).sum();
-    (units, raw_bytes)
 }
 
 fn describe_all(items: &[Item], options: &PackOptions<'_>) -> Result<Vec<Option<Box<Metadata>>>> {

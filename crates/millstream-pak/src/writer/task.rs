@@ -5,9 +5,9 @@
 //! ```
 //!
 //! A task contains all that its blocks depend on: where their bytes are (or the bytes, if they have
-//! no path), how they are encoded, and the dictionary. So the encoding machine needs no plan, a
-//! task may be run again anywhere, and the package has the bytes that one machine would write.
-//! Paths are absolute: all machines must see the inputs under the same paths.
+//! no path), and how they are encoded. So the encoding machine needs no plan, a task may be run
+//! again anywhere, and the package has the bytes that one machine would write. Paths are absolute:
+//! all machines must see the inputs under the same paths.
 //!
 //! Both messages are in postcard's format. Neither is trusted: one that is damaged, or does not fit
 //! the plan or the inputs, is an error.
@@ -21,18 +21,17 @@ use millstream::CodecId;
 use serde::{Deserialize, Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::dictionary;
 use super::encode::write_units;
 use super::encoder::{Done, Encoder, FreeBuffers};
 use super::item::{self, Content, Item, Time};
-use super::plan::{BlockKind, Part, Plan, Unit};
+use super::plan::{Part, Plan, Unit};
 use super::{Coding, PackOptions, PackReport, Target, check_options, planned};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{BLOCK_SHIFT_MAX, TASK_RAW_BYTES_MAX};
 
 /// Both machines must run the same version: the codecs and the cost model may differ in another.
 /// The number after it is raised when the messages change between versions.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+messages.2");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+messages.3");
 
 /// A planned package: its entries and blocks are decided, and nothing is encoded yet.
 ///
@@ -56,8 +55,8 @@ pub struct PackPlan<'a> {
 }
 
 impl<'a> PackPlan<'a> {
-    /// Plans a package: cooks and describes the inputs, finds those with the same content, and
-    /// makes the dictionary. Blocks until it is done.
+    /// Plans a package: cooks and describes the inputs, and finds those with the same content.
+    /// Blocks until it is done.
     ///
     /// # Errors
     /// As [`write()`](crate::write).
@@ -120,11 +119,10 @@ impl<'a> PackPlan<'a> {
         let blocks = self.units(blocks).map(|unit| {
             let parts = self.plan.parts(unit);
             Ok(TaskBlock {
-                kind: self.plan.kind(unit),
+                on_gpu: self.plan.on_gpu(unit),
                 parts: parts.iter().map(TaskPart::of).collect::<Result<_>>()?,
             })
         });
-        let dictionary = self.plan.dictionary.as_ref();
         message(&Task {
             version: Cow::Borrowed(VERSION),
             coding: match self.options.coding {
@@ -133,7 +131,6 @@ impl<'a> PackPlan<'a> {
             },
             level: self.options.level,
             gpu_megabytes_per_second: self.options.gpu_megabytes_per_second,
-            dictionary: Cow::Borrowed(dictionary.map_or(&[], |made| &made.bytes)),
             first,
             blocks: blocks.collect::<Result<_>>()?,
         })
@@ -197,16 +194,13 @@ impl<'a> PackPlan<'a> {
         let codec = CodecId(done.codec);
         let raw_bytes = self.unit_bytes(unit);
         let stored_bytes = done.stored.len() as u64;
-        let kind = self.plan.kind(unit);
-        let has_dictionary = self.plan.dictionary.is_some() && kind == BlockKind::Shared;
-        let on_gpu = [CodecId::STORED, CodecId::GDEFLATE];
+        let of_gpu = [CodecId::STORED, CodecId::GDEFLATE];
         let fits = done.hashes.len() == self.plan.parts(unit).len()
             && u64::from(done.raw_bytes) == raw_bytes
             && (codec == CodecId::STORED || !millstream_codec::block_level_range(codec).is_empty())
             && (codec != CodecId::STORED || stored_bytes == raw_bytes)
             && stored_bytes <= raw_bytes
-            && (kind != BlockKind::Gpu || on_gpu.contains(&codec))
-            && (!done.dictionary || (has_dictionary && codec == CodecId::ZSTD));
+            && (!self.plan.on_gpu(unit) || of_gpu.contains(&codec));
         match fits && done.checksum == xxh3_64(&done.stored) {
             true => Ok(()),
             false => Err(corrupt("an encoded block is damaged, or not of this plan")),
@@ -229,15 +223,10 @@ pub fn encode_task(task: &[u8]) -> Result<Vec<u8>> {
     }
     let task = postcard::from_bytes::<Task<'_>>(task).map_err(damaged)?;
     let options = options_of(&task)?;
-    let dictionary = match &task.dictionary[..] {
-        [] => None,
-        bytes => Some(dictionary::ready(bytes.to_vec(), &options)?),
-    };
     let items = |block: &TaskBlock<'_>| block.parts.iter().map(TaskPart::item).collect();
     let items: Vec<Vec<Item>> = task.blocks.iter().map(items).collect::<Result<_>>()?;
     let free = FreeBuffers::default();
-    let dictionary = dictionary.as_ref().map(|made| &made.encoder);
-    let mut encoder = Encoder::new(&options, dictionary, &free);
+    let mut encoder = Encoder::new(&options, &free);
     let (mut blocks, mut raw_bytes) = (Vec::new(), 0);
     for (block, items) in task.blocks.iter().zip(&items) {
         let parts = items.iter().zip(&block.parts);
@@ -254,7 +243,7 @@ pub fn encode_task(task: &[u8]) -> Result<Vec<u8>> {
             let cause = "a block of the task, or all, are longer than they may be";
             return Err(corrupt(cause));
         }
-        blocks.push(encoder.encode(&parts, block.kind)?);
+        blocks.push(encoder.encode(&parts, block.on_gpu)?);
     }
     let first = task.first;
     message(&Outcome { first, blocks })
@@ -282,9 +271,6 @@ struct Task<'a> {
     coding: TaskCoding,
     level: Option<i32>,
     gpu_megabytes_per_second: Option<f64>,
-    /// Empty if there is none.
-    #[serde(borrow, serialize_with = "as_bytes")]
-    dictionary: Cow<'a, [u8]>,
     /// The number of the first block.
     first: u32,
     #[serde(borrow)]
@@ -299,7 +285,7 @@ enum TaskCoding {
 
 #[derive(Serialize, Deserialize)]
 struct TaskBlock<'a> {
-    kind: BlockKind,
+    on_gpu: bool,
     #[serde(borrow)]
     parts: Vec<TaskPart<'a>>,
 }
@@ -402,6 +388,7 @@ impl<'a> TaskPart<'a> {
             len: self.item_bytes,
             content,
             modified,
+            executable: false,
             metadata: None,
         })
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use millstream_io::Errno;
 use millstream_io::fs::is_temporary_name;
 
-use super::item::{Content, Item, check_kind, modified};
+use super::item::{Content, Item, check_kind, is_executable, modified};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::LINK_FOLDERS_MAX;
 use crate::names;
@@ -149,6 +149,7 @@ impl Walk {
             name: below.name,
             len: about.len(),
             modified: Some(modified(&about)),
+            executable: is_executable(&about),
             content: match below.real {
                 Some(real) => Content::File(Arc::from(real)),
                 None => Content::Below(Arc::clone(&self.root)),

@@ -138,12 +138,12 @@ pub(crate) fn all(package: &[u8]) -> Vec<Field> {
         data_bytes base_root content_version target_bytes_per_second target_cores reserved sections
         reserved_tail root);
     of_header.retain(|(name, ..)| !["Header.sections", "Header.root"].contains(name));
-    let of_section = fields_of!(SectionRecord: kind flags offset stored_bytes raw_bytes
-        hashes_offset hashes_digest reserved);
+    let of_section = fields_of!(SectionRecord: kind flags offset bytes hashes_offset
+        hashes_digest reserved);
     let of_entry = fields_of!(EntryRecord: hash raw_bytes first_block name_offset offset_in_block
         block_shift flags reserved);
     let of_block = fields_of!(BlockRecord: offset stored_bytes raw_bytes checksum codec flags
-        dictionary tile_bytes);
+        reserved tile_bytes);
     let of_metadata = fields_of!(MetadataPlace: entry offset);
     let of_signature = fields_of!(SignatureRecord: public_key signature);
 
@@ -162,13 +162,7 @@ pub(crate) fn all(package: &[u8]) -> Vec<Field> {
     table(&mut fields, &of_section, sections, count + 1);
     for record in &header.sections[..count] {
         let start = record.offset.get() as usize;
-        let bytes = record.stored_bytes.get() as usize;
-        if record.is_packed() {
-            let pages = record.raw_bytes.get().div_ceil(PAGE_BYTES as u64) as usize;
-            let lengths = record.hashes_offset.get() as usize + pages * 32;
-            table(&mut fields, &[("page.length", 0, 4)], lengths, pages);
-            continue;
-        }
+        let bytes = record.bytes.get() as usize;
         let layout: &[Place] = match record.kind.get() {
             section::BUCKETS => &[("bucket", 0, 4)],
             section::ENTRIES => &of_entry,

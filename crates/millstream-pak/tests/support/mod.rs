@@ -2,10 +2,11 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
-use millstream_pak::{Coding, ErrorKind, Item, PackOptions, Package, write_file};
+use millstream_pak::metadata::{Audio, Container, Image, Kind};
+use millstream_pak::{Coding, Item, Metadata, PackOptions, Package, write_file};
 
 pub(crate) struct Bench {
     pub(crate) storage: Storage,
@@ -48,18 +49,6 @@ impl Bench {
         Package::open(&self.storage, path).expect("a package")
     }
 
-    /// Opens a package of which a field was changed; `None` if it must not open, and did not.
-    pub(crate) fn open_changed(&self, path: &Path, what: &str, opens: bool) -> Option<Package> {
-        match (Package::open(&self.storage, path), opens) {
-            (Ok(package), true) => Some(package),
-            (Err(error), false) => {
-                assert_eq!(error.kind(), ErrorKind::Corrupt, "{what}: {error}");
-                None
-            }
-            (opened, _) => panic!("{what}: {opened:?}"),
-        }
-    }
-
     pub(crate) fn load(&self, package: &Package, name: &str) -> Result<Vec<u8>, String> {
         let found = package
             .lookup(name.as_bytes())
@@ -78,6 +67,46 @@ impl Bench {
 pub(crate) fn items(entries: &[(String, Vec<u8>)]) -> Vec<Item> {
     let item = |(name, bytes): &(String, Vec<u8>)| Item::from_bytes(name.as_str(), bytes.clone());
     entries.iter().map(item).collect()
+}
+
+/// What an application says of a WAVE file.
+pub(crate) fn sound() -> Metadata {
+    let mut record = Metadata::new(Kind::AUDIO);
+    record.audio = Some(Audio {
+        rate_hz: 44_100,
+        channels: 2,
+        bits: 16,
+        frames: 64,
+        offset: 44,
+        container: Container::WAV,
+        codec: 1,
+    });
+    record
+}
+
+/// A package whose names and metadata take several pages each, and those of its entries.
+pub(crate) fn many_names(bench: &Bench) -> (PathBuf, Vec<(Vec<u8>, Metadata)>) {
+    let entry = |nth: u32| {
+        let name = format!("textures/region-{:02}/tile-{nth:05}.ktx2", nth % 61);
+        let mut record = Metadata::new(Kind::IMAGE);
+        record.image = Some(Image {
+            width: 1 + nth % 4096,
+            height: 1024,
+            ..Image::default()
+        });
+        (name.into_bytes(), record)
+    };
+    let entries: Vec<_> = (0..6000).map(entry).collect();
+    let item = |(name, record): &(Vec<u8>, Metadata)| {
+        Item::from_bytes(name.clone(), name.clone()).metadata(record.clone())
+    };
+    let options = PackOptions {
+        coding: Coding::Fixed(CodecId::STORED),
+        ..PackOptions::default()
+    };
+    let path = bench.path("many.mpak");
+    write_file(entries.iter().map(item).collect(), &options, &path).expect("packed");
+    (path, entries)
 }
 
 /// Words from a small vocabulary: they shrink to a half or so.

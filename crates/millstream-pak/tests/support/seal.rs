@@ -1,33 +1,11 @@
 //! Makes the hashes of a changed package right again: page hashes, their digests, the root, and the
 //! header's copy. What a reader then refuses it refuses for the field itself.
 
-use millstream_pak::format::{Header, SectionRecord, section_flag};
+use millstream_pak::format::{Header, section_flag};
 use zerocopy::{FromBytes, IntoBytes};
 
 const PAGE_BYTES: usize = 64 << 10;
 const HEADER_BYTES: usize = 4096;
-
-/// What stands beside a section: the hashes of its stored pages, and the lengths of packed ones as
-/// they are.
-fn hashes_of(record: &SectionRecord, section: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
-    let hash = |page: &[u8]| *blake3::hash(page).as_bytes();
-    if !record.is_packed() {
-        return Some(section.chunks(PAGE_BYTES).flat_map(hash).collect());
-    }
-    let all = usize::try_from(record.hashes_bytes()).ok()?;
-    let at = usize::try_from(record.hashes_offset.get()).ok()?;
-    let beside = bytes.get(at..at.checked_add(all)?)?;
-    let lens = &beside[all / 36 * 32..];
-    let (mut hashes, mut rest) = (Vec::new(), section);
-    for len in lens.chunks_exact(4) {
-        let len = u32::from_le_bytes(len.try_into().ok()?) as usize;
-        let (page, behind) = rest.split_at(len.min(rest.len()));
-        hashes.extend(hash(page));
-        rest = behind;
-    }
-    hashes.extend_from_slice(lens);
-    Some(hashes)
-}
 
 /// Seals a package of at least two headers; shorter ones stay as they are.
 pub(crate) fn seal(bytes: &mut [u8]) {
@@ -47,13 +25,14 @@ pub(crate) fn seal(bytes: &mut [u8]) {
             continue;
         }
         let start = record.offset.get() as usize;
-        let end = start.checked_add(record.stored_bytes.get() as usize);
+        let end = start.checked_add(record.bytes.get() as usize);
         let Some(section) = end.and_then(|end| bytes.get(start..end)) else {
             continue;
         };
-        let Some(hashes) = hashes_of(record, section, bytes) else {
-            continue;
-        };
+        let pages = section.chunks(PAGE_BYTES);
+        let hashes: Vec<u8> = pages
+            .flat_map(|page| *blake3::hash(page).as_bytes())
+            .collect();
         let at = record.hashes_offset.get() as usize;
         // Not over the header, nor over its copy.
         let end = at.checked_add(hashes.len());

@@ -22,7 +22,7 @@ impl Sheet {
     pub(crate) fn section(&mut self, kind: u32) -> &mut [u8] {
         let record = *self.record(kind);
         let start = record.offset.get() as usize;
-        &mut self.bytes[start..start + record.stored_bytes.get() as usize]
+        &mut self.bytes[start..start + record.bytes.get() as usize]
     }
 
     pub(crate) fn record(&mut self, kind: u32) -> &mut SectionRecord {

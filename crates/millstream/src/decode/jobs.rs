@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use millstream_codec::{CodecId, Dictionary, Scratch, StreamDecoder, Unit, UnitScanner};
+use millstream_codec::{CodecId, Scratch, StreamDecoder, Unit, UnitScanner};
 use millstream_io::Block;
 use millstream_io::error::guard;
 
@@ -124,8 +124,6 @@ pub(crate) enum Method {
     Copy,
     /// A whole block; its raw bytes must fill the destination.
     Whole,
-    /// The same, of zstd, with the dictionary at this index.
-    Dictionary(Arc<[Dictionary]>, usize),
     /// A unit that a scanner found.
     Unit(Unit),
     Application(Arc<dyn Codec>),
@@ -558,12 +556,6 @@ fn decode_part(task: &mut DecodeTask, scratch: &mut Scratch) -> Result<usize, Er
         Method::Copy => Ok(stored.len()),
         Method::Whole => Ok(millstream_codec::decode_block(
             task.codec, scratch, stored, raw,
-        )?),
-        Method::Dictionary(all, index) => Ok(millstream_codec::decode_block_with(
-            &all[*index],
-            scratch,
-            stored,
-            raw,
         )?),
         Method::Unit(unit) => {
             millstream_codec::decode_unit(task.codec, unit, scratch, stored, raw)?;

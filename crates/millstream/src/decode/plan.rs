@@ -285,10 +285,6 @@ impl Plan {
                 true => 0,
                 false => block.stored_offset - view.stored_at,
             };
-            let method = match (&table.dictionaries, block.dictionary.checked_sub(1)) {
-                (Some(all), Some(index)) => Method::Dictionary(Arc::clone(all), usize::from(index)),
-                _ => self.method_of(codecs, block.codec),
-            };
             parts.try_reserve(1).map_err(|_| no_memory())?;
             parts.push(Part {
                 codec: block.codec,
@@ -296,7 +292,7 @@ impl Plan {
                 len: block.stored_len as usize,
                 raw_start: self.take_raw(u64::from(block.raw_len))?,
                 raw_len: u64::from(block.raw_len),
-                method,
+                method: self.method_of(codecs, block.codec),
                 block: Some(*block),
             });
             next += 1;
@@ -377,16 +373,9 @@ pub(crate) fn check_table(
     declared: Option<u64>,
 ) -> Result<u64, Error> {
     let wrong = |cause: String| Err(Error::new(ErrorKind::InvalidArgument, cause));
-    let dictionaries = table.dictionaries.as_ref().map_or(0, |all| all.len());
     let (mut end, mut raw_len) = (0, 0u64);
     for (index, block) in table.blocks.iter().enumerate() {
         check_known(codecs, block.codec)?;
-        let named = usize::from(block.dictionary);
-        if named > dictionaries || (named > 0 && block.codec != CodecId::ZSTD) {
-            return wrong(format!(
-                "block {index} names a dictionary that the table lacks, or is not zstd"
-            ));
-        }
         raw_len += u64::from(block.raw_len);
         if block.external {
             let fits = (1..=limits::OTHER_BLOCK_BYTES_MAX).contains(&block.stored_len);
@@ -427,11 +416,12 @@ pub(crate) fn check_table(
 
 /// Fails unless a codec is built in or registered.
 pub(crate) fn check_known(codecs: &Codecs, codec: CodecId) -> Result<(), Error> {
-    match codec <= CodecId::GDEFLATE || codecs.contains_key(&codec.0) {
-        true => Ok(()),
-        false => Err(Error::new(
-            ErrorKind::UnknownCodec,
-            format!("no codec has the id {:#04x}", codec.0),
-        )),
+    if millstream_codec::can_decode(codec) || codecs.contains_key(&codec.0) {
+        return Ok(());
     }
+    let cause = match codec {
+        CodecId::ZSTD => "zstd is not built in: it needs the feature `c` or `rust`".into(),
+        CodecId(id) => format!("no codec has the id {id:#04x}"),
+    };
+    Err(Error::new(ErrorKind::UnknownCodec, cause))
 }

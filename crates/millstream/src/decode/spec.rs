@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream_codec::{CodecId, Dictionary};
+use millstream_codec::CodecId;
 
 use crate::error::{Error, ErrorKind};
 
@@ -67,7 +67,6 @@ pub struct BlockTable {
     pub(crate) blocks: Vec<Block>,
     pub(crate) raw_len: u64,
     pub(crate) trim: Option<(u64, u64)>,
-    pub(crate) dictionaries: Option<Arc<[Dictionary]>>,
     pub(crate) source: Option<Arc<dyn BlockSource>>,
 }
 
@@ -82,8 +81,6 @@ pub(crate) struct Block {
     /// XXH3-64 (seed 0) of the stored bytes.
     pub(crate) checksum: Option<u64>,
     pub(crate) external: bool,
-    /// Index in the table's dictionaries, from 1 on; 0 for none.
-    pub(crate) dictionary: u16,
 }
 
 impl BlockTable {
@@ -116,7 +113,6 @@ impl BlockTable {
             codec,
             checksum: None,
             external: false,
-            dictionary: 0,
         });
         self.raw_len = self.raw_len.saturating_add(u64::from(raw_len));
     }
@@ -127,18 +123,6 @@ impl BlockTable {
     /// If the table has no block.
     pub fn checksum(&mut self, checksum: u64) {
         self.last().checksum = Some(checksum);
-    }
-
-    /// Makes the last block, which is zstd, use the dictionary at `index` of
-    /// [`BlockTable::dictionaries`].
-    ///
-    /// # Panics
-    /// If the table has no block, or `index` is 65,535 or above.
-    pub fn dictionary(&mut self, index: usize) {
-        let number = u16::try_from(index)
-            .ok()
-            .and_then(|index| index.checked_add(1));
-        self.last().dictionary = number.expect("at most 65,535 dictionaries");
     }
 
     /// Makes the last block an external one: its stored range is read from the table's
@@ -152,14 +136,6 @@ impl BlockTable {
 
     fn last(&mut self) -> &mut Block {
         self.blocks.last_mut().expect("a table with a block")
-    }
-
-    /// Sets the dictionaries that blocks name. Prepared once by [`Dictionary::new`], they serve any
-    /// number of tables.
-    #[must_use]
-    pub fn dictionaries(mut self, dictionaries: Arc<[Dictionary]>) -> BlockTable {
-        self.dictionaries = Some(dictionaries);
-        self
     }
 
     /// Sets where external blocks have their stored bytes. The request itself must still read bytes

@@ -1,13 +1,11 @@
-//! Tables of blocks: ranges that begin and end within blocks, checksums of stored bytes, external
-//! blocks, and dictionaries.
+//! Tables of blocks: ranges that begin and end within blocks, checksums of stored bytes, and
+//! external blocks.
 
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream::{
-    BlockSource, BlockTable, Buffer, CodecId, Decode, Dictionary, Error, ErrorKind, Read,
-};
+use millstream::{BlockSource, BlockTable, Buffer, CodecId, Decode, Error, ErrorKind, Read};
 
 use crate::decoding::rig::{Rig, bytes, each_backend, encoded};
 
@@ -21,7 +19,6 @@ struct Block {
     raw_len: u32,
     checksum: Option<u64>,
     external: bool,
-    dictionary: Option<usize>,
 }
 
 fn table_of(blocks: &[Block]) -> BlockTable {
@@ -33,9 +30,6 @@ fn table_of(blocks: &[Block]) -> BlockTable {
         }
         if block.external {
             table.external_block();
-        }
-        if let Some(index) = block.dictionary {
-            table.dictionary(index);
         }
     }
     table
@@ -51,7 +45,6 @@ fn append(stored: &mut Vec<u8>, codec: CodecId, bytes: &[u8], raw_len: usize) ->
         raw_len: u32::try_from(raw_len).expect("small"),
         checksum: Some(xxhash_rust::xxh3::xxh3_64(bytes)),
         external: false,
-        dictionary: None,
     }
 }
 
@@ -265,59 +258,5 @@ fn external_blocks_are_read_from_their_source() {
             ErrorKind::InvalidArgument,
             "too long: {error}"
         );
-    });
-}
-
-/// Short texts as blocks that use two dictionaries, with the dictionaries' bytes.
-fn texts_with_dictionaries() -> (Vec<u8>, Vec<u8>, Vec<Block>, [Vec<u8>; 2]) {
-    use millstream_codec::{DictionaryEncoder, Scratch, encode_block_with, train_dictionary};
-    let text = |nth: usize| format!("<item number=\"{nth}\" of=\"{}\"/>\n", nth * 31 % 977);
-    let texts: Vec<String> = (0..6000).map(text).collect();
-    let lens: Vec<usize> = texts.iter().map(String::len).collect();
-    let raw = texts.concat().into_bytes();
-    let train = |len| train_dictionary(&raw, &lens, len).expect("trained");
-    let dictionaries = [train(2048), train(8192)];
-    let (mut stored, mut blocks) = (Vec::new(), Vec::new());
-    for (nth, piece) in raw.chunks(20_000).enumerate() {
-        let encoder = DictionaryEncoder::new(&dictionaries[nth % 2], 3).expect("an encoder");
-        let mut block = Vec::new();
-        let mut scratch = Scratch::default();
-        encode_block_with(&encoder, &mut scratch, piece, &mut block).expect("encoded");
-        let mut block = append(&mut stored, CodecId::ZSTD, &block, piece.len());
-        block.dictionary = Some(nth % 2);
-        blocks.push(block);
-    }
-    (raw, stored, blocks, dictionaries)
-}
-
-#[test]
-fn blocks_decode_with_the_dictionary_that_they_name() {
-    if millstream_codec::block_level_range(CodecId::ZSTD).is_empty() {
-        println!("SKIP: this build cannot encode zstd");
-        return;
-    }
-    let (raw, stored, blocks, dictionaries) = texts_with_dictionaries();
-    let prepared = dictionaries.iter().map(|bytes| Dictionary::new(bytes));
-    let dictionaries: Arc<[Dictionary]> = prepared.map(|ready| ready.expect("prepared")).collect();
-    each_backend(|rig| {
-        let file = rig.file_of("texts", &stored);
-        let read = |blocks: &[Block]| {
-            let table = table_of(blocks).dictionaries(Arc::clone(&dictionaries));
-            whole(file, table)
-        };
-        assert!(rig.run(read(&blocks)).expect("decoded")[..] == raw);
-
-        let mut wrong = blocks.clone();
-        wrong[1].dictionary = Some(0);
-        let error = rig.failure(read(&wrong));
-        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
-        wrong[1].dictionary = None;
-        let error = rig.failure(read(&wrong));
-        assert!(error.to_string().contains("dictionary"), "{error}");
-        wrong[1].dictionary = Some(2);
-        let error = rig.failure(read(&wrong));
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-        let error = rig.failure(whole(file, table_of(&blocks)));
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     });
 }
