@@ -2,7 +2,6 @@
 //! `seeds/`, so that a target that fails at once, or no longer builds, is noticed without a fuzzer.
 
 pub mod archive;
-pub mod blob;
 pub mod codec;
 pub mod gltf;
 pub mod package;
@@ -14,7 +13,7 @@ pub mod tiles;
 pub type Target = fn(&[u8]);
 
 /// All of them, by the names of their folders in `seeds/`.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("codec_decode", codec::decode),
     ("gdeflate_decode", tiles::decode),
     ("gdeflate_roundtrip", tiles::round_trip),
@@ -25,5 +24,4 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("pnm_decode", pnm::decode),
     ("report_trace", report::trace),
     ("stream_archive", archive::read),
-    ("stream_blob", blob::view),
 ];

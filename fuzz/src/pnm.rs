@@ -1,15 +1,14 @@
-//! Any bytes as images and as lists of numbers: every kernel, every cut and several threads give
-//! the plain parser's result, the same image or the same error at the same place; and what is
-//! decoded is written and read back.
+//! Any bytes as images: every kernel, every cut and several threads give the plain parser's result,
+//! the same image or the same error at the same place; and what is decoded is written and read
+//! back.
 //!
 //! Input: two bytes for where it is cut, then the file.
 
-use millstream_pnm::numbers::{Number, Separators, parse_with};
 use millstream_pnm::{
     Error, ErrorKind, Image, Kernel, Options, Parser, Stage, decode_into, encode, view,
 };
 
-/// A file of images or numbers.
+/// A file of images.
 pub fn decode(input: &[u8]) {
     let Some((&[low, high], file)) = input.split_first_chunk() else {
         return;
@@ -24,18 +23,7 @@ pub fn decode(input: &[u8]) {
         if !matches!(&plain, Err(error) if matches!(error.kind, ErrorKind::TooLarge)) {
             assert_eq!(pieces.as_deref(), whole);
         }
-        for separators in [Separators::WhiteSpace, Separators::Commas] {
-            assert_eq!(
-                list::<u8>(kernel, file, separators),
-                list(Kernel::Plain, file, separators)
-            );
-            assert_eq!(
-                list::<u16>(kernel, file, separators),
-                list(Kernel::Plain, file, separators)
-            );
-        }
     }
-    let _ = list::<f64>(Kernel::Plain, file, Separators::Commas);
     if let (Ok(Some(view)), Ok(image)) = (view(file), &plain) {
         assert_eq!(view.samples, image.samples.as_bytes());
     }
@@ -54,13 +42,6 @@ fn decode_with(kernel: Kernel, file: &[u8]) -> Result<Image, Error> {
     };
     let mut image = Image::empty();
     decode_into(file, &options, &mut image).map(|_| image)
-}
-
-fn list<N: Number>(kernel: Kernel, file: &[u8], separators: Separators) -> Result<Vec<N>, Error> {
-    let mut numbers = vec![N::default(); file.len() / 2 + 1];
-    let count = parse_with(file, separators, kernel, &mut numbers)?;
-    numbers.truncate(count);
-    Ok(numbers)
 }
 
 fn in_pieces(kernel: Kernel, first: &[u8], second: &[u8]) -> Result<Vec<u8>, Error> {

@@ -5,7 +5,7 @@ mod support;
 
 use millstream_gltf::image::{Format, ImageLimits, Layout, decode_vec};
 use proptest::prelude::*;
-use support::pngs::{Color, Picture};
+use support::pngs::{Color, Picture, chunk};
 
 /// Level 0 of a decoded image.
 fn pixels(stored: &[u8]) -> Result<(u32, u32, Vec<u8>), &'static str> {
@@ -191,7 +191,7 @@ proptest! {
 }
 
 #[test]
-fn a_filter_that_is_none_and_other_numbers_of_rows_are_errors() {
+fn an_unknown_filter_and_missing_rows_are_errors_and_what_follows_the_rows_is_ignored() {
     let grey = Picture {
         color: Color::Grey,
         depth: 8,
@@ -204,14 +204,34 @@ fn a_filter_that_is_none_and_other_numbers_of_rows_are_errors() {
     let rows = [9, 1, 2, 3, 0, 1, 2, 3];
     assert!(pixels(&grey.store_rows(&rows, None, None)).is_err());
     let rows = [0, 1, 2, 3, 0, 1, 2, 3];
-    assert!(pixels(&grey.store_rows(&rows, None, None)).is_ok());
-    assert!(
-        pixels(&grey.store_rows(&rows[..7], None, None)).is_err(),
-        "too few rows"
-    );
-    let more = [&rows[..], &[0]].concat();
-    assert!(
-        pixels(&grey.store_rows(&more, None, None)).is_err(),
-        "too many"
-    );
+    let right = grey.store_rows(&rows, None, None);
+    let expected = pixels(&right).expect("a sound PNG");
+    let short = grey.store_rows(&rows[..7], None, None);
+    assert!(pixels(&short).is_err(), "too few rows");
+    // A color that is transparent, so that the `png` crate decodes all of it.
+    for transparency in [None, Some(&[0, 200][..])] {
+        let more = [&rows[..], &[0]].concat();
+        let more = grey.store_rows(&more, None, transparency);
+        assert_eq!(pixels(&more).as_ref(), Ok(&expected), "too many rows");
+        let mut behind = grey.store_rows(&rows, None, transparency);
+        behind.truncate(behind.len() - 12);
+        chunk(&mut behind, b"IDAT", b"abcd");
+        chunk(&mut behind, b"IEND", b"");
+        assert_eq!(pixels(&behind).as_ref(), Ok(&expected), "IDAT behind");
+    }
+    // In one chunk with the stream.
+    let mut padded = right[..8 + 25].to_vec();
+    let stream = zlib(&rows);
+    chunk(&mut padded, b"IDAT", &[&stream[..], &[0; 4]].concat());
+    chunk(&mut padded, b"IEND", b"");
+    assert_eq!(pixels(&padded), Ok(expected), "padding");
+}
+
+/// A zlib stream.
+fn zlib(raw: &[u8]) -> Vec<u8> {
+    let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
+    let mut stream = vec![0; compressor.zlib_compress_bound(raw.len())];
+    let len = compressor.zlib_compress(raw, &mut stream).expect("room");
+    stream.truncate(len);
+    stream
 }

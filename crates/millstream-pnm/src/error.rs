@@ -15,22 +15,14 @@ pub enum ErrorKind {
     UnexpectedByte(u8),
     /// A sample is larger than the image's maximal value.
     SampleTooLarge,
-    /// A number does not fit its type (in lists of numbers).
-    NumberTooLarge,
-    /// A token is not a number (in lists of numbers).
-    NotANumber,
-    /// A comma without a number before it (in lists of numbers).
-    EmptyField,
     /// The bytes end before the image does.
     Truncated,
     /// Bytes after the image are neither separators nor another image.
     TrailingBytes,
     /// The image exceeds the limit of the options, 64 GiB, or the address space.
     TooLarge,
-    /// Memory for the image or the numbers could not be allocated.
+    /// Memory for the image could not be allocated.
     OutOfMemory,
-    /// There is no room for all numbers.
-    NoRoom,
     /// The file cannot be read.
     Io(io::Error),
 }
@@ -63,16 +55,12 @@ impl ErrorKind {
             ErrorKind::UnexpectedByte(b'0'..=b'9') => "a digit that is neither 0 nor 1",
             ErrorKind::UnexpectedByte(_) => "a byte that is no digit, white space or comment",
             ErrorKind::SampleTooLarge => "a sample is larger than the maximal value",
-            ErrorKind::NumberTooLarge => "a number is too large or too small for its type",
-            ErrorKind::NotANumber => "this is not a number",
-            ErrorKind::EmptyField => "a comma without a number before it",
             ErrorKind::Truncated => "the bytes end before the image does",
             ErrorKind::TrailingBytes => "what follows the image is no image",
             ErrorKind::TooLarge => {
                 "the image needs more memory than allowed (64 GiB by default) or addressable"
             }
             ErrorKind::OutOfMemory => "there is not enough memory for the image",
-            ErrorKind::NoRoom => "there is no room for so many",
             ErrorKind::Io(_) => "the file cannot be read",
         }
     }

@@ -1,11 +1,11 @@
 //! The kernels, which convert text to samples many bytes at a time.
 //!
-//! The input of a kernel is text in which numbers are separated by white space (or, for lists,
-//! commas). It converts simple text only: digits and separators, no number with more digits than a
-//! sample can need, none above the maximal value. It checks this once per chunk. If the check
-//! fails, it stops at the start of that chunk, and the plain parser (`text`) continues from there:
-//! so every input gives the result and the error of the plain parser, and a kernel does not handle
-//! comments, leading zeros or errors.
+//! The input of a kernel is text in which numbers are separated by white space. It converts simple
+//! text only: digits and separators, no number with more digits than a sample can need, none above
+//! the maximal value. It checks this once per chunk. If the check fails, it stops at the start of
+//! that chunk, and the plain parser (`text`) continues from there: so every input gives the result
+//! and the error of the plain parser, and a kernel does not handle comments, leading zeros or
+//! errors.
 //!
 //! All vector kernels are one algorithm (`generic`). It needs no position of a number's start, no
 //! shuffle by the lengths of numbers, and no branch within a chunk:
@@ -166,32 +166,31 @@ pub(crate) fn sample<const BYTES: usize>(value: u16) -> [u8; BYTES] {
     bytes
 }
 
-/// A kernel for samples of one width and one kind of separators; the only dispatch on kernels.
+/// A kernel for samples of one width; the only dispatch on kernels.
 #[derive(Clone, Copy)]
 pub(crate) struct Convert(fn(Job<'_>) -> Run);
 
 impl Convert {
-    /// Selects a kernel; `wide`: two bytes per sample; `commas`: commas separate, too. A kernel
-    /// that this machine cannot run is replaced by the portable one.
-    pub(crate) fn new(kernel: Kernel, wide: bool, commas: bool) -> Convert {
-        match (wide, commas) {
-            (false, false) => Convert::of::<1, false>(kernel),
-            (false, true) => Convert::of::<1, true>(kernel),
-            (true, false) => Convert::of::<2, false>(kernel),
-            (true, true) => Convert::of::<2, true>(kernel),
+    /// Selects a kernel; `wide`: two bytes per sample. A kernel that this machine cannot run is
+    /// replaced by the portable one.
+    pub(crate) fn new(kernel: Kernel, wide: bool) -> Convert {
+        if wide {
+            Convert::of::<2>(kernel)
+        } else {
+            Convert::of::<1>(kernel)
         }
     }
 
-    fn of<const BYTES: usize, const COMMAS: bool>(kernel: Kernel) -> Convert {
+    fn of<const BYTES: usize>(kernel: Kernel) -> Convert {
         Convert(match kernel {
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 if kernel.is_available() => vector::avx512::<BYTES, COMMAS>,
+            Kernel::Avx512 if kernel.is_available() => vector::avx512::<BYTES>,
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2 if kernel.is_available() => vector::avx2::<BYTES, COMMAS>,
+            Kernel::Avx2 if kernel.is_available() => vector::avx2::<BYTES>,
             #[cfg(target_arch = "aarch64")]
-            Kernel::Neon if kernel.is_available() => vector::neon::<BYTES, COMMAS>,
+            Kernel::Neon if kernel.is_available() => vector::neon::<BYTES>,
             Kernel::Plain => nothing,
-            _ => portable::run::<BYTES, COMMAS>,
+            _ => portable::run::<BYTES>,
         })
     }
 
@@ -225,9 +224,9 @@ mod vector {
 
     macro_rules! of_kernel {
         ($kernel:ident) => {
-            pub(super) fn $kernel<const BYTES: usize, const COMMAS: bool>(job: Job<'_>) -> Run {
+            pub(super) fn $kernel<const BYTES: usize>(job: Job<'_>) -> Run {
                 // SAFETY: see the module.
-                unsafe { super::$kernel::run::<BYTES, COMMAS>(job) }
+                unsafe { super::$kernel::run::<BYTES>(job) }
             }
         };
         ($kernel:ident, $count:ident) => {

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Entry points: [`load`] for files, [`decode`] for bytes, [`view`] for samples without a copy,
-//! [`Parser`] for bytes that arrive in pieces, `codec` for requests of the engine, [`encode`] to
-//! write, and [`numbers`] for other lists of numbers in text.
+//! [`Parser`] for bytes that arrive in pieces, `codec` for requests of the engine, and [`encode`]
+//! to write.
 
 #[cfg(feature = "engine")]
 pub mod codec;
@@ -26,13 +26,10 @@ mod error;
 mod format;
 mod header;
 mod image;
-#[cfg(feature = "image")]
-pub mod image_hook;
 mod kernel;
 pub mod limits;
 mod load;
 mod memory;
-pub mod numbers;
 mod parallel;
 mod parser;
 mod raw;

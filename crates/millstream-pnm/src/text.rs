@@ -57,7 +57,7 @@ impl TextSamples {
             state: State::Between,
             maxval,
             wide,
-            convert: Convert::new(kernel, wide, false),
+            convert: Convert::new(kernel, wide),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The error type of streams, archives and blobs, with its position and likely cause.
+//! The error type of streams and archives, with its position and likely cause.
 //!
 //! An error is one pointer, so that a result of four bytes fits in registers.
 //!
@@ -33,8 +33,6 @@ pub enum ErrorKind {
     Limit = 6,
     /// Out of memory.
     OutOfMemory = 7,
-    /// The memory lacks the alignment of the blob.
-    Misaligned = 8,
     /// Written by another version of the format, for another layout, byte order or application.
     Schema = 9,
     /// The disk is full.
@@ -115,7 +113,7 @@ impl Error {
         self.0.kind
     }
 
-    /// Offset of the first byte concerned, from the start of the stream, archive or blob.
+    /// Offset of the first byte concerned, from the start of the stream or archive.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.0.position

@@ -1,9 +1,10 @@
 //! Byte streams over memory, files and entries of packages, read and written field by field at
-//! memory speed; and data that is used in place.
+//! memory speed.
 //!
 //! Engines save and load their objects field by field. Here a field costs one comparison and one
 //! move, whatever is under the stream: the engine `millstream` reads ahead and writes behind the
-//! cursor while the caller works. A load that parses nothing is faster still: [`blob`] is for that.
+//! cursor while the caller works. A load that parses nothing is faster still: the engine's
+//! buffers are aligned for `rkyv::access`, see the example `in_place`.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -12,13 +13,11 @@
 //! | [`view`] | bounded windows on them |
 //! | [`typed`] | fields: numbers, plain data, strings |
 //! | [`archive`] | tagged objects with references, forward and backward compatible |
-//! | [`blob`] | whole object graphs, validated once and used in place |
 //!
 //! Every error names its position. The error of a write-behind is returned by the stream's next
 //! operation, and by `flush` and `close`; a stream that is dropped instead of closed logs it.
 
 pub mod archive;
-pub mod blob;
 mod cursor;
 pub mod error;
 pub mod file;

@@ -32,13 +32,6 @@ const _: () = assert!(SEEK_BUFFER_BYTES <= FILE_BUFFER_BYTES);
 const _: () = assert!(READS_AHEAD >= 2 && WRITES_BEHIND >= 2);
 const _: () = assert!(LEB128_BYTES_MAX == 64usize.div_ceil(7));
 
-/// Alignment of a blob's memory, and the largest of types in it: that of a vector of four floats.
-pub const BLOB_ALIGNMENT: usize = 16;
-
-/// Maximum nesting of owned records in a blob. Each level costs the checker a few hundred bytes of
-/// stack: 256 stay under 128 KiB, and practical scenes are nested less deeply.
-pub const BLOB_DEPTH_MAX: usize = 256;
-
 /// Maximum number of objects in one archive: ids stay far below `u32::MAX`, and the writer's marks
 /// (a byte each) within 1 GiB.
 pub const ARCHIVE_OBJECTS_MAX: u32 = 1 << 30;

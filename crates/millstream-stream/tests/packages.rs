@@ -1,19 +1,16 @@
-//! Entries of real packages as streams: every codec, and seeks that read only what they lead to.
-
-mod support;
+//! Entries of real packages as streams: every codec, and seeks that read only what they lead to; and
+//! as data of rkyv, used in the buffer of the request.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream::{CodecId, QueueOptions, Storage, StorageOptions};
+use millstream::{CodecId, QueueOptions, Read, Storage, StorageOptions};
 use millstream_pak::{Coding, Item, PackOptions, Package, write_file};
 use millstream_source::Source;
-use millstream_stream::blob;
 use millstream_stream::limits::FILE_BUFFER_BYTES;
 use millstream_stream::{
     ErrorKind, Mode, ReadStream, ReadTyped, Stream, StreamView, Streams, WriteTyped,
 };
-use support::{Scene, assert_same, scene, walk};
 
 /// All that packages use.
 const CODECS: [CodecId; 5] = [
@@ -132,25 +129,73 @@ fn a_seek_decodes_what_it_leads_to_and_nothing_before_it() {
     }
 }
 
+#[derive(rkyv::Archive, rkyv::Serialize)]
+struct Node {
+    name: String,
+    weights: Vec<f32>,
+    target: Option<u64>,
+}
+
+fn nodes() -> Vec<Node> {
+    let node = |index: u32| Node {
+        name: format!("node {index}"),
+        weights: (0..index % 5).map(|weight| weight as f32).collect(),
+        target: (index % 3 == 0).then_some(u64::from(index) << 32),
+    };
+    (0..40).map(node).collect()
+}
+
+type ArchivedNodes = rkyv::Archived<Vec<Node>>;
+
+fn access(bytes: &[u8]) -> Result<&ArchivedNodes, rkyv::rancor::Error> {
+    rkyv::access(bytes)
+}
+
 #[test]
-fn a_blob_is_used_where_a_package_or_a_request_put_it() {
+fn rkyv_uses_the_buffer_of_a_request_in_place() {
     let storage = Storage::new(StorageOptions::default()).unwrap();
-    let source = scene(3);
-    let bytes = blob::build::<Scene, _>(&source).unwrap();
+    let expected = nodes();
+    let bytes = rkyv::to_bytes::<rkyv::rancor::Error>(&expected).unwrap();
     for codec in [CodecId::STORED, CodecId::LZ4_BLOCK] {
-        let (_, package) = packed(&storage, Coding::Fixed(codec), &[("scene", &bytes)]);
+        let (_, package) = packed(&storage, Coding::Fixed(codec), &[("nodes", &bytes)]);
         let queue = storage.queue(QueueOptions::default()).unwrap();
-        let found = package.lookup(b"scene").unwrap().unwrap();
+        let found = package.lookup(b"nodes").unwrap().unwrap();
         let request = package.request(found.index).unwrap();
         let buffer = queue.submit(request).unwrap().wait().unwrap();
-        let seen = blob::view::<Scene>(&buffer).unwrap();
-        assert_same(&seen.root, &source.root);
-        let built = blob::view::<Scene>(&bytes).unwrap();
-        assert_eq!(walk(&seen.root), walk(&built.root));
-        let inside = std::ptr::from_ref(seen).addr();
+        let seen = access(&buffer).unwrap();
+        assert_eq!(seen.len(), expected.len());
+        for (seen, node) in seen.iter().zip(&expected) {
+            assert_eq!(seen.name, node.name);
+            assert!(seen.weights.iter().eq(node.weights.iter()));
+            assert_eq!(seen.target.as_ref().map(|it| it.to_native()), node.target);
+        }
+        let inside = std::ptr::from_ref(&seen[0]).addr();
         assert!(buffer.as_ptr_range().contains(&(inside as *const u8)));
-        // Another layout in the same place is refused.
-        let refused = blob::view::<u64>(&buffer);
-        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Schema);
     }
+}
+
+#[test]
+fn damaged_data_of_rkyv_is_an_error_or_leads_nowhere_outside() {
+    let storage = Storage::new(StorageOptions::default()).unwrap();
+    let queue = storage.queue(QueueOptions::default()).unwrap();
+    let bytes = rkyv::to_bytes::<rkyv::rancor::Error>(&nodes()).unwrap();
+    // Every way in which a byte of a relative pointer, a length or a name may be wrong.
+    let mut refused = 0;
+    for (at, value) in (0..bytes.len()).flat_map(|at| [0, 0x7F, 0xFF].map(|value| (at, value))) {
+        let mut damaged = bytes.to_vec();
+        damaged[at] = value;
+        let request = Read::memory(damaged.into());
+        let buffer = queue.submit(request).unwrap().wait().unwrap();
+        match access(&buffer) {
+            Ok(nodes) => {
+                let within = |bytes: &[u8]| {
+                    let (all, part) = (buffer.as_ptr_range(), bytes.as_ptr_range());
+                    bytes.is_empty() || (all.start <= part.start && part.end <= all.end)
+                };
+                assert!(nodes.iter().all(|node| within(node.name.as_bytes())));
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(refused > bytes.len() / 2, "{refused} of {}", bytes.len());
 }

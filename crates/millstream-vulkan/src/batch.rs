@@ -20,7 +20,7 @@ use crate::decoder::{Bound, Decoder, TileEntry};
 use crate::limits;
 use crate::memory::DeviceBuffer;
 use crate::queue::{GpuPoint, Queue};
-use crate::texels::{ImageTarget, TexelCopy, Transition};
+use crate::regions::{ImageTarget, Transition};
 
 /// Where a copy reads its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,32 +48,35 @@ impl<'a> Bytes<'a> {
             imported: None,
         }
     }
-
-    pub(crate) fn range(&self, range: Range<usize>) -> Bytes<'a> {
-        let moved = |(buffer, offset)| (buffer, offset + range.start as u64);
-        Bytes {
-            imported: self.imported.map(moved),
-            bytes: &self.bytes[range],
-        }
-    }
 }
 
-/// Where a copy writes its bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum CopyTo {
-    /// A buffer, the offset in it, and the number of bytes.
-    Buffer(vk::Buffer, u64, u64),
-    /// Texels of an image; the offset in the source is set when the copy is recorded.
-    Image(vk::Image, TexelCopy),
-}
-
-/// A copy that a batch makes once its tiles are decoded.
+/// A copy to a buffer that a batch makes once its tiles are decoded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Copy {
     pub(crate) from: Source,
-    /// Bytes of the source to skip.
-    pub(crate) skip: u64,
-    pub(crate) to: CopyTo,
+    /// The buffer, the offset in it, and the number of bytes.
+    pub(crate) to: (vk::Buffer, u64, u64),
+}
+
+/// A copy of all bytes of a request to an image, with the transitions around it.
+pub(crate) struct ImageCopy {
+    from: vk::Buffer,
+    to: vk::Image,
+    regions: Vec<vk::BufferImageCopy>,
+    begin: Vec<Transition>,
+    end: Vec<Transition>,
+}
+
+impl ImageCopy {
+    pub(crate) fn new(from: vk::Buffer, image: &ImageTarget, family: u32) -> ImageCopy {
+        ImageCopy {
+            from,
+            to: image.about.image,
+            regions: image.copies.clone(),
+            begin: image.begin(family),
+            end: image.end(family),
+        }
+    }
 }
 
 /// A range of a buffer to release to another family: buffer, offset, length, family.
@@ -103,14 +106,8 @@ pub(crate) struct Batch {
     copies: Vec<Copy>,
     /// Ranges of buffers that copies write: from buffer and first byte to the end.
     written: BTreeMap<(u64, u64), u64>,
-    /// Images that copies write, or that are handed over.
-    images: Vec<Arc<ImageTarget>>,
-    /// Those of `images` that are handed over.
-    completed: Vec<Arc<ImageTarget>>,
-    /// Transitions before all copies; see [`Batch::decide`].
-    begins: Vec<(Arc<ImageTarget>, Vec<Transition>)>,
-    /// Transitions after all copies.
-    ends: Vec<(Arc<ImageTarget>, Vec<Transition>)>,
+    /// Copies to images, after all others.
+    images: Vec<ImageCopy>,
     releases: Vec<Release>,
 }
 
@@ -157,9 +154,6 @@ impl Batch {
             copies: Vec::new(),
             written: BTreeMap::new(),
             images: Vec::new(),
-            completed: Vec::new(),
-            begins: Vec::new(),
-            ends: Vec::new(),
             releases: Vec::new(),
         })
     }
@@ -173,22 +167,15 @@ impl Batch {
             && (self.raw_bytes == 0 || self.raw_bytes + raw_len <= limits::BATCH_BYTES)
     }
 
-    /// Adds bytes for which [`Batch::has_room`] has returned true, and returns their source. Its
-    /// offset is a multiple of `align` and of 4, unless `align` is 1.
-    pub(crate) fn add_bytes(&mut self, bytes: Bytes<'_>, align: usize) -> Source {
-        let step = match align % 4 {
-            _ if align == 1 => 1,
-            0 => align,
-            2 => align * 2,
-            _ => align * 4,
-        };
+    /// Adds bytes for which [`Batch::has_room`] has returned true, and returns their source.
+    pub(crate) fn add_bytes(&mut self, bytes: Bytes<'_>) -> Source {
         match bytes.imported {
-            Some((buffer, offset)) if offset.is_multiple_of(step as u64) => {
+            Some((buffer, offset)) => {
                 self.imported_bytes += bytes.bytes.len();
                 Source::Staging(buffer, offset)
             }
-            _ => {
-                let begin = self.reserve(bytes.bytes.len(), step);
+            None => {
+                let begin = self.reserve(bytes.bytes.len());
                 let upload = &mut self.upload.bytes()[begin..];
                 upload[..bytes.bytes.len()].copy_from_slice(bytes.bytes);
                 Source::Upload(begin)
@@ -196,9 +183,9 @@ impl Batch {
         }
     }
 
-    /// Reserves room in the upload buffer, at a multiple of `step` and of 4.
-    fn reserve(&mut self, len: usize, step: usize) -> usize {
-        let begin = self.uploaded.next_multiple_of(step.max(4));
+    /// Reserves room in the upload buffer, at a multiple of 4.
+    fn reserve(&mut self, len: usize) -> usize {
+        let begin = self.uploaded;
         self.uploaded = (begin + len).next_multiple_of(4);
         begin
     }
@@ -206,7 +193,7 @@ impl Batch {
     /// Adds a tile that is decoded to `raw_len` bytes, and returns its number.
     pub(crate) fn add_tile(&mut self, stored: Bytes<'_>, raw_len: usize) -> u32 {
         let (tile, len) = (self.tiles, stored.bytes.len());
-        let at = self.reserve(len, 4);
+        let at = self.reserve(len);
         match stored.imported {
             Some((from, src_offset)) => {
                 // The shader reads words of a tile more than once, and in any order.
@@ -244,29 +231,20 @@ impl Batch {
     }
 
     pub(crate) fn add_copy(&mut self, copy: Copy) {
-        if let CopyTo::Buffer(buffer, at, len) = copy.to {
-            self.written.insert((buffer.as_raw(), at), at + len);
-        }
+        let (buffer, at, len) = copy.to;
+        self.written.insert((buffer.as_raw(), at), at + len);
+        self.raw_bytes += len as usize;
         self.copies.push(copy);
     }
 
-    /// Counts raw bytes of copies.
-    pub(crate) fn add_raw_bytes(&mut self, len: usize) {
-        self.raw_bytes += len;
+    /// Adds a copy to an image, after all copies to buffers.
+    pub(crate) fn add_image(&mut self, copy: ImageCopy) {
+        self.images.push(copy);
     }
 
-    /// Adds an image that copies write, or that is handed over.
-    pub(crate) fn add_image(&mut self, image: &Arc<ImageTarget>) {
-        let last = self.images.last();
-        if !last.is_some_and(|last| Arc::ptr_eq(last, image)) {
-            self.images.push(Arc::clone(image));
-        }
-    }
-
-    /// Adds an image that is handed over after all copies.
-    pub(crate) fn add_completed(&mut self, image: &Arc<ImageTarget>) {
-        self.add_image(image);
-        self.completed.push(Arc::clone(image));
+    /// Returns the family of the queue that the batch is submitted to.
+    pub(crate) fn family(&self) -> u32 {
+        self.family
     }
 
     /// Releases a range of a buffer to another family, after all copies.
@@ -284,22 +262,17 @@ impl Batch {
     /// Submits the batch.
     pub(crate) fn submit(&mut self) -> Result<(), Error> {
         self.statuses.bytes().fill(0);
-        self.decide();
         // Taken out of `self`, which recording borrows.
         let mut commands = self.commands.take().expect("one submission at a time");
         let done = commands.submit(|_, buffer| self.record(buffer));
         self.done = commands.done();
         self.commands = Some(commands);
-        if done.is_err() {
-            self.forget();
-        }
         done
     }
 
     /// Records the batch into the application's commands, whose submission signals `done`.
     pub(crate) fn hand_over(&mut self, commands: vk::CommandBuffer, done: GpuPoint) {
         self.statuses.bytes().fill(0);
-        self.decide();
         // Barriers that the application recorded earlier do not cover these copies.
         let all = vk::PipelineStageFlags::ALL_COMMANDS;
         let writes = vk::AccessFlags::MEMORY_WRITE;
@@ -307,32 +280,6 @@ impl Batch {
         barrier(&self.context.device, commands, (all, writes), (all, uses));
         self.record(commands);
         self.done = done;
-    }
-
-    /// Decides which transitions its images need. Must be called when the batch is recorded, not
-    /// when it is filled: an earlier batch, with its transitions, may be refused in between.
-    fn decide(&mut self) {
-        let family = self.family;
-        for image in self.images.drain(..) {
-            let begin = image.begin(family);
-            if !begin.is_empty() {
-                self.begins.push((image, begin));
-            }
-        }
-        for image in self.completed.drain(..) {
-            let end = image.end(family);
-            self.ends.push((image, end));
-        }
-    }
-
-    /// Takes back the transitions that were decided, because they do not run.
-    pub(crate) fn forget(&mut self) {
-        for (image, _) in self.ends.drain(..) {
-            image.forget_end();
-        }
-        for (image, _) in self.begins.drain(..) {
-            image.forget_begin();
-        }
     }
 
     fn record(&self, commands: vk::CommandBuffer) {
@@ -349,11 +296,23 @@ impl Batch {
             decoder.record(commands, bound, self.tiles);
             barrier(device, commands, SHADER_WRITES, COPY_READS);
         }
-        let copies = vk::PipelineStageFlags::TRANSFER;
-        let begins = all(&self.begins);
-        barriers_of(device, commands, (copies, copies), (&[], &begins));
         for copy in &self.copies {
             record_copy(device, commands, copy, &self.upload, &self.scratch);
+        }
+        let copies = vk::PipelineStageFlags::TRANSFER;
+        let all = |part: fn(&ImageCopy) -> &[Transition]| -> Vec<Transition> {
+            self.images.iter().flat_map(part).copied().collect()
+        };
+        let begins = all(|copy| &copy.begin);
+        barriers_of(device, commands, (copies, copies), (&[], &begins));
+        for ImageCopy {
+            from, to, regions, ..
+        } in &self.images
+        {
+            let layout = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
+            // SAFETY: the image is in this layout since the transition above, its regions are texels
+            // of it, and the buffer has their bytes, which landed in an earlier batch.
+            unsafe { device.cmd_copy_buffer_to_image(commands, *from, *to, layout, regions) };
         }
         barrier(device, commands, COPY_WRITES, LATER_USES);
         let release = |(buffer, offset, len, to): &Release| {
@@ -361,7 +320,7 @@ impl Batch {
             Some(barrier.src_access_mask(vk::AccessFlags::TRANSFER_WRITE))
         };
         let releases: Vec<_> = self.releases.iter().filter_map(release).collect();
-        let ends = all(&self.ends);
+        let ends = all(|copy| &copy.end);
         let stages = (copies, vk::PipelineStageFlags::ALL_COMMANDS);
         barriers_of(device, commands, stages, (&releases, &ends));
     }
@@ -385,16 +344,8 @@ impl Batch {
         self.copies.clear();
         self.written.clear();
         self.images.clear();
-        self.completed.clear();
-        self.begins.clear();
-        self.ends.clear();
         self.releases.clear();
     }
-}
-
-fn all(decided: &[(Arc<ImageTarget>, Vec<Transition>)]) -> Vec<Transition> {
-    let transitions = decided.iter().flat_map(|(_, transitions)| transitions);
-    transitions.copied().collect()
 }
 
 fn record_copy(
@@ -409,25 +360,15 @@ fn record_copy(
         Source::Tile(tile) => (scratch.buffer, tile as usize * limits::TILE_BYTES),
         Source::Staging(buffer, at) => (buffer, at as usize),
     };
-    let src_offset = offset as u64 + copy.skip;
-    match copy.to {
-        CopyTo::Buffer(to, dst_offset, size) => {
-            let region = vk::BufferCopy {
-                src_offset,
-                dst_offset,
-                size,
-            };
-            // SAFETY: inside both buffers: the source has what was added, and a part's range is
-            // inside of its destination.
-            unsafe { device.cmd_copy_buffer(commands, from, to, &[region]) };
-        }
-        CopyTo::Image(to, mut region) => {
-            region.buffer_offset = src_offset;
-            let layout = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
-            // SAFETY: as above; the image is in this layout since the transition that came first.
-            unsafe { device.cmd_copy_buffer_to_image(commands, from, to, layout, &[region]) };
-        }
-    }
+    let (to, dst_offset, size) = copy.to;
+    let region = vk::BufferCopy {
+        src_offset: offset as u64,
+        dst_offset,
+        size,
+    };
+    // SAFETY: inside both buffers: the source has what was added, and a part's range is inside of
+    // its destination.
+    unsafe { device.cmd_copy_buffer(commands, from, to, &[region]) };
 }
 
 /// Pipeline stages, and how they access memory.

@@ -9,7 +9,7 @@ use ash::vk;
 use gdeflate::{Encoder, Level};
 use millstream::Error;
 
-use crate::batch::{Batch, Bytes, Copy, CopyTo, Source};
+use crate::batch::{Batch, Bytes, Copy, Source};
 use crate::context::Context;
 use crate::decoder::{Decoder, GOOD};
 use crate::limits;
@@ -36,8 +36,7 @@ pub(crate) fn refusal(
         let at = (index * limits::TILE_BYTES) as u64;
         batch.add_copy(Copy {
             from,
-            skip: 0,
-            to: CopyTo::Buffer(landed.buffer, at, tile.raw_len as u64),
+            to: (landed.buffer, at, tile.raw_len as u64),
         });
     }
     if let Err(error) = batch.submit().and_then(|()| batch.wait()) {

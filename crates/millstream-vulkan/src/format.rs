@@ -2,9 +2,6 @@
 
 use ash::vk;
 
-/// Maximum bytes of a texel block.
-pub(crate) const TEXEL_BYTES_MAX: usize = 32;
-
 /// What a format stores as a unit: a texel, or a compressed block of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TexelBlock {

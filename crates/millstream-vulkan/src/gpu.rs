@@ -24,8 +24,8 @@ use crate::memory::DeviceBuffer;
 use crate::points::Points;
 use crate::queue::GpuPoint;
 use crate::record::Recorded;
+use crate::regions::{AdoptedImage, ImageRegion};
 use crate::target::Target;
-use crate::texels::{AdoptedImage, ImageRegion};
 use crate::threads::start;
 
 /// Options of a device.

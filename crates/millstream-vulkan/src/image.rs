@@ -11,8 +11,8 @@ use crate::buffer::read_back;
 use crate::error::invalid;
 use crate::lane::{Shared, device_sink};
 use crate::memory::DeviceImage;
-use crate::target::Target;
-use crate::texels::{AdoptedImage, ImageRegion, ImageState, ImageTarget};
+use crate::regions::{AdoptedImage, ImageRegion, ImageState, ImageTarget};
+use crate::target::{ImagePlace, Target};
 
 /// The description of an image for [`Gpu::image`](crate::Gpu::image).
 #[derive(Debug, Clone, Copy)]
@@ -34,8 +34,9 @@ pub struct ImageOptions {
 
 /// Levels and layers of an image on the device, to be passed to
 /// [`Read::into_device`](millstream::Read::into_device). A request must provide all of their bytes.
-/// Only one request at a time may land in it: of two, one or both fail. After a failure the content
-/// is undefined, and [`GpuImage::state`] returns the layout, from which the next request goes on.
+/// They land in a buffer of the device's memory, and one copy fills the image once all are there.
+/// Only one request at a time may land in it: of two, one or both fail. A request that fails leaves
+/// the image as it is; the buffer is freed when the next one has landed, or with the image.
 pub struct GpuImage {
     shared: Arc<Shared>,
     target: Arc<Target>,
@@ -45,7 +46,7 @@ impl GpuImage {
     fn new(shared: &Arc<Shared>, image: ImageTarget, made: Option<DeviceImage>) -> Arc<GpuImage> {
         Arc::new(GpuImage {
             shared: Arc::clone(shared),
-            target: Arc::new(Target::Image(Arc::new(image), made)),
+            target: Arc::new(Target::Image(ImagePlace::new(image, made))),
         })
     }
 
@@ -104,9 +105,9 @@ impl GpuImage {
         Ok(GpuImage::new(shared, target, Some(made)))
     }
 
-    fn texels(&self) -> &ImageTarget {
+    fn place(&self) -> &ImagePlace {
         match &*self.target {
-            Target::Image(image, _) => image,
+            Target::Image(place) => place,
             _ => unreachable!("made of an image"),
         }
     }
@@ -115,7 +116,7 @@ impl GpuImage {
     /// request to it is in flight.
     #[must_use]
     pub fn vk_image(&self) -> vk::Image {
-        self.texels().about.image
+        self.place().image.about.image
     }
 
     /// Returns the number of bytes that a request must provide: up to the end of the last region.
@@ -124,12 +125,11 @@ impl GpuImage {
         self.target.len()
     }
 
-    /// Returns the state in which the requests so far leave its levels and layers: the state of the
-    /// last hand-over; `TRANSFER_DST_OPTIMAL` if the last request failed after it had begun to
-    /// write; the initial state if none has written. Call it while no request is in flight.
+    /// Returns the state in which the requests so far leave its levels and layers: that of the
+    /// hand-over, or the initial state if none has landed. Call it while no request is in flight.
     #[must_use]
     pub fn state(&self) -> ImageState {
-        self.texels().left_in()
+        self.place().image.left_in()
     }
 
     /// Returns the barriers by which the family that the image is handed over to acquires it, for
@@ -137,7 +137,7 @@ impl GpuImage {
     #[must_use]
     pub fn acquire(&self, uses: vk::AccessFlags) -> Vec<vk::ImageMemoryBarrier<'static>> {
         let family = self.shared.context.compute.family;
-        self.texels().acquire(family, uses)
+        self.place().image.acquire(family, uses)
     }
 
     /// Reads all texels of an image that the library made, in the order of a request's bytes; those
@@ -148,9 +148,8 @@ impl GpuImage {
     /// flight, or the compute queue is `Recorded`; `DeviceLost`, `OutOfMemory`. A request that
     /// arrives meanwhile fails.
     pub fn read_back(&self) -> Result<Vec<u8>, Error> {
-        let image = self.texels();
-        let is_made = matches!(&*self.target, Target::Image(_, Some(_)));
-        if !is_made || !image.begin_reading() {
+        let image = &self.place().image;
+        if !self.place().is_made() || !image.begin_reading() {
             return Err(invalid(
                 "only an image of the library that was loaded, and that no request is on \
                          its way to, is read back",
@@ -170,9 +169,10 @@ impl GpuImage {
                 let uses = vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE;
                 let there = turn((handed_over, layout), (uses, uses));
                 barriers_of(device, commands, (all, all), (&[], &there));
-                let copies = image.copies(0..len);
                 // SAFETY: texels of the image, and bytes of a buffer of its length.
-                unsafe { device.cmd_copy_image_to_buffer(commands, from, layout, to, &copies) };
+                unsafe {
+                    device.cmd_copy_image_to_buffer(commands, from, layout, to, &image.copies);
+                };
                 let back = turn((layout, handed_over), (uses, uses));
                 barriers_of(device, commands, (all, all), (&[], &back));
             },
@@ -252,7 +252,7 @@ device_sink!(GpuImage);
 impl std::fmt::Debug for GpuImage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("GpuImage")
-            .field("about", &self.texels().about)
+            .field("about", &self.place().image.about)
             .finish_non_exhaustive()
     }
 }

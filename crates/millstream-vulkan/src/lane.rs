@@ -52,7 +52,7 @@ impl Shared {
         let is_copied = part.form() == PartForm::Raw && target.is_shared();
         let transfer = self.transfer.as_ref().filter(|_| is_copied);
         let lane = transfer.unwrap_or(&self.compute);
-        if let Some((part, plans)) = cut(part, target) {
+        if let Some((part, plans)) = cut(&self.context, part, target) {
             lane.give(Message::Arrived(part, plans));
         }
     }
@@ -87,7 +87,6 @@ impl Shared {
             && stored_len.is_multiple_of(4)
             && stored_len <= limits::TILE_STORED_BYTES_MAX
             && piece.raw_len <= limits::TILE_BYTES
-            && piece.part.target.takes_tile(piece.at, piece.raw_len)
     }
 
     /// Returns bytes of a part with their place in imported staging, if they have one.
@@ -140,7 +139,6 @@ macro_rules! device_sink {
             fn decodes(&self, codec: millstream::CodecId) -> bool {
                 let decodes = &self.shared.decodes;
                 codec == millstream::CodecId::GDEFLATE
-                    && self.target.takes_tiles()
                     && decodes.load(std::sync::atomic::Ordering::Relaxed)
             }
 

@@ -56,9 +56,9 @@ mod pieces;
 mod points;
 mod queue;
 mod record;
+mod regions;
 mod sending;
 mod target;
-mod texels;
 mod threads;
 
 pub use buffer::GpuBuffer;
@@ -68,4 +68,4 @@ pub use gpu::{Gpu, GpuOptions, GpuReport, GpuStats, Tier};
 pub use image::{GpuImage, ImageOptions};
 pub use queue::{AdoptedQueue, GpuPoint, QueueAccess, QueueLock};
 pub use record::Recorded;
-pub use texels::{AdoptedImage, ImageRegion, ImageState};
+pub use regions::{AdoptedImage, ImageRegion, ImageState};

@@ -20,10 +20,8 @@ pub const IMPORT_BYTES: usize = 64 << 20;
 /// Longest piece of raw bytes that is copied at once.
 pub const COPY_BYTES: usize = 2 << 20;
 
-/// Bytes that a piece may need in an upload buffer beyond its own: two texel blocks that it
-/// completes, of at most 32 bytes each, and three times the padding that aligns an offset to 4 and
-/// to such a block.
-pub const PADDING_MAX: usize = 2 * 32 + 3 * 32;
+/// Bytes that a piece may need in an upload buffer beyond its own, to align the next one to 4.
+pub const PADDING_MAX: usize = 3;
 
 /// How long a batch that is not full waits for more pieces.
 pub const GATHER_WAIT: Duration = Duration::from_micros(200);

@@ -30,8 +30,7 @@ pub(crate) struct Filled {
 
 impl Filled {
     /// Ends the pieces of a batch that was not submitted, and returns the batch.
-    pub(crate) fn refuse(mut self, error: &Error) -> Batch {
-        self.batch.forget();
+    pub(crate) fn refuse(self, error: &Error) -> Batch {
         for (piece, _) in self.pieces {
             piece.end(Err(error.clone()));
         }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gdeflate::TileStream;
 use millstream::{CodecId, DevicePart, Error, ErrorKind, PartForm, Priority};
 
+use crate::context::Context;
 use crate::limits;
 use crate::target::Target;
 
@@ -36,7 +37,7 @@ pub(crate) enum Work {
     Tile,
     /// A tile that the device rejected, with this status: the processor decodes it.
     Refused(u32),
-    /// The transitions or release after all bytes have landed.
+    /// The copy to an image, or the release, after all bytes have landed.
     Last,
 }
 
@@ -91,7 +92,8 @@ impl Part {
             let mut state = self.state();
             let (part, error) = (state.part.take(), state.error.take());
             drop(state);
-            self.target.part_ended();
+            let is_last = part.as_ref().is_some_and(|it| it.form() == PartForm::Last);
+            self.target.part_ended(is_last && error.is_none());
             if let Some(part) = part {
                 part.finish(error.map_or(Ok(()), Err));
             }
@@ -100,8 +102,12 @@ impl Part {
 }
 
 /// Plans the pieces of a part. An invalid part, or one without pieces, is ended here.
-pub(crate) fn cut(part: DevicePart, target: Arc<Target>) -> Option<(Arc<Part>, Vec<Plan>)> {
-    let plans = match admit(&part, &target) {
+pub(crate) fn cut(
+    context: &Arc<Context>,
+    part: DevicePart,
+    target: Arc<Target>,
+) -> Option<(Arc<Part>, Vec<Plan>)> {
+    let plans = match admit(context, &part, &target) {
         Ok(plans) if !plans.is_empty() => plans,
         ended => {
             part.finish(ended.map(drop));
@@ -121,7 +127,7 @@ pub(crate) fn cut(part: DevicePart, target: Arc<Target>) -> Option<(Arc<Part>, V
 }
 
 /// Returns the plans of a part; if there are any, its destination expects the part from now on.
-fn admit(part: &DevicePart, target: &Target) -> Result<Vec<Plan>, Error> {
+fn admit(context: &Arc<Context>, part: &DevicePart, target: &Target) -> Result<Vec<Plan>, Error> {
     let (end, room) = (part.range().end, target.len());
     // A sink of the application that wraps this one may have reported more room.
     if end > room {
@@ -135,7 +141,7 @@ fn admit(part: &DevicePart, target: &Target) -> Result<Vec<Plan>, Error> {
     }
     let plans = plan(part.form(), part.bytes(), part.range())?;
     if !plans.is_empty() {
-        target.expect(part)?;
+        target.expect(context, part)?;
     }
     Ok(plans)
 }

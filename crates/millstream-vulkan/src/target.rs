@@ -1,14 +1,15 @@
 //! Destinations of requests, and the copies that transfer bytes to them.
 
-use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ash::vk;
 use millstream::{DevicePart, Error, PartForm};
 
-use crate::batch::{Batch, Bytes, Copy, CopyTo, Source};
+use crate::batch::{Batch, Bytes, Copy, ImageCopy, Source};
+use crate::context::Context;
+use crate::error::invalid;
 use crate::memory::{DeviceBuffer, DeviceImage};
-use crate::texels::ImageTarget;
+use crate::regions::ImageTarget;
 
 /// The buffer range or image that requests land in.
 pub(crate) enum Target {
@@ -20,8 +21,48 @@ pub(crate) enum Target {
         /// The family that the range is handed over to.
         handover: Option<u32>,
     },
-    /// An image, and its memory unless the application owns it.
-    Image(Arc<ImageTarget>, Option<DeviceImage>),
+    Image(ImagePlace),
+}
+
+/// An image that requests land in.
+pub(crate) struct ImagePlace {
+    pub(crate) image: ImageTarget,
+    /// Its memory, unless the application owns it.
+    made: Option<DeviceImage>,
+    /// The bytes of a request until all are on the device, from its first part to the end of the
+    /// last one; those of a request that fails serve the next.
+    landing: Mutex<Option<DeviceBuffer>>,
+}
+
+impl ImagePlace {
+    pub(crate) fn new(image: ImageTarget, made: Option<DeviceImage>) -> ImagePlace {
+        ImagePlace {
+            image,
+            made,
+            landing: Mutex::default(),
+        }
+    }
+
+    /// Whether the library made the image.
+    pub(crate) fn is_made(&self) -> bool {
+        self.made.is_some()
+    }
+
+    fn landing(&self) -> MutexGuard<'_, Option<DeviceBuffer>> {
+        self.landing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the buffer that a request's bytes land in, if there is none.
+    fn make_landing(&self, context: &Arc<Context>) -> Result<(), Error> {
+        let mut landing = self.landing();
+        if landing.is_none() {
+            let len = usize::try_from(self.image.len());
+            let len = len.map_err(|_| invalid("an image of too many bytes"))?;
+            let copies = vk::BufferUsageFlags::TRANSFER_DST | vk::BufferUsageFlags::TRANSFER_SRC;
+            *landing = Some(DeviceBuffer::local(context, len, copies)?);
+        }
+        Ok(())
+    }
 }
 
 impl Target {
@@ -29,32 +70,43 @@ impl Target {
         match self {
             Target::Managed(buffer) => buffer.len() as u64,
             Target::Adopted { len, .. } => *len,
-            Target::Image(image, _) => image.len(),
+            Target::Image(place) => place.image.len(),
         }
     }
 
-    /// Returns the buffer and the offset of the destination in it; `None` for an image.
+    /// Returns the buffer that bytes land in, and the offset of the destination in it. `None`: an
+    /// image that expects no part.
     pub(crate) fn buffer(&self) -> Option<(vk::Buffer, u64)> {
         match self {
             Target::Managed(buffer) => Some((buffer.buffer, 0)),
             Target::Adopted { buffer, offset, .. } => Some((*buffer, *offset)),
-            Target::Image(..) => None,
+            Target::Image(place) => place.landing().as_ref().map(|it| (it.buffer, 0)),
         }
     }
 
     /// Announces a part of a request, which an image may refuse.
-    pub(crate) fn expect(&self, part: &DevicePart) -> Result<(), Error> {
-        let Target::Image(image, _) = self else {
+    pub(crate) fn expect(&self, context: &Arc<Context>, part: &DevicePart) -> Result<(), Error> {
+        let Target::Image(place) = self else {
             return Ok(());
         };
         let bytes = (part.form() != PartForm::Last).then(|| part.range());
-        image.expect(part.request(), bytes)
+        place.image.expect(part.request(), bytes)?;
+        let made = place.make_landing(context);
+        if made.is_err() {
+            place.image.part_ended(false);
+        }
+        made
     }
 
-    /// Reports that a part announced by [`Target::expect`] is about to be completed.
-    pub(crate) fn part_ended(&self) {
-        if let Target::Image(image, _) = self {
-            image.part_ended();
+    /// Reports that a part announced by [`Target::expect`] is about to be completed; `landed`: it is
+    /// the last one, and the request has landed.
+    pub(crate) fn part_ended(&self, landed: bool) {
+        if let Target::Image(place) = self {
+            if landed {
+                // Before another request is let in.
+                drop(place.landing().take());
+            }
+            place.image.part_ended(landed);
         }
     }
 
@@ -77,26 +129,10 @@ impl Target {
 
     /// Whether `landed` bytes are too few: requests must fill an image.
     pub(crate) fn is_short(&self, landed: u64) -> bool {
-        matches!(self, Target::Image(image, _) if landed < image.len())
+        matches!(self, Target::Image(place) if landed < place.image.len())
     }
 
-    /// Whether the raw bytes of a tile can be copied here from the device's scratch.
-    pub(crate) fn takes_tile(&self, at: u64, raw_len: usize) -> bool {
-        match self {
-            Target::Image(image, _) => image.is_whole(&(at..at + raw_len as u64)),
-            _ => true,
-        }
-    }
-
-    /// Whether this holds for all tiles of streams, which begin at multiples of their length.
-    pub(crate) fn takes_tiles(&self) -> bool {
-        match self {
-            Target::Image(image, _) => image.block.bytes.is_power_of_two(),
-            _ => true,
-        }
-    }
-
-    /// Whether a batch already writes some of these bytes of a buffer; images are not checked.
+    /// Whether a batch already writes some of these bytes.
     pub(crate) fn is_written(&self, batch: &Batch, at: u64, raw_len: usize) -> bool {
         self.buffer().is_some_and(|(buffer, offset)| {
             let begin = offset + at;
@@ -104,29 +140,15 @@ impl Target {
         })
     }
 
-    /// Adds the copies of raw bytes to `at`.
-    pub(crate) fn add_bytes(self: &Arc<Target>, batch: &mut Batch, at: u64, bytes: Bytes<'_>) {
-        let Target::Image(image, _) = &**self else {
-            let from = batch.add_bytes(bytes, 1);
-            return self.add_run(batch, (from, at, bytes.bytes.len()));
-        };
-        for (first, run) in image.split(at, bytes.bytes) {
-            let run = match &run {
-                Cow::Borrowed(run) => {
-                    let begin = (first - at) as usize;
-                    bytes.range(begin..begin + run.len())
-                }
-                Cow::Owned(run) => Bytes::new(run),
-            };
-            // Offsets of copies to images are multiples of a texel block.
-            let from = batch.add_bytes(run, image.block.bytes as usize);
-            self.add_run(batch, (from, first, run.bytes.len()));
-        }
+    /// Adds the copy of raw bytes to `at`.
+    pub(crate) fn add_bytes(&self, batch: &mut Batch, at: u64, bytes: Bytes<'_>) {
+        let from = batch.add_bytes(bytes);
+        self.add_run(batch, (from, at, bytes.bytes.len()));
     }
 
-    /// Adds a tile and the copies of its raw bytes to `at`; returns the tile's number.
+    /// Adds a tile and the copy of its raw bytes to `at`; returns the tile's number.
     pub(crate) fn add_tile(
-        self: &Arc<Target>,
+        &self,
         batch: &mut Batch,
         (at, raw_len): (u64, usize),
         stored: Bytes<'_>,
@@ -136,7 +158,7 @@ impl Target {
         tile
     }
 
-    /// Adds the transitions or the release that follow once all bytes have landed.
+    /// Adds the copy to an image, or the release, that follows once all bytes have landed.
     pub(crate) fn add_last(&self, batch: &mut Batch) {
         match self {
             Target::Managed(_) => {}
@@ -150,29 +172,23 @@ impl Target {
                     batch.add_release((*buffer, *offset, *len), to);
                 }
             }
-            Target::Image(image, _) => batch.add_completed(image),
+            Target::Image(place) => {
+                let (from, _) = self.buffer().expect("the last part is expected");
+                batch.add_image(ImageCopy::new(from, &place.image, batch.family()));
+            }
         }
     }
 
-    /// Adds the copies of a run of bytes; for an image, the run must be whole texel blocks.
-    fn add_run(self: &Arc<Target>, batch: &mut Batch, (from, at, len): (Source, u64, usize)) {
+    /// Adds the copy of a run of bytes.
+    fn add_run(&self, batch: &mut Batch, (from, at, len): (Source, u64, usize)) {
         if len == 0 {
             // Vulkan does not allow empty copies.
             return;
         }
-        batch.add_raw_bytes(len);
-        if let Some((buffer, offset)) = self.buffer() {
-            let to = CopyTo::Buffer(buffer, offset + at, len as u64);
-            return batch.add_copy(Copy { from, skip: 0, to });
-        }
-        let Target::Image(image, _) = &**self else {
-            unreachable!("everything else is a buffer")
-        };
-        batch.add_image(image);
-        for copy in image.copies(at..at + len as u64) {
-            let to = CopyTo::Image(image.about.image, copy);
-            let skip = copy.buffer_offset - at;
-            batch.add_copy(Copy { from, skip, to });
-        }
+        let (buffer, offset) = self.buffer().expect("its part is expected");
+        batch.add_copy(Copy {
+            from,
+            to: (buffer, offset + at, len as u64),
+        });
     }
 }

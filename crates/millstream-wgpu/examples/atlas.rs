@@ -4,8 +4,8 @@
 use ash::vk;
 use millstream::{Read, Storage, Ticket};
 use millstream_vulkan::ImageRegion;
-use millstream_wgpu::v30::WgpuDevice;
-use millstream_wgpu::v30::wgpu::{self, TextureUsages};
+use millstream_wgpu::WgpuDevice;
+use millstream_wgpu::wgpu::{self, TextureUsages};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut about = wgpu::InstanceDescriptor::new_without_display_handle();

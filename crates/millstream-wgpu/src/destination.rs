@@ -5,8 +5,6 @@ use std::sync::Arc;
 use millstream::{CodecId, DevicePart, DeviceSink};
 use millstream_vulkan::{GpuBuffer, GpuImage};
 
-use super::wgpu;
-
 /// A range of a buffer, to be passed to [`Read::into_device`](millstream::Read::into_device).
 pub type BufferDestination = Destination<wgpu::Buffer, GpuBuffer>;
 
@@ -25,7 +23,7 @@ pub struct Destination<R, S> {
 }
 
 impl<R, S> Destination<R, S> {
-    pub(super) fn new(
+    pub(crate) fn new(
         sink: Arc<S>,
         resource: R,
         is_lost: fn(&S) -> bool,

@@ -11,6 +11,7 @@
     reason = "lends handles of wgpu to the library, and makes buffers"
 )]
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -21,29 +22,28 @@ use millstream_vulkan::{
     GpuReport, GpuStats, ImageRegion, ImageState, QueueAccess,
 };
 
-use super::destination::{BufferDestination, Destination, TextureDestination};
-use super::wgpu;
+use wgpu::hal::api::Vulkan;
 
-pub(super) use wgpu::hal::api::Vulkan;
+use crate::destination::{BufferDestination, Destination, TextureDestination};
 
 /// A wgpu device on Vulkan, whose buffers and textures requests land in. Workers decode; the device
 /// copies.
 pub struct WgpuDevice {
     // Dropped first: it waits for its work on the device.
-    pub(super) gpu: Gpu,
+    gpu: Gpu,
     textures: Mutex<Vec<Weak<TextureDestination>>>,
     adapter: wgpu::Adapter,
     device: wgpu::Device,
     queue: wgpu::Queue,
     /// The family of wgpu's queue, and that of the second queue if it differs.
-    pub(super) families: (u32, Option<u32>),
+    families: (u32, Option<u32>),
 }
 
-pub(super) fn invalid(cause: &'static str) -> Error {
+fn invalid(cause: &'static str) -> Error {
     Error::new(ErrorKind::InvalidArgument, cause)
 }
 
-pub(super) fn no_vulkan() -> Error {
+fn no_vulkan() -> Error {
     Error::new(ErrorKind::Limit, "wgpu does not run on Vulkan here")
 }
 
@@ -161,6 +161,42 @@ impl WgpuDevice {
         Ok(Destination::new(sink, buffer, GpuBuffer::is_lost))
     }
 
+    /// Returns a range of a buffer as a destination.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the range is empty or not inside the buffer, or the buffer lacks the
+    /// usage `COPY_DST`; `Limit`: it is not a Vulkan buffer.
+    ///
+    /// # Safety
+    /// The buffer belongs to the device. No command that wgpu runs uses the range while a request
+    /// to it is in flight, and the buffer is not destroyed then. wgpu has recorded the range as
+    /// initialized, because it was written to, or cleared by `CommandEncoder::clear_buffer`, in a
+    /// submission; else wgpu clears it on its first use, after bytes have landed. With a second
+    /// queue ([`WgpuDevice::adopt_with`]) that submission has completed before a request begins.
+    pub unsafe fn adopt_buffer(
+        &self,
+        buffer: &wgpu::Buffer,
+        range: Range<u64>,
+    ) -> Result<Arc<BufferDestination>, Error> {
+        if !buffer.usage().contains(wgpu::BufferUsages::COPY_DST) {
+            return Err(invalid("a buffer without the usage COPY_DST"));
+        }
+        if range.start >= range.end || range.end > buffer.size() {
+            return Err(invalid("a range that is empty or not inside of its buffer"));
+        }
+        // SAFETY: the handle is not destroyed here.
+        let handle = unsafe {
+            let hal = buffer.as_hal::<Vulkan>().ok_or_else(no_vulkan)?;
+            hal.raw_handle()
+        };
+        let place = (handle, range.start, range.end - range.start);
+        // wgpu's buffers are exclusive: a second queue of another family does not write to them.
+        let owner = self.families.1.map(|_| self.families.0);
+        // SAFETY: the destination keeps the buffer; the rest the caller promises.
+        let sink = unsafe { self.gpu.adopt_buffer(place, owner) };
+        Ok(Destination::new(sink, buffer.clone(), GpuBuffer::is_lost))
+    }
+
     /// Returns regions of a texture as a destination. The bytes are those of the regions, one after
     /// the other, without padding between rows.
     ///
@@ -171,10 +207,8 @@ impl WgpuDevice {
     ///
     /// # Safety
     /// The texture belongs to the device, and the regions do not overlap. No command that wgpu runs
-    /// uses their levels and layers while a request to them is in flight, through this or another
-    /// destination, nor after a request has failed, until another one has landed through the same
-    /// destination, which alone knows the layout then; no other destination of these levels and
-    /// layers is loaded meanwhile. The texture is not destroyed ([`wgpu::Texture::destroy`]) while
+    /// uses their levels and layers while a request to them is in flight, and no other destination
+    /// of these levels and layers is loaded meanwhile. The texture is not destroyed ([`wgpu::Texture::destroy`]) while
     /// the destination lives. wgpu has recorded each level and layer as initialized, because it was
     /// written to, or cleared; else wgpu clears it on its first use, after bytes have landed.
     pub unsafe fn adopt_texture(

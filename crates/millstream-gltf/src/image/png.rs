@@ -11,7 +11,8 @@
 //! and the row above is always the row above in the destination.
 //!
 //! On the fast path the zlib stream's Adler-32 is checked; the CRCs of chunks, which guard the same
-//! bytes, are not.
+//! bytes, are not. A stream that does not fill the rows exactly goes to the `png` crate as well, which
+//! ignores rows and bytes after the last row, as other decoders do.
 
 use std::io::Cursor;
 
@@ -98,7 +99,7 @@ pub(super) fn decode(
     let channels = header.channels().unwrap_or(0);
     let is_plain = (header.depth, header.interlaced) == (8, false) && header.color != COLOR_PALETTE;
     match if is_plain { pieces(stored)? } else { None } {
-        Some(pieces) => fast(&pieces, channels, layout, pixels),
+        Some(pieces) => fast(stored, &pieces, channels, layout, pixels),
         None => library(stored, &mut pixels[..layout.level_bytes(0)]),
     }
 }
@@ -128,6 +129,7 @@ fn pieces(stored: &[u8]) -> Result<Option<Vec<&[u8]>>, &'static str> {
 
 /// Inflates into the end of `pixels`, and unfilters the rows from there into place.
 fn fast(
+    stored: &[u8],
     pieces: &[&[u8]],
     channels: usize,
     layout: &Layout,
@@ -137,7 +139,11 @@ fn fast(
     let (width, height) = (width as usize, height as usize);
     let (filtered_row, out_row) = (1 + width * channels, width * 4);
     let work = pixels.len() - filtered_row * height;
-    inflate(pieces, &mut pixels[work..])?;
+    if !inflate(pieces, &mut pixels[work..])? {
+        let pixels = &mut pixels[..layout.level_bytes(0)];
+        let cause = "the PNG's data is damaged, or is shorter than its header says";
+        return library(stored, pixels).map_err(|_| cause);
+    }
     let first = vec![0; out_row];
     for y in 0..height {
         let at = work + y * filtered_row;
@@ -153,8 +159,8 @@ fn fast(
     Ok(())
 }
 
-/// Decodes the zlib stream, which must fill `filtered`.
-fn inflate(pieces: &[&[u8]], filtered: &mut [u8]) -> Result<(), &'static str> {
+/// Decodes the zlib stream; returns whether it is sound and fills `filtered` exactly.
+fn inflate(pieces: &[&[u8]], filtered: &mut [u8]) -> Result<bool, &'static str> {
     let mut joined = Vec::new();
     let stream = match pieces {
         [one] => one,
@@ -167,11 +173,8 @@ fn inflate(pieces: &[&[u8]], filtered: &mut [u8]) -> Result<(), &'static str> {
             &joined[..]
         }
     };
-    match decode_block(CodecId::ZLIB, &mut Scratch::default(), stream, filtered) {
-        Ok(written) if written == filtered.len() => Ok(()),
-        Ok(_) => Err("the PNG's data ends before its last row"),
-        Err(_) => Err("the PNG's data is damaged, or is not as long as its header says"),
-    }
+    let written = decode_block(CodecId::ZLIB, &mut Scratch::default(), stream, filtered);
+    Ok(written.is_ok_and(|written| written == filtered.len()))
 }
 
 fn library(stored: &[u8], pixels: &mut [u8]) -> Result<(), &'static str> {

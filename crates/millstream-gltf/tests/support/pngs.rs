@@ -292,7 +292,7 @@ impl Picture {
     }
 }
 
-fn chunk(stored: &mut Vec<u8>, kind: &[u8; 4], body: &[u8]) {
+pub(crate) fn chunk(stored: &mut Vec<u8>, kind: &[u8; 4], body: &[u8]) {
     stored.extend((body.len() as u32).to_be_bytes());
     let start = stored.len();
     stored.extend(kind);

@@ -23,9 +23,9 @@ pub(super) fn is_available() -> bool {
 /// # Safety
 /// The machine has the features.
 #[target_feature(enable = "avx2,popcnt")]
-pub(super) unsafe fn run<const BYTES: usize, const COMMAS: bool>(job: Job<'_>) -> Run {
+pub(super) unsafe fn run<const BYTES: usize>(job: Job<'_>) -> Run {
     // SAFETY: guaranteed by the caller.
-    unsafe { generic::run::<__m256i, BYTES, COMMAS>(job) }
+    unsafe { generic::run::<__m256i, BYTES>(job) }
 }
 
 /// See `count_by_masks`.

@@ -212,17 +212,11 @@ impl<V: Vector> Wrong<V> {
     /// # Safety
     /// A vector can be read at `at`, of which `s1` are the digits one byte earlier.
     #[inline(always)]
-    unsafe fn ends<const COMMAS: bool>(&mut self, at: *const u8, s1: V, c: &Constants<V>) -> V {
+    unsafe fn ends(&mut self, at: *const u8, s1: V, c: &Constants<V>) -> V {
         // SAFETY: guaranteed by the caller.
-        let (bytes, comma) = unsafe { (V::load(at), V::splat(b',')) };
+        let bytes = unsafe { V::load(at) };
         let s0 = bytes.add(c.minus_zero_digit);
-        let mut separators = c.white.look_up(bytes.low_bits()).eq(bytes);
-        if COMMAS {
-            let commas = bytes.eq(comma);
-            separators = separators.or(commas);
-            // A comma must directly follow a number; the plain parser handles all other cases.
-            self.signs = self.signs.or(commas.and(s1));
-        }
+        let separators = c.white.look_up(bytes.low_bits()).eq(bytes);
         self.stray = self.stray.or(s0.excess(c.nine).and_not(separators));
         s0.and_not(s1)
     }
@@ -233,7 +227,7 @@ impl<V: Vector> Wrong<V> {
 /// # Safety
 /// The machine has the features of the type.
 #[inline(always)]
-pub(super) unsafe fn run<V, const BYTES: usize, const COMMAS: bool>(job: Job<'_>) -> Run
+pub(super) unsafe fn run<V, const BYTES: usize>(job: Job<'_>) -> Run
 where
     V: Vector,
 {
@@ -244,8 +238,8 @@ where
         // SAFETY: guaranteed by the caller, and for the chunk by `by_chunks`.
         unsafe {
             match BYTES {
-                1 => narrow::<V, COMMAS>(chunk, maxval, &c),
-                _ => wide::<V, COMMAS>(chunk, maxval, &c),
+                1 => narrow(chunk, maxval, &c),
+                _ => wide(chunk, maxval, &c),
             }
         }
     })
@@ -264,11 +258,7 @@ fn steps<V: Vector>(chunk: &Chunk<'_>) -> impl Iterator<Item = *const u8> + use<
 /// # Safety
 /// The machine has the features of the type, and the chunk is as `Chunk` says.
 #[inline(always)]
-unsafe fn narrow<V: Vector, const COMMAS: bool>(
-    chunk: Chunk<'_>,
-    maxval: u16,
-    c: &Constants<V>,
-) -> Option<usize> {
+unsafe fn narrow<V: Vector>(chunk: Chunk<'_>, maxval: u16, c: &Constants<V>) -> Option<usize> {
     let mut next = 0;
     let mut wrong = Wrong::nothing(c);
     for step in steps::<V>(&chunk) {
@@ -278,7 +268,7 @@ unsafe fn narrow<V: Vector, const COMMAS: bool>(
             let (end, s1, s2, s3, s4) = unsafe {
                 let at = step.add(part * V::BYTES);
                 let s1 = c.digits(at, 1);
-                let end = wrong.ends::<COMMAS>(at, s1, c);
+                let end = wrong.ends(at, s1, c);
                 (end, s1, c.digits(at, 2), c.digits(at, 3), c.digits(at, 4))
             };
             let third = end.and_not(s2);
@@ -310,11 +300,7 @@ unsafe fn narrow<V: Vector, const COMMAS: bool>(
 /// # Safety
 /// As [`narrow`].
 #[inline(always)]
-unsafe fn wide<V: Vector, const COMMAS: bool>(
-    chunk: Chunk<'_>,
-    maxval: u16,
-    c: &Constants<V>,
-) -> Option<usize> {
+unsafe fn wide<V: Vector>(chunk: Chunk<'_>, maxval: u16, c: &Constants<V>) -> Option<usize> {
     let mut next = 0;
     let mut wrong = Wrong::nothing(c);
     let mut seen = Seen {
@@ -328,7 +314,7 @@ unsafe fn wide<V: Vector, const COMMAS: bool>(
             let (end, [s1, s2, s3, s4, s5, s6]) = unsafe {
                 let at = step.add(part * V::BYTES);
                 let digits = [1, 2, 3, 4, 5, 6].map(|before| c.digits(at, before));
-                (wrong.ends::<COMMAS>(at, digits[0], c), digits)
+                (wrong.ends(at, digits[0], c), digits)
             };
             let third = end.and_not(s2);
             let fourth = third.and_not(s3);

@@ -21,9 +21,9 @@ pub(super) fn is_available() -> bool {
 /// # Safety
 /// The machine has the features.
 #[target_feature(enable = "neon")]
-pub(super) unsafe fn run<const BYTES: usize, const COMMAS: bool>(job: Job<'_>) -> Run {
+pub(super) unsafe fn run<const BYTES: usize>(job: Job<'_>) -> Run {
     // SAFETY: guaranteed by the caller.
-    unsafe { generic::run::<uint8x16_t, BYTES, COMMAS>(job) }
+    unsafe { generic::run::<uint8x16_t, BYTES>(job) }
 }
 
 /// The bit of each slot in the mask of its group.

@@ -72,7 +72,7 @@ fn digit(byte: u8) -> u8 {
 }
 
 #[inline]
-fn places<const BYTES: usize, const COMMAS: bool>(around: &Around, most: Most) -> Places {
+fn places<const BYTES: usize>(around: &Around, most: Most) -> Places {
     let mut places = Places {
         ends: [0; BLOCK_BYTES],
         low: [0; BLOCK_BYTES],
@@ -93,11 +93,7 @@ fn places<const BYTES: usize, const COMMAS: bool>(around: &Around, most: Most) -
         let second = first & (tens < 10);
         let third = second & (hundreds < 10);
         let fourth = third & (thousands < 10);
-        let mut known = is_digit | (byte == b' ') | (byte.wrapping_sub(0x09) < 5);
-        if COMMAS {
-            // A comma must directly follow a number; the plain parser handles all other cases.
-            known |= (byte == b',') & first;
-        }
+        let known = is_digit | (byte == b' ') | (byte.wrapping_sub(0x09) < 5);
         let end = !is_digit & first;
         places.ends[at] = u8::from(end);
         let low = ones.wrapping_add(if second { tens.wrapping_mul(10) } else { 0 });
@@ -164,7 +160,7 @@ fn samples<const BYTES: usize>(places: &Places, mut ends: u64, slots: &mut [u8])
 }
 
 /// Converts text to samples of one byte, or of two, which may have more than three digits.
-pub(super) fn run<const BYTES: usize, const COMMAS: bool>(job: Job<'_>) -> Run {
+pub(super) fn run<const BYTES: usize>(job: Job<'_>) -> Run {
     let most = Most::new(job.maxval);
     by_chunks(job, BYTES, |chunk| {
         let Chunk {
@@ -180,7 +176,7 @@ pub(super) fn run<const BYTES: usize, const COMMAS: bool>(job: Job<'_>) -> Run {
             let around = text[base - BEFORE_BYTES..]
                 .first_chunk()
                 .expect("a whole block");
-            let places = places::<BYTES, COMMAS>(around, most);
+            let places = places::<BYTES>(around, most);
             let ends = mask(&places.ends);
             wrong |= places.wrong;
             let slots = &mut out[next * BYTES..][..SAMPLES_PER_BLOCK * BYTES];

@@ -1,15 +1,13 @@
 //! Devices whose application alone submits: what is recorded for it, and what it never submits.
 #![expect(unsafe_code, reason = "calls Vulkan as an application does")]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ash::vk;
-use millstream::{DevicePart, DeviceSink, Error, ErrorKind, Read, Storage};
-use millstream_vulkan::{
-    AdoptedQueue, Gpu, GpuImage, ImageOptions, ImageState, QueueAccess, Recorded, Tier,
-};
+use millstream::{Error, ErrorKind, Read, Storage};
+use millstream_vulkan::{AdoptedQueue, Gpu, ImageOptions, ImageState, QueueAccess, Recorded, Tier};
 
 use crate::adopted::{adopt, is_right};
 use crate::application::Application;
@@ -204,85 +202,6 @@ fn what_is_recorded_and_not_submitted_fails_and_the_next_lands() {
     });
     assert_eq!(image.state(), ImageState::SAMPLED);
     drop((image, gpu));
-    application.end();
-}
-
-/// Holds back all parts for an image but the first.
-struct First {
-    image: Arc<GpuImage>,
-    taken: AtomicBool,
-    held: Mutex<Vec<DevicePart>>,
-}
-
-impl DeviceSink for First {
-    fn room(&self) -> u64 {
-        self.image.room()
-    }
-
-    fn wants_last(&self) -> bool {
-        true
-    }
-
-    fn take(&self, part: DevicePart) {
-        match self.taken.swap(true, Ordering::Relaxed) {
-            false => self.image.take(part),
-            true => self.held.lock().expect("no panic").push(part),
-        }
-    }
-}
-
-#[test]
-fn batches_behind_one_that_is_not_submitted_find_the_image_as_it_is() {
-    let _alone = alone();
-    let Some(application) = Application::new(true) else {
-        return;
-    };
-    let gpu = adopt(application.adopted(QueueAccess::Recorded, false));
-    let storage = Storage::new(Default::default()).expect("a storage");
-    let queue = storage.queue(Default::default()).expect("a queue");
-    let (mut about, len) = (IMAGE, 1024 * 1024 * 4);
-    (about.extent.width, about.extent.height) = (1024, 1024);
-    let image = gpu.image(&about).expect("an image");
-    // A file, whose blocks are parts.
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("texels");
-    std::fs::write(&path, bytes(len, 1)).expect("written");
-    let file = storage.open(&path, Default::default());
-    let read = || Read::whole(file);
-    let first = Arc::new(First {
-        image: image.clone(),
-        taken: AtomicBool::new(false),
-        held: Mutex::default(),
-    });
-    let mut ticket = queue
-        .submit(read().into_device(first.clone()))
-        .expect("accepted");
-    let (pool, recorded) = record(&application, &gpu);
-    let held = || std::mem::take(&mut *first.held.lock().expect("no panic"));
-    until(|| !first.held.lock().expect("no panic").is_empty());
-    held().into_iter().for_each(|part| image.take(part));
-    until(|| gpu.stats().batches > 1);
-    drop(recorded);
-    // SAFETY: its commands were never submitted.
-    unsafe { application.device.destroy_command_pool(pool, None) };
-    let stop = AtomicBool::new(false);
-    let landed = std::thread::scope(|scope| {
-        let frames = scope.spawn(|| frames(&application, &gpu, &stop));
-        while !ticket.is_complete() {
-            held().into_iter().for_each(|part| image.take(part));
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let again = queue.submit(read().into_device(image.clone()));
-        let landed = again.expect("accepted").outcome().result;
-        stop.store(true, Ordering::Relaxed);
-        frames.join().expect("no panic");
-        landed
-    });
-    let error = ticket.outcome().result.expect_err("not submitted");
-    assert_eq!(error.kind(), ErrorKind::NotSubmitted, "{error}");
-    landed.expect("landed");
-    assert_eq!(image.state(), ImageState::SAMPLED);
-    drop((first, image, gpu));
     application.end();
 }
 

@@ -1,4 +1,4 @@
-//! What holds with every version of wgpu.
+//! Buffers and textures, and a device that is lost or not of Vulkan.
 #![expect(unsafe_code, reason = "promises that wgpu leaves destinations alone")]
 
 use std::time::Duration;
@@ -7,8 +7,7 @@ use ash::vk;
 use millstream::ErrorKind;
 use millstream_vulkan::{AdoptedQueue, ImageRegion, QueueAccess, Tier};
 
-use super::rig::{Rig, bytes, gdeflate, memory, rig, rig_with};
-use super::wgpu;
+use crate::rig::{Rig, bytes, gdeflate, memory, rig, rig_with};
 
 fn about(size: u64, usage: wgpu::BufferUsages) -> wgpu::BufferDescriptor<'static> {
     wgpu::BufferDescriptor {
@@ -258,8 +257,8 @@ fn requests_fail_once_the_device_is_lost() {
 #[cfg(feature = "noop")]
 #[test]
 fn other_backends_than_vulkan_are_refused() {
-    use super::WgpuDevice;
-    use super::rig::ready;
+    use crate::rig::ready;
+    use millstream_wgpu::WgpuDevice;
 
     let mut about = wgpu::InstanceDescriptor::new_without_display_handle();
     about.backends = wgpu::Backends::NOOP;

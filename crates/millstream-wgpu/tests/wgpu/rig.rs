@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use millstream::{DeviceSink, Error, ErrorKind, Queue, Read, Storage, Ticket};
 use millstream_vulkan::AdoptedQueue;
 
-use super::{WgpuDevice, mapped, wgpu};
+use millstream_wgpu::WgpuDevice;
 
 pub(crate) struct Rig {
     // Dropped before wgpu's device.
@@ -105,7 +105,8 @@ impl Rig {
         self.device
             .poll(wgpu::PollType::wait_indefinitely())
             .expect("the device works");
-        mapped(&back)
+        let mapped = back.get_mapped_range(..).expect("mapped");
+        mapped.to_vec()
     }
 }
 

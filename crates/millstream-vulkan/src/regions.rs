@@ -1,13 +1,9 @@
-//! Device images as destinations: which texels the bytes of a request belong to.
+//! Device images as destinations: the regions that the bytes of a request belong to.
 //!
 //! The bytes are those of the regions, one after the other, each packed as
-//! `vkCmdCopyBufferToImage` expects: rows of texel blocks, slices, layers. Parts of a request
-//! begin and end anywhere, also within a row or a texel block. So a run of whole blocks becomes up
-//! to three copies per slice (the rest of a row, whole rows, the start of a row), and a block whose
-//! bytes arrive in several parts waits until it is complete.
+//! `vkCmdCopyBufferToImage` expects. Parts of a request begin and end anywhere, so they land in a
+//! buffer; once all have, one copy fills the regions, between the transitions of their layers.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +11,7 @@ use ash::vk;
 use millstream::Error;
 
 use crate::error::invalid;
-use crate::format::{TEXEL_BYTES_MAX, TexelBlock};
+use crate::format::TexelBlock;
 
 /// The layout of an image, and the queue family that owns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,18 +80,14 @@ pub struct AdoptedImage {
     pub format: vk::Format,
     /// The destinations of a request's bytes, in this order.
     pub regions: Vec<ImageRegion>,
-    /// The state of the regions' levels and layers when a request begins to write.
-    /// [`ImageState::UNDEFINED`] discards their content. If another family owns them, it has
-    /// released them to the one that loads, from this layout to `TRANSFER_DST_OPTIMAL`. After a
-    /// request has failed, [`GpuImage::state`](crate::GpuImage::state) returns their state, and the
-    /// next request goes on from there.
+    /// The state of the regions' levels and layers when a request writes them, once all of its
+    /// bytes are on the device. [`ImageState::UNDEFINED`] discards their content. If another family
+    /// owns them, it has released them to the one that loads, from this layout to
+    /// `TRANSFER_DST_OPTIMAL`. A request that fails leaves them as they are.
     pub before: ImageState,
     /// Their state once the request has completed.
     pub handover: ImageState,
 }
-
-/// A copy of texels. Its `buffer_offset` is an offset in the destination's bytes.
-pub(crate) type TexelCopy = vk::BufferImageCopy;
 
 /// A change of layout and owner of the layers of one level.
 pub(crate) type Transition = vk::ImageMemoryBarrier<'static>;
@@ -104,35 +96,24 @@ pub(crate) type Transition = vk::ImageMemoryBarrier<'static>;
 pub(crate) struct ImageTarget {
     pub(crate) about: AdoptedImage,
     pub(crate) block: TexelBlock,
-    /// The offset of each region's first byte.
-    starts: Vec<u64>,
+    /// The copy of each region; its `buffer_offset` is an offset in a request's bytes.
+    pub(crate) copies: Vec<vk::BufferImageCopy>,
     len: u64,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Whether it is in the layout `TRANSFER_DST_OPTIMAL`.
-    begun: bool,
-    /// Whether the last transition decided was the hand-over.
+    /// Whether a request has landed.
     landed: bool,
-    /// The request that writes to it, or did last.
+    /// The request whose bytes land, or did last.
     request: u64,
     /// Number of expected parts that have not ended.
     parts: usize,
     /// Number of calls that read it back.
     readers: usize,
-    /// Byte ranges that parts of the request cover, joined: first byte and end.
-    brought: BTreeMap<u64, u64>,
-    straddling: HashMap<u64, Straddling>,
-}
-
-/// A texel block of which some bytes have arrived.
-#[derive(Default)]
-struct Straddling {
-    bytes: [u8; TEXEL_BYTES_MAX],
-    /// A bit for each byte that has arrived.
-    known: u32,
+    /// Bytes that parts of the request brought, counted twice if brought twice.
+    brought: u64,
 }
 
 impl ImageTarget {
@@ -140,7 +121,7 @@ impl ImageTarget {
     pub(crate) fn new(about: AdoptedImage, starts: Option<&[u64]>) -> Result<ImageTarget, Error> {
         let block = TexelBlock::of(about.format)
             .ok_or_else(|| invalid("images of this format are not loaded"))?;
-        let (mut len, mut begins) = (0_u64, Vec::with_capacity(about.regions.len()));
+        let (mut len, mut copies) = (0_u64, Vec::with_capacity(about.regions.len()));
         for (index, region) in about.regions.iter().enumerate() {
             let begin = starts.map_or(len, |starts| starts[index]);
             if begin < len || !begin.is_multiple_of(block.bytes) {
@@ -148,7 +129,7 @@ impl ImageTarget {
                     "bytes of a region overlap, or begin within a texel block",
                 ));
             }
-            begins.push(begin);
+            copies.push(copy_of(region, begin));
             let bytes = region_len(region, block).filter(|bytes| *bytes > 0);
             len = bytes
                 .and_then(|bytes| begin.checked_add(bytes))
@@ -168,7 +149,7 @@ impl ImageTarget {
         Ok(ImageTarget {
             about,
             block,
-            starts: begins,
+            copies,
             len,
             state: Mutex::default(),
         })
@@ -179,76 +160,8 @@ impl ImageTarget {
         self.len
     }
 
-    /// Whether a range consists of whole texel blocks.
-    pub(crate) fn is_whole(&self, range: &Range<u64>) -> bool {
-        range.start.is_multiple_of(self.block.bytes) && range.end.is_multiple_of(self.block.bytes)
-    }
-
-    /// Returns the copies of a range of whole texel blocks.
-    pub(crate) fn copies(&self, range: Range<u64>) -> Vec<TexelCopy> {
-        debug_assert!(self.is_whole(&range), "{range:?}");
-        let mut copies = Vec::new();
-        for (region, &begin) in self.about.regions.iter().zip(&self.starts) {
-            let Some(len) = region_len(region, self.block) else {
-                break;
-            };
-            let wanted = range.start.max(begin)..range.end.min(begin + len);
-            if !wanted.is_empty() {
-                let inside = wanted.start - begin..wanted.end - begin;
-                slices(region, self.block, inside, |mut copy| {
-                    copy.buffer_offset += begin;
-                    copies.push(copy);
-                });
-            }
-        }
-        copies
-    }
-
-    /// Splits bytes that belong at `at` into runs of whole blocks, each with its offset, including
-    /// blocks that these bytes complete.
-    pub(crate) fn split<'a>(&self, at: u64, bytes: &'a [u8]) -> Vec<(u64, Cow<'a, [u8]>)> {
-        let (size, end) = (self.block.bytes, at + bytes.len() as u64);
-        let first = at.next_multiple_of(size).min(end);
-        let last = (end - end % size).max(first);
-        let (head, rest) = bytes.split_at((first - at) as usize);
-        let (whole, tail) = rest.split_at((last - first) as usize);
-        let ends = [(at, head), (last, tail)].into_iter();
-        let mut runs: Vec<_> = ends
-            .filter_map(|(at, bytes)| self.straddle(at, bytes))
-            .map(|(at, block)| (at, Cow::Owned(block)))
-            .collect();
-        if !whole.is_empty() {
-            runs.push((first, Cow::Borrowed(whole)));
-        }
-        runs
-    }
-
-    /// Adds bytes of one block. Returns the block and its offset if it is complete now.
-    fn straddle(&self, at: u64, bytes: &[u8]) -> Option<(u64, Vec<u8>)> {
-        if bytes.is_empty() {
-            return None;
-        }
-        let size = self.block.bytes as usize;
-        let (block, begin) = (at - at % self.block.bytes, (at % self.block.bytes) as usize);
-        let mut state = self.state();
-        let straddling = state.straddling.entry(block).or_default();
-        straddling.bytes[begin..begin + bytes.len()].copy_from_slice(bytes);
-        straddling.known |= (u32::MAX >> (32 - bytes.len())) << begin;
-        if straddling.known.count_ones() as usize != size {
-            return None;
-        }
-        let whole = state.straddling.remove(&block);
-        whole.map(|whole| (block, whole.bytes[..size].to_vec()))
-    }
-
-    /// Returns the transitions to record before its first copy.
+    /// Returns the transitions to record before its copies.
     pub(crate) fn begin(&self, family: u32) -> Vec<Transition> {
-        let mut state = self.state();
-        if state.begun {
-            return Vec::new();
-        }
-        (state.begun, state.landed) = (true, false);
-        drop(state);
         let before = self.about.before;
         let is_kept = before.layout != vk::ImageLayout::UNDEFINED;
         let from = before.family.filter(|_| is_kept).unwrap_or(family);
@@ -270,46 +183,31 @@ impl ImageTarget {
             if state.parts > 0 {
                 return Err(another());
             }
-            state.request = request;
-            state.straddling.clear();
-            state.brought.clear();
+            (state.request, state.brought) = (request, 0);
         }
         match bytes {
-            Some(bytes) => state.bring(bytes),
-            None if state.brought.first_key_value() == Some((&0, &self.len)) => {}
+            Some(bytes) => state.brought += bytes.end - bytes.start,
+            None if state.brought >= self.len => {}
             None => return Err(another()),
         }
         state.parts += 1;
         Ok(())
     }
 
-    /// Reports that a part announced by [`ImageTarget::expect`] has ended.
-    pub(crate) fn part_ended(&self) {
-        self.state().parts -= 1;
+    /// Reports that a part announced by [`ImageTarget::expect`] has ended; `landed`: it was the last
+    /// one of a request that has landed.
+    pub(crate) fn part_ended(&self, landed: bool) {
+        let mut state = self.state();
+        state.parts -= 1;
+        state.landed |= landed;
     }
 
     /// Returns the state in which the requests so far leave its levels and layers.
     pub(crate) fn left_in(&self) -> ImageState {
-        let state = self.state();
-        match (state.begun, state.landed) {
-            (true, _) => ImageState {
-                layout: vk::ImageLayout::TRANSFER_DST_OPTIMAL,
-                family: None,
-            },
-            (false, true) => self.about.handover,
-            (false, false) => self.about.before,
+        match self.state().landed {
+            true => self.about.handover,
+            false => self.about.before,
         }
-    }
-
-    /// Takes back [`ImageTarget::begin`], whose transitions will not run.
-    pub(crate) fn forget_begin(&self) {
-        self.state().begun = false;
-    }
-
-    /// Takes back [`ImageTarget::end`], whose transitions will not run.
-    pub(crate) fn forget_end(&self) {
-        let mut state = self.state();
-        (state.begun, state.landed) = (true, false);
     }
 
     /// Refuses requests during a read-back. False if none has landed, or one is in flight.
@@ -324,12 +222,8 @@ impl ImageTarget {
         self.state().readers -= 1;
     }
 
-    /// Returns the transitions to record after its last copy.
+    /// Returns the transitions to record after its copies.
     pub(crate) fn end(&self, family: u32) -> Vec<Transition> {
-        let mut state = self.state();
-        assert!(state.begun, "transitions begin before they end");
-        (state.begun, state.landed) = (false, true);
-        drop(state);
         let to = self.about.handover.family.unwrap_or(family);
         let uses = match to == family {
             true => vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE,
@@ -403,20 +297,6 @@ impl ImageTarget {
     }
 }
 
-impl State {
-    /// Joins a range with those that it touches.
-    fn bring(&mut self, range: Range<u64>) {
-        let (mut begin, mut end) = (range.start, range.end);
-        while let Some((&first, &last)) = self.brought.range(..=end).next_back()
-            && last >= begin
-        {
-            self.brought.remove(&first);
-            (begin, end) = (begin.min(first), end.max(last));
-        }
-        self.brought.insert(begin, end);
-    }
-}
-
 fn another() -> Error {
     invalid("another request writes to the image: one at a time can")
 }
@@ -427,97 +307,34 @@ fn same_or_apart(a: &ImageRegion, b: &ImageRegion) -> bool {
     a.mip_level != b.mip_level || a.layers == b.layers || apart
 }
 
-/// Returns the number of texel blocks of a row, and of rows of a slice.
-fn blocks(region: &ImageRegion, block: TexelBlock) -> (u64, u64) {
-    let (width, height) = (region.extent.width, region.extent.height);
-    (
-        u64::from(width.div_ceil(block.width)),
-        u64::from(height.div_ceil(block.height)),
-    )
-}
-
 /// Returns the bytes of a region; `None` on overflow, or if its range of layers is reversed.
 fn region_len(region: &ImageRegion, block: TexelBlock) -> Option<u64> {
-    let (columns, rows) = blocks(region, block);
+    let vk::Extent3D {
+        width,
+        height,
+        depth,
+    } = region.extent;
     let layers = region.layers.end.checked_sub(region.layers.start)?;
-    let slices = u64::from(layers).checked_mul(u64::from(region.extent.depth))?;
-    columns
-        .checked_mul(rows)?
+    let slices = u64::from(layers).checked_mul(u64::from(depth))?;
+    u64::from(width.div_ceil(block.width))
+        .checked_mul(u64::from(height.div_ceil(block.height)))?
         .checked_mul(slices)?
         .checked_mul(block.bytes)
 }
 
-/// Calls `add` with the copies of a range of a region's bytes.
-fn slices(
-    region: &ImageRegion,
-    block: TexelBlock,
-    range: Range<u64>,
-    mut add: impl FnMut(TexelCopy),
-) {
-    let (columns, rows) = blocks(region, block);
-    let slice_len = columns * rows * block.bytes;
-    for slice in range.start / slice_len..range.end.div_ceil(slice_len) {
-        let begin = slice * slice_len;
-        let wanted = range.start.max(begin)..range.end.min(begin + slice_len);
-        let (mut at, end) = (
-            (wanted.start - begin) / block.bytes,
-            (wanted.end - begin) / block.bytes,
-        );
-        while at < end {
-            let (row, column) = (at / columns, at % columns);
-            // All remaining whole rows at once, or part of one row.
-            let (width, height) = match column {
-                0 if end - at >= columns => (columns, (end - at) / columns),
-                _ => ((end - at).min(columns - column), 1),
-            };
-            let first = begin + at * block.bytes;
-            add(copy_of(
-                region,
-                block,
-                slice,
-                (column, row, width, height),
-                first,
-            ));
-            at += width * height;
-        }
-    }
-}
-
-/// Returns the copy of a rectangle of texel blocks of a slice.
-fn copy_of(
-    region: &ImageRegion,
-    block: TexelBlock,
-    slice: u64,
-    (column, row, width, height): (u64, u64, u64, u64),
-    at: u64,
-) -> TexelCopy {
-    let depth = u64::from(region.extent.depth);
-    // Blocks at the edge may reach past it.
-    let texels = |first: u64, count: u64, size: u32, extent: u32| {
-        let begin = first as u32 * size;
-        (begin, (count as u32 * size).min(extent - begin))
-    };
-    let (x, width) = texels(column, width, block.width, region.extent.width);
-    let (y, height) = texels(row, height, block.height, region.extent.height);
-    TexelCopy {
+/// Returns the copy of a region whose bytes begin at `at`, rows and slices without gaps.
+fn copy_of(region: &ImageRegion, at: u64) -> vk::BufferImageCopy {
+    vk::BufferImageCopy {
         buffer_offset: at,
         image_subresource: vk::ImageSubresourceLayers {
             aspect_mask: vk::ImageAspectFlags::COLOR,
             mip_level: region.mip_level,
-            base_array_layer: region.layers.start + (slice / depth) as u32,
-            layer_count: 1,
+            base_array_layer: region.layers.start,
+            layer_count: region.layers.end.saturating_sub(region.layers.start),
         },
-        image_offset: vk::Offset3D {
-            x: region.offset.x + x as i32,
-            y: region.offset.y + y as i32,
-            z: region.offset.z + (slice % depth) as i32,
-        },
-        image_extent: vk::Extent3D {
-            width,
-            height,
-            depth: 1,
-        },
-        ..TexelCopy::default()
+        image_offset: region.offset,
+        image_extent: region.extent,
+        ..vk::BufferImageCopy::default()
     }
 }
 
@@ -557,127 +374,17 @@ mod tests {
         let about = target(rgba, regions).expect("an image").about;
         let placed = ImageTarget::new(about.clone(), Some(&[64, 128])).expect("an image");
         assert_eq!(placed.len(), 128 + 64);
-        let copies = placed.copies(0..192);
+        let copies = placed.copies.iter();
         let found: Vec<_> = copies
-            .iter()
             .map(|copy| (copy.buffer_offset, copy.image_extent.width))
             .collect();
         assert_eq!(found, [(64, 2), (128, 4)]);
-        assert!(placed.copies(0..64).is_empty() && placed.copies(80..128).is_empty());
         for wrong in [[64, 76], [66, 128], [128, 64], [0, u64::MAX - 3]] {
             assert!(
                 ImageTarget::new(about.clone(), Some(&wrong)).is_err(),
                 "{wrong:?}"
             );
         }
-    }
-
-    /// A texel block: mip level, layer, and coordinates.
-    type Place = (u32, u32, i32, i32, i32);
-
-    /// Returns the blocks of all regions, in the order of their bytes.
-    fn places(target: &ImageTarget) -> Vec<Place> {
-        let mut places = Vec::new();
-        let block = target.block;
-        for region in &target.about.regions {
-            let (offset, extent) = (region.offset, region.extent);
-            for layer in region.layers.clone() {
-                for z in 0..extent.depth as i32 {
-                    for y in (0..extent.height as i32).step_by(block.height as usize) {
-                        for x in (0..extent.width as i32).step_by(block.width as usize) {
-                            let at = (offset.x + x, offset.y + y, offset.z + z);
-                            places.push((region.mip_level, layer, at.0, at.1, at.2));
-                        }
-                    }
-                }
-            }
-        }
-        places
-    }
-
-    /// Returns the blocks that a copy writes, in the order of its bytes.
-    fn written(copy: &TexelCopy, block: TexelBlock) -> Vec<Place> {
-        let (at, extent) = (copy.image_offset, copy.image_extent);
-        assert_eq!((copy.image_subresource.layer_count, extent.depth), (1, 1));
-        let (level, layer) = (
-            copy.image_subresource.mip_level,
-            copy.image_subresource.base_array_layer,
-        );
-        let mut places = Vec::new();
-        for y in (0..extent.height as i32).step_by(block.height as usize) {
-            for x in (0..extent.width as i32).step_by(block.width as usize) {
-                places.push((level, layer, at.x + x, at.y + y, at.z));
-            }
-        }
-        places
-    }
-
-    #[test]
-    fn copies_of_any_cut_write_each_block_once_with_its_bytes() {
-        let formats = [
-            vk::Format::R8_UNORM,
-            vk::Format::R8G8B8_UNORM,
-            vk::Format::R16G16B16A16_SFLOAT,
-            vk::Format::BC1_RGB_UNORM_BLOCK,
-            vk::Format::BC7_UNORM_BLOCK,
-            vk::Format::ASTC_5X4_UNORM_BLOCK,
-        ];
-        for (seed, format) in (0..).zip(formats.iter().cycle().take(60)) {
-            let mut random = fastrand::Rng::with_seed(seed);
-            let mut sides = fastrand::Rng::with_seed(!seed);
-            let mut side = |most: u32| sides.u32(1..most);
-            let regions = vec![
-                region(0, 2..4, (side(40), side(40), side(4))),
-                region(1, 0..1, (side(40), side(9), 1)),
-                region(2, 0..3, (1, 1, 1)),
-            ];
-            let target = target(*format, regions).expect("regions");
-            let (expected, block) = (places(&target), target.block);
-            assert_eq!(target.len(), expected.len() as u64 * block.bytes);
-            let bytes: Vec<u8> = (0..target.len()).map(|_| random.u8(..)).collect();
-
-            let mut cuts: Vec<usize> = (0..9).map(|_| random.usize(0..=bytes.len())).collect();
-            cuts.extend([0, bytes.len()]);
-            cuts.sort_unstable();
-            let mut parts: Vec<_> = cuts.windows(2).map(|cut| cut[0]..cut[1]).collect();
-            random.shuffle(&mut parts);
-            let mut got = HashMap::new();
-            let mut land = |at: u64, bytes: &[u8]| {
-                for copy in target.copies(at..at + bytes.len() as u64) {
-                    let mut from = (copy.buffer_offset - at) as usize;
-                    for place in written(&copy, block) {
-                        let to = from + block.bytes as usize;
-                        assert!(got.insert(place, bytes[from..to].to_vec()).is_none());
-                        from = to;
-                    }
-                }
-            };
-            for part in parts {
-                for (at, run) in target.split(part.start as u64, &bytes[part]) {
-                    land(at, &run);
-                }
-            }
-            assert_eq!(got.len(), expected.len(), "seed {seed}");
-            for (place, bytes) in expected.iter().zip(bytes.chunks(block.bytes as usize)) {
-                assert!(got[place] == bytes, "seed {seed}: {place:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn halves_of_blocks_that_a_failed_request_left_do_not_count() {
-        let target = target(vk::Format::R32_UINT, vec![region(0, 0..1, (2, 1, 1))]);
-        let target = target.expect("a region");
-        let expect = |request, range| target.expect(request, Some(range)).expect("it is free");
-        expect(1, 2..4);
-        assert!(target.split(2, &[9, 9]).is_empty());
-        target.part_ended();
-        expect(2, 0..2);
-        assert!(target.split(0, &[1, 2]).is_empty());
-        expect(2, 2..8);
-        let runs = target.split(2, &[3, 4, 5, 6, 7, 8]);
-        let runs: Vec<_> = runs.iter().map(|(at, run)| (*at, &run[..])).collect();
-        assert_eq!(runs, [(0, &[1, 2, 3, 4][..]), (4, &[5, 6, 7, 8])]);
     }
 
     #[test]
@@ -687,7 +394,7 @@ mod tests {
         let takes = |request, bytes| {
             let taken = target.expect(request, bytes).is_ok();
             if taken {
-                target.part_ended();
+                target.part_ended(false);
             }
             taken
         };
@@ -703,23 +410,8 @@ mod tests {
         assert!(!completes(1) && !completes(2));
         target.expect(3, Some(0..64)).expect("it is free");
         assert!(!brings(4, 0..64));
-        target.part_ended();
+        target.part_ended(false);
         assert!(completes(3) && brings(4, 0..64) && completes(4));
-    }
-
-    #[test]
-    fn an_end_that_does_not_run_leaves_it_begun() {
-        let target = target(vk::Format::R8_UNORM, vec![region(0, 0..1, (8, 8, 1))]);
-        let target = target.expect("a region");
-        assert!(!target.begin(0).is_empty() && !target.state().landed);
-        assert!(!target.end(0).is_empty() && target.state().landed);
-        assert_eq!(target.left_in(), ImageState::SAMPLED);
-        target.forget_end();
-        assert!(target.begin(0).is_empty() && !target.state().landed);
-        let layout = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
-        assert_eq!(target.left_in().layout, layout);
-        target.forget_begin();
-        assert_eq!(target.left_in(), ImageState::UNDEFINED);
     }
 
     #[test]
@@ -729,12 +421,11 @@ mod tests {
         let expect = |request, range| target.expect(request, range).map_err(|error| error.kind());
         assert!(!target.begin_reading());
         expect(1, Some(0..64)).expect("it is free");
-        target.begin(0);
-        target.part_ended();
+        target.part_ended(false);
         expect(1, None).expect("all has come");
-        target.end(0);
-        assert!(!target.begin_reading(), "its end is on its way");
-        target.part_ended();
+        assert!(!target.begin_reading(), "its copy is on its way");
+        target.part_ended(true);
+        assert_eq!(target.left_in(), ImageState::SAMPLED);
         assert!(target.begin_reading() && target.begin_reading());
         for left in [1, 0] {
             assert_eq!(expect(2, Some(0..64)), Err(ErrorKind::InvalidArgument));
@@ -746,20 +437,31 @@ mod tests {
     }
 
     #[test]
-    fn whole_rows_are_one_copy() {
-        let target = target(
-            vk::Format::BC7_UNORM_BLOCK,
-            vec![region(0, 0..1, (16, 64, 1))],
-        );
-        let target = target.expect("regions");
-        assert_eq!(target.len(), 4 * 16 * 16);
-        assert_eq!(target.copies(0..1024).len(), 1);
-        let cut = target.copies(16..1008);
-        let extents: Vec<_> = cut
-            .iter()
-            .map(|copy| (copy.image_extent.width, copy.image_extent.height))
-            .collect();
-        assert_eq!(extents, [(12, 4), (16, 56), (12, 4)]);
+    fn regions_take_the_bytes_of_their_blocks_in_all_layers_and_slices() {
+        for (format, extent, layers, len) in [
+            (vk::Format::R8_UNORM, (13, 7, 1), 0..1, 13 * 7),
+            (vk::Format::R8G8B8_UNORM, (5, 3, 4), 0..1, 5 * 3 * 4 * 3),
+            (
+                vk::Format::BC7_UNORM_BLOCK,
+                (16, 62, 1),
+                1..4,
+                4 * 16 * 3 * 16,
+            ),
+            (
+                vk::Format::ASTC_5X4_UNORM_BLOCK,
+                (6, 4, 1),
+                0..2,
+                2 * 2 * 16,
+            ),
+        ] {
+            let made = target(format, vec![region(0, layers.clone(), extent)]);
+            let made = made.expect("a region");
+            assert_eq!(made.len(), len, "{format:?}");
+            assert_eq!(
+                made.copies[0].image_subresource.layer_count,
+                layers.end - layers.start
+            );
+        }
     }
 
     fn families(transition: &Transition) -> (u32, u32) {
@@ -805,10 +507,7 @@ mod tests {
                 layout,
                 family: Some(9),
             };
-            let begin = target.begin(2);
-            assert!(target.begin(2).is_empty(), "once");
-            target.forget_begin();
-            families(&begin[0])
+            families(&target.begin(2)[0])
         };
         let none = (vk::QUEUE_FAMILY_IGNORED, vk::QUEUE_FAMILY_IGNORED);
         assert_eq!(families_of(vk::ImageLayout::UNDEFINED), none);

@@ -3,8 +3,7 @@
 
 use millstream::ErrorKind;
 
-use super::rig::{bytes, memory, rig};
-use super::wgpu;
+use crate::rig::{bytes, memory, rig};
 
 #[test]
 fn a_range_of_a_buffer_changes_and_nothing_else() {
