@@ -1,11 +1,9 @@
-//! The same files through the crate `image` and, where it is installed, netpbm.
-
-mod common;
+//! The same files through netpbm, where it is installed.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use common::{Layout, text_of};
+use crate::common::{Layout, text_of};
 use millstream_pnm::{Format, Header, Image, Samples, TupleType, decode, encode};
 
 fn images() -> Vec<Image> {
@@ -40,27 +38,6 @@ fn images() -> Vec<Image> {
         }
     }
     images
-}
-
-#[test]
-fn the_crate_image_reads_what_we_write_as_we_do() {
-    for image in images() {
-        let header = &image.header;
-        let full = matches!(header.maxval, 255 | 65_535) && !header.format.is_bilevel();
-        let mut bytes = Vec::new();
-        encode(&image, &mut bytes).unwrap();
-        let theirs = image::load_from_memory_with_format(&bytes, image::ImageFormat::Pnm);
-        let theirs = theirs.unwrap_or_else(|error| panic!("{header:?}: {error}"));
-        assert_eq!(
-            (theirs.width(), theirs.height()),
-            (header.width, header.height)
-        );
-        // Other maximal values are scaled there.
-        if full {
-            assert!(theirs.as_bytes() == image.samples.as_bytes(), "{header:?}");
-        }
-        assert_eq!(decode(&bytes).unwrap(), image);
-    }
 }
 
 /// What a netpbm program makes of a file: the output, or `None` if it refuses.

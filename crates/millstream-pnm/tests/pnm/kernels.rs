@@ -1,19 +1,23 @@
 //! Every kernel gives what the plain parser gives, right or wrong, whole, in pieces, on threads.
 
-mod common;
-
-use common::{Layout, decode_in_pieces, decode_with, kernels, text_of, texts};
+use crate::common::{Layout, decode_in_pieces, decode_with, kernels, text, text_of};
 use millstream_pnm::Kernel;
-use proptest::prelude::*;
 
 /// Bytes that a text may be spoiled with: what separates, what numbers are made of, and strays.
 const SPOILERS: &[u8] = b"0123456789 \t\n\x0B\x0C\r#-+,.aP/:\x00\x1F\x7F\x80\xB0\xFF";
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+/// Replaces some of the bytes.
+fn spoil(bytes: &mut [u8], count: usize, random: &mut fastrand::Rng) {
+    for _ in 0..count {
+        bytes[random.usize(..bytes.len())] = SPOILERS[random.usize(..SPOILERS.len())];
+    }
+}
 
-    #[test]
-    fn right_texts_give_the_samples_they_were_made_of(text in texts(3000)) {
+#[test]
+fn right_texts_give_the_samples_they_were_made_of() {
+    let mut random = millstream_testing::random();
+    for _ in 0..150 {
+        let text = text(&mut random, 3000);
         for kernel in kernels() {
             let image = decode_with(kernel, 1, &text.bytes);
             let image = image.unwrap_or_else(|error| panic!("{}: {error}", kernel.name()));
@@ -23,49 +27,46 @@ proptest! {
                 }
                 millstream_pnm::Samples::U16(samples) => samples.clone(),
             };
-            prop_assert!(samples == text.samples, "{}", kernel.name());
+            assert!(samples == text.samples, "{}: {text:?}", kernel.name());
         }
     }
+}
 
-    #[test]
-    fn spoiled_texts_give_the_plain_parsers_result(
-        text in texts(1500),
-        spoils in prop::collection::vec((any::<prop::sample::Index>(), 0..SPOILERS.len()), 1..4),
-        cut in any::<prop::sample::Index>(),
-        cuts in any::<bool>(),
-    ) {
-        let mut bytes = text.bytes;
-        for (place, spoiler) in spoils {
-            let place = place.index(bytes.len());
-            bytes[place] = SPOILERS[spoiler];
-        }
-        if cuts {
-            bytes.truncate(cut.index(bytes.len()));
+#[test]
+fn spoiled_texts_give_the_plain_parsers_result() {
+    let mut random = millstream_testing::random();
+    for _ in 0..150 {
+        let mut bytes = text(&mut random, 1500).bytes;
+        let count = random.usize(1..4);
+        spoil(&mut bytes, count, &mut random);
+        if random.bool() {
+            bytes.truncate(random.usize(..bytes.len()));
         }
         let plain = decode_with(Kernel::Plain, 1, &bytes);
         for kernel in kernels() {
-            prop_assert_eq!(&decode_with(kernel, 1, &bytes), &plain, "{}", kernel.name());
+            let (name, shown) = (kernel.name(), bytes.escape_ascii());
+            assert_eq!(decode_with(kernel, 1, &bytes), plain, "{name}: {shown}");
         }
     }
+}
 
-    #[test]
-    fn pieces_give_what_the_whole_gives(
-        text in texts(700),
-        spoil in prop::option::of((any::<prop::sample::Index>(), 0..SPOILERS.len())),
-        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
-    ) {
-        let mut bytes = text.bytes;
-        if let Some((place, spoiler)) = spoil {
-            let place = place.index(bytes.len());
-            bytes[place] = SPOILERS[spoiler];
-        }
-        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
+#[test]
+fn pieces_give_what_the_whole_gives() {
+    let mut random = millstream_testing::random();
+    for _ in 0..150 {
+        let mut bytes = text(&mut random, 700).bytes;
+        let count = random.usize(..2);
+        spoil(&mut bytes, count, &mut random);
+        let mut cuts: Vec<usize> = (0..random.usize(..6))
+            .map(|_| random.usize(..bytes.len()))
+            .collect();
         cuts.sort_unstable();
         let whole = decode_with(Kernel::Plain, 1, &bytes);
         let whole = whole.map(|image| image.samples.as_bytes().to_vec());
         for kernel in kernels() {
             let pieces = decode_in_pieces(kernel, &bytes, &cuts);
-            prop_assert_eq!(&pieces, &whole, "{} at {:?}", kernel.name(), cuts);
+            let (name, shown) = (kernel.name(), bytes.escape_ascii());
+            assert_eq!(pieces, whole, "{name} at {cuts:?}: {shown}");
         }
     }
 }

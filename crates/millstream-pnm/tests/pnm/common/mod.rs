@@ -1,8 +1,6 @@
 //! What the tests of this crate share: generated images in text, and ways to decode them.
-#![allow(dead_code, reason = "no test program uses all of it")]
 
 use millstream_pnm::{Error, Image, Kernel, Options, Parser, Stage, decode_into};
-use proptest::prelude::*;
 
 /// Kernels that this machine can run.
 pub(crate) fn kernels() -> impl Iterator<Item = Kernel> {
@@ -61,7 +59,6 @@ pub(crate) enum Layout {
 /// Text of a P2 image of one row.
 #[derive(Debug, Clone)]
 pub(crate) struct Text {
-    pub(crate) maxval: u16,
     pub(crate) samples: Vec<u16>,
     pub(crate) bytes: Vec<u8>,
 }
@@ -96,43 +93,29 @@ pub(crate) fn text_of(maxval: u16, samples: &[u16], layout: Layout, seed: u64) -
     bytes
 }
 
-pub(crate) fn layouts() -> impl Strategy<Value = Layout> {
-    prop_oneof![
-        Just(Layout::Spaces),
-        Just(Layout::Lines),
-        Just(Layout::AnyWhite),
-        Just(Layout::Runs),
-        Just(Layout::Comments),
-    ]
-}
+const LAYOUTS: [Layout; 5] = [
+    Layout::Spaces,
+    Layout::Lines,
+    Layout::AnyWhite,
+    Layout::Runs,
+    Layout::Comments,
+];
 
-/// Texts of every layout, with maximal values of both widths and at their edges.
-pub(crate) fn texts(samples_max: usize) -> impl Strategy<Value = Text> {
-    let maxvals = prop_oneof![
-        Just(255u16),
-        Just(65_535),
-        Just(256),
-        Just(1),
-        Just(9),
-        Just(99),
-        1..=u16::MAX,
-    ];
-    let counts = 1..samples_max;
-    (maxvals, counts, layouts(), any::<u64>()).prop_map(|(maxval, count, layout, seed)| {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let samples: Vec<u16> = (0..count)
-            .map(|_| match random.u8(..8) {
-                0 => maxval,
-                1 => 0,
-                2 => random.u16(..=maxval.min(9)),
-                _ => random.u16(..=maxval),
-            })
-            .collect();
-        let bytes = text_of(maxval, &samples, layout, seed);
-        Text {
-            maxval,
-            samples,
-            bytes,
-        }
-    })
+/// A text of any layout, with a maximal value of either width or at their edges.
+pub(crate) fn text(random: &mut fastrand::Rng, samples_max: usize) -> Text {
+    let maxval = match random.usize(..7) {
+        6 => random.u16(1..),
+        nth => [255, 65_535, 256, 1, 9, 99][nth],
+    };
+    let samples: Vec<u16> = (0..random.usize(1..samples_max))
+        .map(|_| match random.u8(..8) {
+            0 => maxval,
+            1 => 0,
+            2 => random.u16(..=maxval.min(9)),
+            _ => random.u16(..=maxval),
+        })
+        .collect();
+    let layout = LAYOUTS[random.usize(..LAYOUTS.len())];
+    let bytes = text_of(maxval, &samples, layout, random.u64(..));
+    Text { samples, bytes }
 }

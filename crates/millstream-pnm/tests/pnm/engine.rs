@@ -1,11 +1,7 @@
 //! Images as requests of the engine: every format, borders of blocks, wrong files, memory.
-#![cfg(feature = "engine")]
-
-mod common;
-
 use std::path::Path;
 
-use common::{Layout, text_of};
+use crate::common::{Layout, text_of};
 use millstream::{CodecId, Decode, ErrorKind, QueueOptions, Read, Storage, StorageOptions};
 use millstream_codec::StreamDecoder as _;
 use millstream_pnm::codec::{Decoder, register};
