@@ -1,13 +1,12 @@
 //! Packages from end to end: what goes in comes out, whole, in ranges and in batches.
 
-mod support;
-
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use crate::support::{Bench, codings, entries, items};
 use millstream::CodecId;
 use millstream_io::FileSystem as _;
 use millstream_io::fs::OsFileSystem;
@@ -17,7 +16,6 @@ use millstream_pak::{
     PackageOptions, Piece, Target, diff, encode_task, verify, visit, write_file, write_patch_file,
 };
 use millstream_source::Source;
-use support::{Bench, codings, entries, items};
 
 #[test]
 fn every_entry_comes_out_as_it_went_in_whatever_the_codec() {
@@ -215,7 +213,10 @@ fn auto_takes_gdeflate_where_it_wins_and_the_same_on_any_number_of_threads() {
     let mut random = fastrand::Rng::with_seed(12);
     let entries = vec![
         (String::from("mesh"), vertices(&mut random, 60_000)),
-        (String::from("noise"), support::noise(&mut random, 300_000)),
+        (
+            String::from("noise"),
+            crate::support::noise(&mut random, 300_000),
+        ),
     ];
     let gdeflate = usize::from(CodecId::GDEFLATE.0);
     let pack = |name: &str, coding, threads| {
@@ -297,7 +298,7 @@ fn entries_for_a_gpu_hold_gdeflate_and_stored_blocks_of_their_own() {
     let bench = Bench::new();
     let mut random = fastrand::Rng::with_seed(41);
     let [mesh, image, text] = [60_000, 30_000, 20_000].map(|count| vertices(&mut random, count));
-    let noise = support::noise(&mut random, 300_000);
+    let noise = crate::support::noise(&mut random, 300_000);
     let small = vertices(&mut random, 500);
     let mut levels = Metadata::new(Kind::IMAGE);
     levels.image = Some(Image {
@@ -380,7 +381,7 @@ fn tiny_files_cost_little_more_than_their_bytes() {
         .map(|nth| {
             (
                 format!("tiny/{}/{nth}.bin", nth / 100),
-                support::noise(&mut random, 200),
+                crate::support::noise(&mut random, 200),
             )
         })
         .collect();
@@ -398,7 +399,12 @@ fn entries_share_blocks_unless_they_are_to_be_read_alone() {
     let bench = Bench::new();
     let mut random = fastrand::Rng::with_seed(32);
     let files: Vec<(String, Vec<u8>)> = (0..20)
-        .map(|nth| (format!("{nth:02}"), support::noise(&mut random, 3000 + nth)))
+        .map(|nth| {
+            (
+                format!("{nth:02}"),
+                crate::support::noise(&mut random, 3000 + nth),
+            )
+        })
         .collect();
     for (share_below, blocks) in [(None, 1), (Some(3010), 11), (Some(0), 20)] {
         let options = PackOptions {
@@ -534,7 +540,7 @@ fn patches_hold_what_changed_and_turn_one_package_into_the_other() {
     let old = entries(6);
     let mut new = old.clone();
     let mut random = fastrand::Rng::with_seed(7);
-    let big = support::words(&mut random, 20_000_000);
+    let big = crate::support::words(&mut random, 20_000_000);
     let mut old = old;
     old.push((String::from("big"), big.clone()));
     old.push((String::from("removed/all/x"), vec![1; 10]));
@@ -807,7 +813,7 @@ fn batches_of_lookups_say_what_single_ones_say() {
 /// Two packages, the second with more before what the first has, and the patch.
 fn patched(bench: &Bench) -> (Vec<(String, Vec<u8>)>, [std::path::PathBuf; 3]) {
     let mut random = fastrand::Rng::with_seed(31);
-    let mut noise = |len| support::noise(&mut random, len);
+    let mut noise = |len| crate::support::noise(&mut random, len);
     let before = vec![(String::from("z"), noise(900_000))];
     let mut after = vec![(String::from("a"), noise(5_000_000)), before[0].clone()];
     after[1].1[7] ^= 1;
@@ -923,7 +929,10 @@ fn blocks_that_were_encoded_as_tasks_give_the_package_of_one_machine() {
     let folder = bench.path("loose");
     std::fs::create_dir(&folder).expect("a folder");
     let mut random = fastrand::Rng::with_seed(5);
-    let (long, same) = (support::words(&mut random, 600_000), entries[3].1.clone());
+    let (long, same) = (
+        crate::support::words(&mut random, 600_000),
+        entries[3].1.clone(),
+    );
     entries.push((String::from("copy"), same));
     let mut all = items(&entries);
     for (name, bytes) in [("empty", &[][..]), ("long", &long), ("short", b"short")] {

@@ -2,14 +2,9 @@
 //! again, as if someone had made the package so. Opening, loading, verifying, comparing and
 //! mounting it give errors that name the file, or the bytes that the sound package has.
 
-#[path = "support/disk.rs"]
-mod disk;
-#[path = "support/fields.rs"]
-mod fields;
-#[path = "support/seal.rs"]
-mod seal;
-mod support;
-
+use crate::disk;
+use crate::fields;
+use crate::sheet::seal;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -78,12 +73,12 @@ struct Subject {
     /// Name and content of each entry, by its number; no content if it is gone.
     entries: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     /// Where the files are that patches are made of.
-    _real: support::Bench,
+    _real: crate::support::Bench,
 }
 
 impl Subject {
     /// Of a package in the folder of `real`; and the base that it is a patch of.
-    fn new(real: support::Bench, package: &str, base: Option<&str>) -> Subject {
+    fn new(real: crate::support::Bench, package: &str, base: Option<&str>) -> Subject {
         let disk = Disk::new();
         let valid = std::fs::read(real.path(package)).expect("read");
         let sound = real.path(base.unwrap_or(package));
@@ -307,9 +302,9 @@ impl Subject {
 }
 
 /// Entries of all forms: shared, of several blocks, stored, empty, with metadata.
-fn plain(bench: &support::Bench, name: &str, codec: CodecId) {
+fn plain(bench: &crate::support::Bench, name: &str, codec: CodecId) {
     let mut random = fastrand::Rng::with_seed(21);
-    let mut words = |len| support::words(&mut random, len);
+    let mut words = |len| crate::support::words(&mut random, len);
     let mut items: Vec<Item> = (0..4)
         .map(|nth| Item::from_bytes(format!("small/{nth}"), words(500)))
         .collect();
@@ -317,10 +312,10 @@ fn plain(bench: &support::Bench, name: &str, codec: CodecId) {
     items.push(Item::from_bytes("empty", Vec::new()));
     items.push(Item::from_bytes(
         "noise",
-        support::noise(&mut random, 40_000),
+        crate::support::noise(&mut random, 40_000),
     ));
     for name in ["a.wav", "b.wav"] {
-        items.push(Item::from_bytes(name, vec![5; 300]).metadata(support::sound()));
+        items.push(Item::from_bytes(name, vec![5; 300]).metadata(crate::support::sound()));
     }
     let key = SecretKey::from_bytes(&[3; 32]);
     let options = PackOptions {
@@ -334,7 +329,7 @@ fn plain(bench: &support::Bench, name: &str, codec: CodecId) {
 
 #[test]
 fn every_field_of_a_package() {
-    let bench = support::Bench::new();
+    let bench = crate::support::Bench::new();
     plain(&bench, "valid.mpak", CodecId::LZ4_BLOCK);
     let harmless = Subject::new(bench, "valid.mpak", None).try_all("lz4");
     // None is on the list for nothing, but what depends on a hash.
@@ -348,7 +343,7 @@ fn every_field_of_a_package() {
 
 #[test]
 fn every_field_of_blocks_of_gdeflate() {
-    let bench = support::Bench::new();
+    let bench = crate::support::Bench::new();
     plain(&bench, "valid.mpak", CodecId::GDEFLATE);
     Subject::new(bench, "valid.mpak", None).try_fields("gdeflate", "BlockRecord");
 }
@@ -359,14 +354,14 @@ fn every_field_of_blocks_of_zstd() {
         println!("SKIP: this build cannot encode zstd");
         return;
     }
-    let bench = support::Bench::new();
+    let bench = crate::support::Bench::new();
     plain(&bench, "valid.mpak", CodecId::ZSTD);
     Subject::new(bench, "valid.mpak", None).try_fields("zstd", "BlockRecord");
 }
 
 #[test]
 fn every_field_of_a_patch() {
-    let bench = support::Bench::new();
+    let bench = crate::support::Bench::new();
     plain(&bench, "before.mpak", CodecId::LZ4_BLOCK);
     let before = bench.open(&bench.path("before.mpak"));
     let mut entries: Vec<(String, Vec<u8>)> = (0..before.len())
@@ -391,7 +386,7 @@ fn every_field_of_a_patch() {
         ..PackOptions::default()
     };
     let after = bench.path("after.mpak");
-    write_file(support::items(&entries), &options, &after).expect("packed");
+    write_file(crate::support::items(&entries), &options, &after).expect("packed");
     let after = bench.open(&after);
     write_patch_file(&before, &after, None, bench.path("p.mpak")).expect("written");
     drop((before, after));

@@ -1,11 +1,8 @@
 //! Disks that are full or fail: what was there before stays, whole, and nothing is left beside it.
 
-#![cfg(target_os = "linux")]
-
-mod support;
-
 use std::path::Path;
 
+use crate::support::{Bench, items};
 use millstream::{Storage, StorageOptions};
 use millstream_pak::{
     Coding, ErrorKind, Item, PackOptions, Package, in_parallel, verify, write_file,
@@ -13,7 +10,6 @@ use millstream_pak::{
 };
 use millstream_testing::fuse::{Call, Effect, FaultFs, Rule};
 use millstream_testing::{Child, LoopExt4, or_skip, seccomp, this_test};
-use support::{Bench, items};
 
 fn names(folder: &Path) -> Vec<String> {
     let list = std::fs::read_dir(folder).expect("listed");
@@ -36,11 +32,14 @@ fn a_full_disk_leaves_the_old_package_and_nothing_beside_it() {
     let disk = or_skip!(LoopExt4::new(8 << 20));
     let path = disk.root().join("p.mpak");
     let mut random = fastrand::Rng::with_seed(31);
-    let old = vec![(String::from("a"), support::noise(&mut random, 100_000))];
+    let old = vec![(
+        String::from("a"),
+        crate::support::noise(&mut random, 100_000),
+    )];
     write_file(items(&old), &PackOptions::default(), &path).expect("packed");
     let before = std::fs::read(&path).expect("read");
     for megabytes in [8, 9, 30] {
-        let big = Item::from_bytes("big", support::noise(&mut random, megabytes << 20));
+        let big = Item::from_bytes("big", crate::support::noise(&mut random, megabytes << 20));
         let failed = write_file(vec![big], &PackOptions::default(), &path);
         let failed = failed.expect_err("there is no room");
         assert_eq!(failed.kind(), ErrorKind::Io, "{failed}");
@@ -65,7 +64,7 @@ fn a_patch_that_does_not_fit_leaves_nothing() {
     let mut random = fastrand::Rng::with_seed(32);
     let coding = Coding::Auto(Default::default());
     let a = bench.pack("a.mpak", &[(String::from("a"), vec![1; 10])], coding);
-    let big = support::noise(&mut random, 20 << 20);
+    let big = crate::support::noise(&mut random, 20 << 20);
     let b = bench.pack("b.mpak", &[(String::from("a"), big)], coding);
     let (a, b) = (bench.open(&a), bench.open(&b));
     let failed = write_patch_file(&a, &b, None, disk.root().join("patch.mpak"));
@@ -100,7 +99,7 @@ fn an_input_that_changes_while_it_is_packed_is_an_error() {
 fn packing_can_be_stopped() {
     let bench = Bench::new();
     let mut random = fastrand::Rng::with_seed(33);
-    let item = Item::from_bytes("big", support::noise(&mut random, 8 << 20));
+    let item = Item::from_bytes("big", crate::support::noise(&mut random, 8 << 20));
     let options = PackOptions {
         progress: Some(&|done| done < 1 << 20),
         ..PackOptions::default()
@@ -117,7 +116,7 @@ fn an_error_of_any_write_leaves_the_old_package_and_nothing_beside_it() {
     let disk = or_skip!(FaultFs::mount(&[("p.mpak", b"the old package")]));
     let mut random = fastrand::Rng::with_seed(34);
     let entries: Vec<(String, Vec<u8>)> = (0..40)
-        .map(|nth| (format!("{nth}"), support::noise(&mut random, 9_000)))
+        .map(|nth| (format!("{nth}"), crate::support::noise(&mut random, 9_000)))
         .collect();
     let pack = || {
         write_file(
@@ -160,7 +159,7 @@ fn an_error_of_a_write_past_the_cache_leaves_the_old_package_and_nothing_beside_
     const EIO: i32 = 5;
     let disk = or_skip!(FaultFs::mount(&[("p.mpak", b"the old package")]));
     let mut random = fastrand::Rng::with_seed(35);
-    let long = Item::from_bytes("long", support::noise(&mut random, 17 << 20));
+    let long = Item::from_bytes("long", crate::support::noise(&mut random, 17 << 20));
     let options = PackOptions {
         coding: Coding::Fixed(millstream::CodecId::STORED),
         ..PackOptions::default()

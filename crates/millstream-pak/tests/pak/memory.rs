@@ -1,16 +1,12 @@
 //! Verifying holds a page of a section at a time, not the section, and visits list no more than they
 //! load ahead: as procfs tells.
 
-#![cfg(target_os = "linux")]
-
-mod support;
-
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Mutex;
 
+use crate::support::Bench;
 use millstream_pak::{BatchOptions, Item, PackOptions, verify, visit, write_file};
-use support::Bench;
 
 /// Entries whose names have 4000 bytes: 80 MB.
 const ENTRIES: usize = 20_000;

@@ -1,12 +1,10 @@
 //! Ways around a signature: each is found, whether the hashes of the changed package are made right
 //! again, as an attacker would, or left as they were.
 
-#[path = "support/sheet.rs"]
-mod sheet;
-mod support;
-
+use crate::sheet;
 use std::path::{Path, PathBuf};
 
+use crate::support::Bench;
 use millstream::CodecId;
 use millstream_pak::format::{SectionRecord, SignatureRecord, section};
 use millstream_pak::{
@@ -14,7 +12,6 @@ use millstream_pak::{
     write_file, write_patch_file,
 };
 use sheet::Sheet;
-use support::Bench;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromZeros as _, IntoBytes as _};
 
@@ -40,7 +37,7 @@ fn pack(bench: &Bench, content: u8, sign: Option<&SecretKey>, version: u64) -> P
     };
     let signed = sign.map_or("", |_| "signed");
     let path = bench.path(&format!("{content}-{version}{signed}.mpak"));
-    write_file(support::items(&entries), &options, &path).expect("packed");
+    write_file(crate::support::items(&entries), &options, &path).expect("packed");
     path
 }
 
@@ -208,7 +205,7 @@ fn patch(bench: &Bench) -> (PathBuf, PathBuf) {
     };
     let after = bench.path("after.mpak");
     entries[5].0 = String::from("moved");
-    write_file(support::items(&entries), &options, &after).expect("packed");
+    write_file(crate::support::items(&entries), &options, &after).expect("packed");
     let patch = bench.path("signed.patch.mpak");
     write_patch_file(&opened, &bench.open(&after), Some(&key()), &patch).expect("written");
     (base, patch)

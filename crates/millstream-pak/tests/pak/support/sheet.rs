@@ -6,7 +6,7 @@ use millstream_pak::format::{Header, SectionRecord};
 use zerocopy::FromBytes as _;
 
 #[path = "seal.rs"]
-mod seal;
+pub(crate) mod seal;
 
 #[derive(Clone)]
 pub(crate) struct Sheet {

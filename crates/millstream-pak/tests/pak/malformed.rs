@@ -4,12 +4,10 @@
 //! A package is changed and then sealed again (page hashes, digests, root, copy), so that not the
 //! hashes but a check must find it: as if someone had made the package so.
 
-#[path = "support/sheet.rs"]
-mod sheet;
-mod support;
-
+use crate::sheet;
 use std::path::PathBuf;
 
+use crate::support::Bench;
 use millstream::{CodecId, FileOptions, Read};
 use millstream_pak::format::{Header, entry_flag, section};
 use millstream_pak::{
@@ -17,7 +15,6 @@ use millstream_pak::{
     write_patch_file,
 };
 use sheet::Sheet;
-use support::Bench;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// By what a fault is found.
@@ -179,12 +176,12 @@ fn valid(bench: &Bench) -> Vec<u8> {
     for nth in 0..5 {
         items.push(Item::from_bytes(
             format!("small/{nth}"),
-            support::words(&mut random, 500),
+            crate::support::words(&mut random, 500),
         ));
     }
     items.push(Item::from_bytes(
         "long",
-        support::words(&mut random, 900_000),
+        crate::support::words(&mut random, 900_000),
     ));
     items.push(Item::from_bytes("sound.wav", vec![5; 300]).metadata(support::sound()));
     let key = SecretKey::from_bytes(&[3; 32]);
@@ -404,7 +401,7 @@ fn a_package_changed_under_its_reader_gives_errors_and_never_other_bytes() {
     let bench = Bench::new();
     let mut random = fastrand::Rng::with_seed(23);
     let entries: Vec<(String, Vec<u8>)> = (0..40)
-        .map(|nth| (format!("{nth}"), support::words(&mut random, 60_000)))
+        .map(|nth| (format!("{nth}"), crate::support::words(&mut random, 60_000)))
         .collect();
     let path = bench.pack("live.mpak", &entries, Coding::Fixed(CodecId::LZ4_BLOCK));
     let package = bench.open(&path);
@@ -493,7 +490,7 @@ fn overlapping(bench: &Bench, count: u32) -> (PathBuf, Vec<String>) {
         ..PackOptions::default()
     };
     let path = bench.path("b.mpak");
-    millstream_pak::write_file(support::items(&entries), &options, &path).expect("packed");
+    millstream_pak::write_file(crate::support::items(&entries), &options, &path).expect("packed");
     let mut sheet = Sheet {
         bytes: std::fs::read(&path).expect("read"),
     };
