@@ -183,7 +183,7 @@ fn valid(bench: &Bench) -> Vec<u8> {
         "long",
         crate::support::words(&mut random, 900_000),
     ));
-    items.push(Item::from_bytes("sound.wav", vec![5; 300]).metadata(support::sound()));
+    items.push(Item::from_bytes("sound.wav", vec![5; 300]).metadata(crate::support::sound()));
     let key = SecretKey::from_bytes(&[3; 32]);
     let options = PackOptions {
         coding: Coding::Fixed(CodecId::LZ4_BLOCK),
@@ -431,7 +431,7 @@ fn a_package_changed_under_its_reader_gives_errors_and_never_other_bytes() {
 #[test]
 fn damaged_pages_of_names_are_found_by_their_hashes() {
     let bench = Bench::new();
-    let (path, entries) = support::many_names(&bench);
+    let (path, entries) = crate::support::many_names(&bench);
     let mut valid = Sheet {
         bytes: std::fs::read(&path).expect("read"),
     };

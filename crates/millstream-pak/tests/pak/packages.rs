@@ -1037,7 +1037,7 @@ fn tasks_and_what_they_give_are_not_believed() {
 #[test]
 fn sections_of_several_pages_say_the_same_page_by_page_and_at_once() {
     let bench = Bench::new();
-    let (path, mut entries) = support::many_names(&bench);
+    let (path, mut entries) = crate::support::many_names(&bench);
     fastrand::Rng::with_seed(31).shuffle(&mut entries);
     for preload in [false, true] {
         let package = bench.open(&path);
@@ -1061,7 +1061,7 @@ fn sections_of_several_pages_say_the_same_page_by_page_and_at_once() {
 #[test]
 fn first_touches_of_pages_from_several_threads_agree() {
     let bench = Bench::new();
-    let (path, entries) = support::many_names(&bench);
+    let (path, entries) = crate::support::many_names(&bench);
     let package = bench.open(&path);
     std::thread::scope(|scope| {
         for thread in 0..4 {

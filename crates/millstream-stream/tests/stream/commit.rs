@@ -4,8 +4,6 @@
 //! process is killed. What a reader then finds is compared. (That what was renamed lasts through a
 //! crash of the machine is the sync before it, which is among the calls.)
 
-#![cfg(target_os = "linux")]
-
 use std::process::{Command, Stdio};
 use std::time::Duration;
 

@@ -4,11 +4,11 @@
 use std::fs::File;
 use std::io::{BufRead, Cursor, Read, Seek, SeekFrom, Write};
 
+use fastrand::Rng;
 use millstream::{Backend, Storage, StorageOptions};
 use millstream_stream::{
     ErrorKind, MemoryStream, Mode, OpenOptions, StreamView, Streams, WriteStream,
 };
-use proptest::prelude::*;
 
 /// Longer than two buffers of a file stream, so that windows change under the operations.
 const FILE_BYTES: usize = 700_000;
@@ -23,37 +23,37 @@ enum Step {
     Flush,
 }
 
-fn lengths(most: usize) -> impl Strategy<Value = usize> {
-    prop_oneof![
-        6 => 0usize..40,
-        2 => 0..most / 8 + 1,
-        1 => 0..most + most / 4 + 1,
-    ]
+/// A length that is mostly short.
+fn length(random: &mut Rng, most: usize) -> usize {
+    match random.u8(..9) {
+        0..6 => random.usize(..40),
+        6..8 => random.usize(..most / 8 + 1),
+        _ => random.usize(..most + most / 4 + 1),
+    }
 }
 
-fn steps(len: usize, writes: bool) -> impl Strategy<Value = Vec<Step>> {
+fn seek(random: &mut Rng, most: i64) -> SeekFrom {
+    match random.u8(..4) {
+        0 => SeekFrom::Start(random.u64(..most as u64 + 50)),
+        1 => SeekFrom::End(random.i64(-most..50)),
+        2 => SeekFrom::Current(random.i64(-most / 2..most / 2)),
+        _ => SeekFrom::Current(random.i64(-60..60)),
+    }
+}
+
+fn steps(random: &mut Rng, len: usize, writes: bool) -> Vec<Step> {
     let most = i64::try_from(len).expect("short");
-    let seek = prop_oneof![
-        (0..most as u64 + 50).prop_map(SeekFrom::Start),
-        (-most..50).prop_map(SeekFrom::End),
-        (-most / 2..most / 2).prop_map(SeekFrom::Current),
-        (-60i64..60).prop_map(SeekFrom::Current),
-    ];
-    // Nothing written beyond the end is nothing for a file, and zeroes for a cursor.
-    let write = (lengths(len), any::<u8>()).prop_map(|(len, byte)| Step::Write(len.max(1), byte));
-    let changes = match writes {
-        true => write.boxed(),
-        false => Just(Step::Flush).boxed(),
+    let count = random.usize(1..40);
+    let step = |_| match random.u8(..15) {
+        0..3 => Step::Read(length(random, len)),
+        3..6 => Step::ReadExact(length(random, len)),
+        6 => Step::FillAndConsume(length(random, len)),
+        // Nothing written beyond the end is nothing for a file, and zeroes for a cursor.
+        7..11 if writes => Step::Write(length(random, len).max(1), random.u8(..)),
+        11..14 => Step::Seek(seek(random, most)),
+        _ => Step::Flush,
     };
-    let step = prop_oneof![
-        3 => lengths(len).prop_map(Step::Read),
-        3 => lengths(len).prop_map(Step::ReadExact),
-        1 => lengths(len).prop_map(Step::FillAndConsume),
-        4 => changes,
-        3 => seek.prop_map(Step::Seek),
-        1 => Just(Step::Flush),
-    ];
-    prop::collection::vec(step, 1..40)
+    (0..count).map(step).collect()
 }
 
 fn pattern(len: usize) -> Vec<u8> {
@@ -140,35 +140,47 @@ fn compare(
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+/// Runs a body with sequences of steps over `len` bytes.
+fn each_sequence(count: usize, len: usize, writes: bool, body: impl Fn(&[Step])) {
+    let mut random = millstream_testing::random();
+    for _ in 0..count {
+        body(&steps(&mut random, len, writes));
+    }
+}
 
-    #[test]
-    fn memory_is_a_cursor_over_a_vector(steps in steps(3000, true)) {
+#[test]
+fn memory_is_a_cursor_over_a_vector() {
+    each_sequence(256, 3000, true, |steps| {
         let mut ours = MemoryStream::from_vec(pattern(3000));
         let mut theirs = Cursor::new(pattern(3000));
-        compare(&mut ours, &mut theirs, &steps, None);
-        prop_assert!(ours.into_vec() == theirs.into_inner());
-    }
+        compare(&mut ours, &mut theirs, steps, None);
+        assert!(ours.into_vec() == theirs.into_inner(), "{steps:?}");
+    });
+}
 
-    #[test]
-    fn a_view_is_a_cursor_over_its_window(steps in steps(1000, true)) {
+#[test]
+fn a_view_is_a_cursor_over_its_window() {
+    each_sequence(256, 1000, true, |steps| {
         let mut stream = MemoryStream::from_vec(pattern(3000));
         let mut ours = StreamView::new(&mut stream, 700, 1000, Mode::ReadWrite).unwrap();
         let mut bytes = pattern(3000);
-        compare(&mut ours, &mut Cursor::new(&mut bytes[700..1700]), &steps, Some(1000));
-        prop_assert!(stream.into_vec() == bytes, "outside of the window, too");
-    }
+        let mut theirs = Cursor::new(&mut bytes[700..1700]);
+        compare(&mut ours, &mut theirs, steps, Some(1000));
+        assert!(stream.into_vec() == bytes, "outside of the window, too");
+    });
+}
 
-    #[test]
-    fn a_view_of_a_view_is_one_window_within_the_other(steps in steps(600, true)) {
+#[test]
+fn a_view_of_a_view_is_one_window_within_the_other() {
+    each_sequence(256, 600, true, |steps| {
         let mut stream = MemoryStream::from_vec(pattern(3000));
         let mut outer = StreamView::new(&mut stream, 700, 1000, Mode::ReadWrite).unwrap();
         let mut ours = StreamView::new(&mut outer, 150, 600, Mode::ReadWrite).unwrap();
         let mut bytes = pattern(3000);
-        compare(&mut ours, &mut Cursor::new(&mut bytes[850..1450]), &steps, Some(600));
-        prop_assert!(stream.into_vec() == bytes);
-    }
+        let mut theirs = Cursor::new(&mut bytes[850..1450]);
+        compare(&mut ours, &mut theirs, steps, Some(600));
+        assert!(stream.into_vec() == bytes, "{steps:?}");
+    });
 }
 
 fn storages() -> Vec<Storage> {
@@ -184,18 +196,11 @@ fn storages() -> Vec<Storage> {
     storages
 }
 
-/// Runs a body for each of `cases` random sequences over each backend.
-fn each_sequence(writes: bool, cases: u32, body: impl Fn(&Streams, &[Step])) {
+/// Runs a body with sequences of steps over each backend.
+fn each_backend(count: usize, writes: bool, body: impl Fn(&Streams, &[Step])) {
     for storage in storages() {
         let streams = Streams::new(&storage).expect("streams");
-        let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(cases));
-        let result = runner.run(&steps(FILE_BYTES, writes), |steps| {
-            body(&streams, &steps);
-            Ok(())
-        });
-        if let Err(error) = result {
-            panic!("{error}");
-        }
+        each_sequence(count, FILE_BYTES, writes, |steps| body(&streams, steps));
     }
 }
 
@@ -204,7 +209,7 @@ fn a_file_that_is_read_is_the_system_s_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a");
     std::fs::write(&path, pattern(FILE_BYTES)).expect("written");
-    each_sequence(false, 60, |streams, steps| {
+    each_backend(60, false, |streams, steps| {
         let mut ours = streams.open(&path).expect("opened");
         let mut theirs = File::open(&path).expect("opened");
         compare(&mut ours, &mut theirs, steps, None);
@@ -216,7 +221,7 @@ fn a_file_that_is_read_is_the_system_s_file() {
 fn a_file_that_is_read_and_written_is_the_system_s_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let (a, b) = (folder.path().join("a"), folder.path().join("b"));
-    each_sequence(true, 60, |streams, steps| {
+    each_backend(60, true, |streams, steps| {
         std::fs::write(&a, pattern(FILE_BYTES)).expect("written");
         std::fs::write(&b, pattern(FILE_BYTES)).expect("written");
         let options = OpenOptions {
@@ -240,7 +245,7 @@ fn a_view_over_a_file_is_a_cursor_over_its_window() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a");
     let (start, len) = (100_001, 400_003);
-    each_sequence(true, 40, |streams, steps| {
+    each_backend(40, true, |streams, steps| {
         let mut bytes = pattern(FILE_BYTES);
         std::fs::write(&path, &bytes).expect("written");
         let options = OpenOptions {

@@ -10,7 +10,6 @@ use millstream_stream::{
 
 /// File systems of our own, which fail.
 #[cfg(target_os = "linux")]
-#[path = "files/faults.rs"]
 mod faults;
 
 /// A storage whose log is kept.
