@@ -4,13 +4,12 @@
 
 #![expect(unsafe_code, reason = "a device that hands operations on to another")]
 
-mod support;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::support::uncached::Uncached;
 use millstream::{Access, Backend, DeviceKind, DeviceMaker, Read, Storage, StorageOptions};
 use millstream_gltf::record::SceneDescriber;
 use millstream_gltf::{Loader, LoaderOptions, image};
@@ -18,7 +17,6 @@ use millstream_io::device::Abandoned;
 use millstream_io::device::threads::{Threads, ThreadsOptions};
 use millstream_io::{Completion, Device, Doorbell, IoError, Operation, Region};
 use millstream_pak::{Links, PackOptions, Package, PackageOptions, walk, write_file};
-use support::uncached::Uncached;
 
 /// No push for so long means that all that is asked for now waits for what is held. A machine that
 /// stalls longer makes it count too many rounds, never too few: the least of several counts is it.
@@ -146,7 +144,7 @@ fn loose_files_take_two_batches_and_a_package_one() {
     let base = tempfile::tempdir().expect("a folder");
     let folder = base.path().join("scene");
     std::fs::create_dir(&folder).expect("made");
-    let made = support::make(7, 20, 6, 500);
+    let made = crate::support::make(7, 20, 6, 500);
     made.write_loose(&folder);
     std::fs::write(folder.join("one.glb"), made.glb()).expect("written");
     let package = pack(&folder);
@@ -157,7 +155,7 @@ fn loose_files_take_two_batches_and_a_package_one() {
             let mut load = loader.open(folder.join(name)).expect("found");
             load.wait();
             assert_eq!(load.progress().batches, 2);
-            support::check(&load.finish().expect("sound"), &made);
+            crate::support::check(&load.finish().expect("sound"), &made);
             rounds.load(Ordering::Relaxed)
         });
         assert_eq!(rounds, 2, "{name}");
@@ -177,7 +175,7 @@ fn loose_files_take_two_batches_and_a_package_one() {
                 .expect("found");
             load.wait();
             assert_eq!(load.progress().batches, 1);
-            support::check(&load.finish().expect("sound"), &made);
+            crate::support::check(&load.finish().expect("sound"), &made);
             rounds.load(Ordering::Relaxed) - before
         });
         assert_eq!(rounds, 1, "{name} in a package");
@@ -210,9 +208,9 @@ fn a_record_that_lies_costs_a_batch_and_changes_nothing() {
     let base = tempfile::tempdir().expect("a folder");
     let folder = base.path().join("scene");
     std::fs::create_dir(&folder).expect("made");
-    let made = support::make(8, 3, 4, 64);
+    let made = crate::support::make(8, 3, 4, 64);
     made.write_loose(&folder);
-    let other = support::make(9, 3, 2, 64);
+    let other = crate::support::make(9, 3, 2, 64);
     std::fs::write(folder.join("b.glb"), other.glb()).expect("written");
     // Records of other scenes, and of none.
     let record = |name: &[u8], bytes: &[u8]| {
@@ -242,13 +240,13 @@ fn a_record_that_lies_costs_a_batch_and_changes_nothing() {
             })
             .collect();
         write_file(items, &PackOptions::default(), &package).expect("packed");
-        let storage = support::storage(Backend::Auto);
+        let storage = crate::support::storage(Backend::Auto);
         let opened = Package::open(&storage, &package).expect("opened");
         let loader = Loader::new(&storage, LoaderOptions::default()).expect("a loader");
         let load = loader.open_from(Arc::new(opened), b"scene.gltf");
         let mut load = load.expect("found");
         load.wait();
         assert!(load.progress().batches > 1);
-        support::check(&load.finish().expect("sound"), &made);
+        crate::support::check(&load.finish().expect("sound"), &made);
     }
 }

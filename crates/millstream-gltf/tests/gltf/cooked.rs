@@ -1,7 +1,5 @@
 //! Cooked scenes: the same pixels, or nearly; small levels first; within the memory allowed.
 
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::Waker;
@@ -16,14 +14,14 @@ use millstream_pak::{Cook as _, CookError, Inputs, Links, PackOptions, Package, 
 struct Packed {
     _base: tempfile::TempDir,
     path: PathBuf,
-    made: support::Made,
+    made: crate::support::Made,
 }
 
 fn packed(seed: u64, side: u32, target: Target) -> Packed {
     let base = tempfile::tempdir().expect("a folder");
     let folder = base.path().join("scene");
     std::fs::create_dir_all(folder.join("sub dir")).expect("made");
-    let made = support::make(seed, 4, 5, side);
+    let made = crate::support::make(seed, 4, 5, side);
     made.write_loose(&folder);
     std::fs::write(folder.join("sub dir/o%ne.glb"), made.glb()).expect("written");
     let path = base.path().join("scene.mpak");
@@ -56,13 +54,13 @@ fn open(loader: &Loader, storage: &Storage, path: &Path, name: &str) -> Load {
 fn images_as_rgba8_are_pixel_for_pixel_those_of_the_loose_scene() {
     for target in [Target::Rgba8, Target::Rgba8Levels] {
         let packed = packed(21, 300, target);
-        let storage = support::storage(Backend::Auto);
+        let storage = crate::support::storage(Backend::Auto);
         let loader = Loader::new(&storage, LoaderOptions::default()).expect("a loader");
         for name in NAMES {
             let mut load = open(&loader, &storage, &packed.path, name);
             load.wait();
             assert_eq!(load.progress().batches, 1, "{name}");
-            support::check(&load.finish().expect("sound"), &packed.made);
+            crate::support::check(&load.finish().expect("sound"), &packed.made);
         }
     }
 }
@@ -78,13 +76,13 @@ impl Inputs for NoInputs {
 /// Moved, the binary chunk would have other bytes where the extension says that they are.
 #[test]
 fn a_glb_whose_views_have_extensions_stays_as_it_is() {
-    let plain = support::make(23, 2, 2, 8).glb();
+    let plain = crate::support::make(23, 2, 2, 8).glb();
     let json_bytes = u32::from_le_bytes(plain[12..16].try_into().expect("four")) as usize;
     let json = std::str::from_utf8(&plain[20..20 + json_bytes]).expect("JSON");
     let extension = r#"{"extensions":{"EXT_meshopt_compression":{"buffer":0}},"buffer":0,"#;
     let last = json.rfind(r#"{"buffer":0,"#).expect("a view");
     let extended = json[..last].to_owned() + extension + &json[last + 12..];
-    let extended = support::glb(extended.as_bytes(), Some(&plain[28 + json_bytes..]));
+    let extended = crate::support::glb(extended.as_bytes(), Some(&plain[28 + json_bytes..]));
     for (glb, stays) in [(plain, false), (extended, true)] {
         let cook = SceneCook::new(Target::Rgba8);
         let cooked = cook.cook(b"a.glb", &glb, &NoInputs).expect("cooked");
@@ -105,7 +103,7 @@ fn images_that_are_read_from_the_device_before_the_json_are_aligned() {
         .open(&packed.path);
     let file = file.expect("opened");
     file.sync_all().expect("on the disk");
-    let storage = support::storage(Backend::Auto);
+    let storage = crate::support::storage(Backend::Auto);
     let loader = Loader::new(&storage, LoaderOptions::default()).expect("a loader");
     for round in 0..16 {
         // On a file system in memory it stays, and the test shows less.
@@ -115,7 +113,7 @@ fn images_that_are_read_from_the_device_before_the_json_are_aligned() {
         while load.poll(Waker::noop()).is_pending() {
             std::thread::yield_now();
         }
-        support::check(&load.finish().expect("sound"), &packed.made);
+        crate::support::check(&load.finish().expect("sound"), &packed.made);
     }
 }
 
@@ -123,12 +121,12 @@ fn images_that_are_read_from_the_device_before_the_json_are_aligned() {
 fn block_compressed_images_have_all_levels_and_look_the_same() {
     for target in [Target::Bc3, Target::Bc7, Target::Bc7Fine] {
         let packed = packed(22, 150, target);
-        let storage = support::storage(Backend::Auto);
+        let storage = crate::support::storage(Backend::Auto);
         let loader = Loader::new(&storage, LoaderOptions::default()).expect("a loader");
         for name in NAMES {
             let load = open(&loader, &storage, &packed.path, name);
             let scene = load.finish().expect("sound");
-            support::check_geometry(&scene, &packed.made);
+            crate::support::check_geometry(&scene, &packed.made);
             for (index, (width, height, rgba)) in packed.made.images.iter().enumerate() {
                 let image = scene.texture_image(index).expect("there");
                 let layout = image.layout();
@@ -183,7 +181,7 @@ fn mean_error(layout: &Layout, blocks: &[u8], rgba: &[u8]) -> f64 {
 #[test]
 fn with_less_memory_the_small_levels_come_and_the_large_do_not() {
     let packed = packed(23, 500, Target::Rgba8Levels);
-    let storage = support::storage(Backend::Auto);
+    let storage = crate::support::storage(Backend::Auto);
     let whole: usize = {
         let loader = Loader::new(&storage, LoaderOptions::default()).expect("a loader");
         let scene = open(&loader, &storage, &packed.path, NAMES[0])
@@ -234,26 +232,26 @@ fn glb_of_shared(stored: &[u8], views: &[usize]) -> Vec<u8> {
         vec![view; most + 1].join(","),
         images.collect::<Vec<_>>().join(",")
     );
-    support::glb(json.as_bytes(), Some(stored))
+    crate::support::glb(json.as_bytes(), Some(stored))
 }
 
 #[test]
 fn images_of_one_view_are_cooked_once() {
-    let pixels = support::pixels(&mut fastrand::Rng::with_seed(24), 8, 8, 4);
-    let stored = support::png(png::ColorType::Rgba, 8, 8, &pixels);
+    let pixels = crate::support::pixels(&mut fastrand::Rng::with_seed(24), 8, 8, 4);
+    let stored = crate::support::png(png::ColorType::Rgba, 8, 8, &pixels);
     let glb = glb_of_shared(&stored, &[0, 1, 1, 0, 1]);
     let cook = SceneCook::new(Target::Rgba8);
     let cooked = cook.cook(b"a.glb", &glb, &NoInputs).expect("cooked");
     let names = cooked.entries.iter().map(|entry| &entry.name[..]);
     let expected = [&b"a.glb.0.msim"[..], b"a.glb.1.msim", b"a.glb"];
     assert!(names.eq(expected));
-    let ground = support::Ground::new();
+    let ground = crate::support::Ground::new();
     for entry in &cooked.entries {
         ground.write(std::str::from_utf8(&entry.name).expect("text"), &entry.raw);
     }
     let scene = ground.load(&ground.folder.path().join("a.glb"));
     let scene = scene.expect("a scene");
-    assert_eq!(support::problems(&scene), [""; 0]);
+    assert_eq!(crate::support::problems(&scene), [""; 0]);
     assert_eq!(scene.images().len(), 5);
     for image in scene.images() {
         assert!(image.get().expect("there").pixels() == pixels);
@@ -272,7 +270,7 @@ impl Inputs for OneInput {
 /// Else the package would have two entries of that name: the image, and the scene.
 #[test]
 fn an_image_that_is_named_as_a_scene_stays_as_it_is() {
-    let stored = support::png(png::ColorType::Grayscale, 1, 1, &[90]);
+    let stored = crate::support::png(png::ColorType::Grayscale, 1, 1, &[90]);
     let cook = SceneCook::new(Target::Rgba8);
     for (name, is_image) in [(&b"b.glb"[..], false), (b"b.GLTF", false), (b"b", true)] {
         let uri = std::str::from_utf8(name).expect("text");
@@ -291,7 +289,7 @@ fn an_image_that_is_named_as_a_scene_stays_as_it_is() {
 #[test]
 fn cooked_images_of_shared_bytes_keep_the_bound_of_the_scene() {
     let side = 2048;
-    let stored = support::png(
+    let stored = crate::support::png(
         png::ColorType::Grayscale,
         side,
         side,

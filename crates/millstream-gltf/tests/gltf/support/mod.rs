@@ -1,5 +1,4 @@
 //! Small scenes made from a seed, as files, and storages to load them with.
-#![allow(dead_code, reason = "each test program uses some of it")]
 
 pub(crate) mod containers;
 pub(crate) mod gated;

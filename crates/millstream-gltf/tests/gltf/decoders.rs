@@ -1,11 +1,9 @@
 //! Image decoders against the truth: every image is made here from samples that are known, stored
 //! by an encoder that shares nothing with the decoder, and read by an independent decoder too.
 
-mod support;
-
 use millstream_gltf::image::{Format, ImageLimits, Layout, decode_vec};
-use proptest::prelude::*;
-use support::pngs::{Color, Picture, chunk};
+use fastrand::Rng;
+use crate::support::pngs::{Color, Picture, chunk};
 
 /// Level 0 of a decoded image.
 fn pixels(stored: &[u8]) -> Result<(u32, u32, Vec<u8>), &'static str> {
@@ -16,38 +14,42 @@ fn pixels(stored: &[u8]) -> Result<(u32, u32, Vec<u8>), &'static str> {
     Ok((width, height, raw[layout.level(0).expect("there")].to_vec()))
 }
 
-fn picture() -> impl Strategy<Value = Picture> {
-    let kinds = prop::sample::select(Color::WITH_DEPTHS.to_vec());
-    let flags = any::<(bool, bool, u64)>();
-    (kinds, 1..70u32, 1..70u32, flags).prop_map(
-        |((color, depth), width, height, (interlaced, transparency, seed))| Picture {
-            color,
-            depth,
-            width,
-            height,
-            interlaced,
-            transparency,
-            seed,
-        },
-    )
+/// How often each test is run with other values.
+const CASES: usize = 400;
+
+fn picture(random: &mut Rng) -> Picture {
+    let (color, depth) = Color::WITH_DEPTHS[random.usize(..Color::WITH_DEPTHS.len())];
+    Picture {
+        color,
+        depth,
+        width: random.u32(1..70),
+        height: random.u32(1..70),
+        interlaced: random.bool(),
+        transparency: random.bool(),
+        seed: random.u64(..),
+    }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
-    /// All color types, depths, filters, sizes; interlaced or not; palettes and color keys; the
-    /// stream in one piece or many.
-    #[test]
-    fn pngs_decode_to_their_samples(picture in picture()) {
+/// All color types, depths, filters, sizes; interlaced or not; palettes and color keys; the
+/// stream in one piece or many.
+#[test]
+fn pngs_decode_to_their_samples() {
+    let mut random = millstream_testing::random();
+    for _ in 0..CASES {
+        let picture = picture(&mut random);
         let made = picture.make();
         let (width, height, found) = pixels(&made.stored).expect("a sound PNG");
-        prop_assert_eq!((width, height), (picture.width, picture.height));
-        prop_assert!(found == made.rgba, "other pixels than were stored");
+        assert_eq!((width, height), (picture.width, picture.height));
+        assert!(found == made.rgba, "other pixels than were stored");
     }
+}
 
-    /// That what the test calls a PNG is one: an independent decoder agrees with it.
-    #[test]
-    fn an_independent_decoder_reads_the_same(picture in picture()) {
+/// That what the test calls a PNG is one: an independent decoder agrees with it.
+#[test]
+fn an_independent_decoder_reads_the_same() {
+    let mut random = millstream_testing::random();
+    for _ in 0..CASES {
+        let picture = picture(&mut random);
         let made = picture.make();
         let mut decoder = png::Decoder::new(std::io::Cursor::new(&made.stored));
         decoder.set_transformations(
@@ -60,36 +62,35 @@ proptest! {
             png::ColorType::Rgba => raw,
             _ => raw.chunks_exact(2).flat_map(|p| [p[0], p[0], p[0], p[1]]).collect(),
         };
-        prop_assert!(rgba == made.rgba, "the test makes other PNGs than it thinks");
+        assert!(rgba == made.rgba, "the test makes other PNGs than it thinks");
     }
+}
 
-    /// Cut or changed bytes give an error or pixels, and nothing else.
-    #[test]
-    fn damaged_pngs_are_errors(
-        picture in picture(),
-        cut in any::<prop::sample::Index>(),
-        change in any::<(prop::sample::Index, u8)>(),
-    ) {
+/// Cut or changed bytes give an error or pixels, and nothing else.
+#[test]
+fn damaged_pngs_are_errors() {
+    let mut random = millstream_testing::random();
+    for _ in 0..CASES {
+        let picture = picture(&mut random);
         let made = picture.make();
         let mut stored = made.stored.clone();
-        let at = change.0.index(stored.len());
-        stored[at] ^= change.1;
+        let at = random.usize(..stored.len());
+        stored[at] ^= random.u8(..);
         let _ = pixels(&stored);
         // The last twelve bytes are the end's chunk, which holds nothing.
-        let len = cut.index(made.stored.len() - 12);
-        prop_assert!(pixels(&made.stored[..len]).is_err(), "cut at {}", len);
+        let len = random.usize(..made.stored.len() - 12);
+        assert!(pixels(&made.stored[..len]).is_err(), "cut at {}", len);
     }
+}
 
-    #[test]
-    fn lossless_webps_decode_to_their_pixels(
-        width in 1..60u32,
-        height in 1..60u32,
-        alpha: bool,
-        seed: u64,
-    ) {
-        let mut random = fastrand::Rng::with_seed(seed);
+#[test]
+fn lossless_webps_decode_to_their_pixels() {
+    let mut random = millstream_testing::random();
+    for _ in 0..CASES {
+        let (width, height) = (random.u32(1..60), random.u32(1..60));
+        let alpha = random.bool();
         let channels = if alpha { 4 } else { 3 };
-        let raw = support::pixels(&mut random, width, height, channels);
+        let raw = crate::support::pixels(&mut random, width, height, channels);
         let mut stored = Vec::new();
         let color = match alpha {
             true => image_webp::ColorType::Rgba8,
@@ -103,25 +104,23 @@ proptest! {
             [pixel[0], pixel[1], pixel[2], pixel.get(3).copied().unwrap_or(0xff)]
         };
         let expected: Vec<u8> = raw.chunks_exact(channels).flat_map(widen).collect();
-        prop_assert_eq!((w, h), (width, height));
-        prop_assert!(found == expected);
+        assert_eq!((w, h), (width, height));
+        assert!(found == expected);
         let cut = stored.len() / 2;
         let _ = pixels(&stored[..cut]);
     }
+}
 
-    /// Lossy, so near: an independent decoder rounds otherwise.
-    #[test]
-    fn jpegs_decode_nearly_as_an_independent_decoder_does(
-        width in 1..80u16,
-        height in 1..80u16,
-        grey: bool,
-        progressive: bool,
-        seed: u64,
-    ) {
-        use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
-        let mut random = fastrand::Rng::with_seed(seed);
+/// Lossy, so near: an independent decoder rounds otherwise.
+#[test]
+fn jpegs_decode_nearly_as_an_independent_decoder_does() {
+    use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+    let mut random = millstream_testing::random();
+    for _ in 0..CASES {
+        let (width, height) = (random.u16(1..80), random.u16(1..80));
+        let (grey, progressive) = (random.bool(), random.bool());
         let channels = if grey { 1 } else { 3 };
-        let raw = support::smooth(&mut random, width.into(), height.into(), channels);
+        let raw = crate::support::smooth(&mut random, width.into(), height.into(), channels);
         let mut stored = Vec::new();
         let mut encoder = Encoder::new(&mut stored, 90);
         encoder.set_progressive(progressive);
@@ -131,31 +130,29 @@ proptest! {
         let mut other = jpeg_decoder::Decoder::new(&stored[..]);
         let expected = other.decode().expect("a sound JPEG");
         let (w, h, found) = pixels(&stored).expect("a sound JPEG");
-        prop_assert_eq!((w, h), (width.into(), height.into()));
+        assert_eq!((w, h), (width.into(), height.into()));
         for (found, expected) in found.chunks_exact(4).zip(expected.chunks_exact(channels)) {
             for channel in 0..3 {
                 let expected = expected[channel.min(channels - 1)];
-                prop_assert!(found[channel].abs_diff(expected) <= 4);
+                assert!(found[channel].abs_diff(expected) <= 4);
             }
-            prop_assert_eq!(found[3], 0xff);
+            assert_eq!(found[3], 0xff);
         }
         // Not even the header is whole.
-        prop_assert!(pixels(&stored[..20]).is_err());
+        assert!(pixels(&stored[..20]).is_err());
         let _ = pixels(&stored[..stored.len() / 2]);
     }
+}
 
-    /// KTX2 and DDS store levels as they are uploaded; each finds its place.
-    #[test]
-    fn levels_of_containers_find_their_places(
-        which in 0..support::containers::FORMATS.len(),
-        width in 1..40u32,
-        height in 1..40u32,
-        packed in 0..3u8,
-        seed: u64,
-    ) {
-        use support::containers::{FORMATS, dds, ktx2};
-        let mut random = fastrand::Rng::with_seed(seed);
-        let known = FORMATS[which];
+/// KTX2 and DDS store levels as they are uploaded; each finds its place.
+#[test]
+fn levels_of_containers_find_their_places() {
+    use crate::support::containers::{FORMATS, dds, ktx2};
+    let mut random = millstream_testing::random();
+    for _ in 0..CASES {
+        let known = FORMATS[random.usize(..FORMATS.len())];
+        let (width, height) = (random.u32(1..40), random.u32(1..40));
+        let packed = random.u8(..3);
         let levels = random.u32(1..=Layout::full_levels(width.max(height)));
         let layout = Layout::new(known.format, width, height, levels).expect("right");
         let bytes: Vec<Vec<u8>> = (0..levels)
@@ -171,16 +168,16 @@ proptest! {
         for stored in containers {
             let raw = decode_vec(&stored, ImageLimits::default()).expect("sound");
             let found = Layout::parse(&raw).expect("a header");
-            prop_assert_eq!(found.format(), known.format);
-            prop_assert_eq!((found.size(0), found.levels()), ((width, height), levels));
+            assert_eq!(found.format(), known.format);
+            assert_eq!((found.size(0), found.levels()), ((width, height), levels));
             for (level, bytes) in bytes.iter().enumerate() {
                 let range = found.level(level as u32).expect("there");
-                prop_assert!(raw[range] == bytes[..], "level {}", level);
+                assert!(raw[range] == bytes[..], "level {}", level);
             }
             // All that is before the last byte of the last level is needed.
             for _ in 0..3 {
                 let cut = random.usize(..stored.len());
-                prop_assert!(decode_vec(&stored[..cut], ImageLimits::default()).is_err());
+                assert!(decode_vec(&stored[..cut], ImageLimits::default()).is_err());
             }
             let mut changed = stored.clone();
             let at = random.usize(..changed.len().min(200));

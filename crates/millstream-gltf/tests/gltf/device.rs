@@ -1,8 +1,6 @@
 //! Scenes in the memory of a device, which here is a vector: the bytes are those that land in
 //! memory without one.
 
-mod support;
-
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -67,7 +65,7 @@ fn options(device: Option<Vectors>) -> LoaderOptions {
 
 /// Loads a scene, loose or the one of a name in a package; also how many batches it took.
 fn load(path: &Path, entry: Option<&str>, options: LoaderOptions) -> (Scene, u32) {
-    let storage = support::storage(Backend::Auto);
+    let storage = crate::support::storage(Backend::Auto);
     let loader = Loader::new(&storage, options).expect("a loader");
     let mut load = match entry {
         None => loader.open(path).expect("there"),
@@ -87,7 +85,7 @@ fn load(path: &Path, entry: Option<&str>, options: LoaderOptions) -> (Scene, u32
 fn compare(path: &Path, entry: Option<&str>) {
     let (host, host_batches) = load(path, entry, options(None));
     let (device, batches) = load(path, entry, options(Some(Vectors { has_images: true })));
-    assert_eq!(support::problems(&device), [""; 0]);
+    assert_eq!(crate::support::problems(&device), [""; 0]);
     assert_eq!(batches, host_batches);
     let mut compared = 0;
     for (ours, theirs) in device.buffers().iter().zip(host.buffers()) {
@@ -124,7 +122,7 @@ fn the_bytes_on_a_device_are_those_in_memory() {
     let base = tempfile::tempdir().expect("a folder");
     let folder = base.path().join("scene");
     std::fs::create_dir_all(&folder).expect("made");
-    let made = support::make(31, 3, 4, 200);
+    let made = crate::support::make(31, 3, 4, 200);
     made.write_loose(&folder);
     std::fs::write(folder.join("one.glb"), made.glb()).expect("written");
     compare(&folder.join("scene.gltf"), None);
@@ -148,7 +146,7 @@ fn the_bytes_on_a_device_are_those_in_memory() {
 fn bytes_of_data_uris_are_uploaded() {
     let base = tempfile::tempdir().expect("a folder");
     let raw = [7, 1, 2, 3, 4, 5, 6, 8];
-    let uri = support::base64(&raw);
+    let uri = crate::support::base64(&raw);
     let json = format!(
         r#"{{"asset":{{"version":"2.0"}},
             "buffers":[{{"byteLength":8,"uri":"data:application/octet-stream;base64,{uri}"}}],
@@ -165,7 +163,7 @@ fn bytes_of_data_uris_are_uploaded() {
 #[test]
 fn what_a_device_has_no_room_for_fails_and_the_rest_lands() {
     let base = tempfile::tempdir().expect("a folder");
-    support::make(32, 2, 3, 100).write_loose(base.path());
+    crate::support::make(32, 2, 3, 100).write_loose(base.path());
     let path = base.path().join("scene.gltf");
     let (scene, _) = load(&path, None, options(Some(Vectors { has_images: false })));
     assert!(scene.buffers().iter().all(|buffer| buffer.get().is_some()));
@@ -209,7 +207,7 @@ fn a_device_is_asked_for_no_more_than_the_limit() {
     let base = tempfile::tempdir().expect("a folder");
     let folder = base.path().join("scene");
     std::fs::create_dir_all(&folder).expect("made");
-    support::make(33, 1, 2, 100).write_loose(&folder);
+    crate::support::make(33, 1, 2, 100).write_loose(&folder);
     let path = base.path().join("scene.mpak");
     let cook = SceneCook::new(Target::Rgba8Levels);
     let packing = PackOptions {
@@ -226,7 +224,7 @@ fn a_device_is_asked_for_no_more_than_the_limit() {
         limited.device = Some(Arc::new(Untouched));
         limited.memory_max = Some(10);
         let (scene, _) = load(path, entry, limited);
-        let problems = support::problems(&scene);
+        let problems = crate::support::problems(&scene);
         assert_eq!(problems.len(), 3, "{problems:?}");
         assert!(
             problems.iter().all(|it| it.contains("memory_max")),

@@ -1,10 +1,8 @@
 //! Broken and hostile scenes: a clear error that names the place, and the sound rest still loads.
 
-mod support;
-
+use crate::support::Ground;
 use millstream_gltf::model::Model;
 use millstream_gltf::{Error, ErrorKind, Loader, LoaderOptions};
-use support::Ground;
 
 /// A document with this inside, and its first mistake.
 fn first_mistake(inside: &str) -> Option<(ErrorKind, String)> {
@@ -396,7 +394,7 @@ fn what_is_no_gltf_2_is_refused() {
 #[test]
 fn the_sound_rest_of_a_broken_scene_loads() {
     let ground = Ground::new();
-    let made = support::make(31, 3, 4, 60);
+    let made = crate::support::make(31, 3, 4, 60);
     let path = ground.write_loose(&made);
     let beside = |name: &str| ground.folder.path().join(name);
     std::fs::remove_file(beside("tex 1.png")).expect("there");
@@ -419,7 +417,7 @@ fn the_sound_rest_of_a_broken_scene_loads() {
         let image = scene.texture_image(index).expect("sound");
         assert!(image.pixels() == made.images[index].2);
     }
-    support::check_geometry(&scene, &made);
+    crate::support::check_geometry(&scene, &made);
 
     let short = ground.write("data.bin", [0; 100]);
     let scene = ground.load(&path).expect("the rest");
@@ -446,7 +444,7 @@ fn the_sound_rest_of_a_broken_scene_loads() {
 fn indexed(indices: [u16; 6], more: &str) -> String {
     let mut bytes = vec![0; 36];
     bytes.extend(indices.iter().flat_map(|index| index.to_le_bytes()));
-    let data = support::base64(&bytes);
+    let data = crate::support::base64(&bytes);
     format!(
         r#""buffers":[{{"uri":"data:;base64,{data}","byteLength":48}}],"bufferViews":[
         {{"buffer":0,"byteLength":36}},{{"buffer":0,"byteOffset":36,"byteLength":12}}],"accessors":[
@@ -489,7 +487,7 @@ fn indices_beyond_the_vertices_make_their_primitive_unsound() {
         ["meshes[1].primitives[0].indices"]
     );
     // Of indices that are not stored but for two, and vertices that are not stored at all.
-    let data = support::base64(&[1, 3, 7, 0, 8, 1]);
+    let data = crate::support::base64(&[1, 3, 7, 0, 8, 1]);
     for (vertices, wrong) in [(264, 1), (265, 0)] {
         let unstored = format!(
             r#""buffers":[{{"uri":"data:;base64,{data}","byteLength":6}}],
@@ -507,7 +505,7 @@ fn indices_beyond_the_vertices_make_their_primitive_unsound() {
 #[test]
 fn what_is_compressed_and_not_decoded_is_told_item_by_item() {
     let ground = Ground::new();
-    let data = support::base64(&[0; 12]);
+    let data = crate::support::base64(&[0; 12]);
     let json = format!(
         r#""buffers":[{{"uri":"data:;base64,{data}","byteLength":12}},
         {{"byteLength":12,"extensions":{{"EXT_meshopt_compression":{{"fallback":true}}}}}}],
@@ -520,8 +518,8 @@ fn what_is_compressed_and_not_decoded_is_told_item_by_item() {
         "images":[{{"uri":"basis.ktx2"}}]"#
     );
     // A KTX2 with no format of Vulkan: Basis Universal.
-    let known = support::containers::FORMATS[0];
-    let mut basis = support::containers::ktx2(&known, 4, 4, &[vec![0; 64]], 0);
+    let known = crate::support::containers::FORMATS[0];
+    let mut basis = crate::support::containers::ktx2(&known, 4, 4, &[vec![0; 64]], 0);
     basis[12..16].fill(0);
     ground.write("basis.ktx2", basis);
     let scene = ground.load_json(&json).expect("a scene");
@@ -537,8 +535,8 @@ fn what_is_compressed_and_not_decoded_is_told_item_by_item() {
 
 #[test]
 fn the_format_descriptor_of_a_ktx2_is_not_believed() {
-    let known = support::containers::FORMATS[0];
-    let sound = support::containers::ktx2(&known, 4, 4, &[vec![0; 64]], 0);
+    let known = crate::support::containers::FORMATS[0];
+    let sound = crate::support::containers::ktx2(&known, 4, 4, &[vec![0; 64]], 0);
     let limits = millstream_gltf::image::ImageLimits::default();
     let expected = millstream_gltf::image::decode_vec(&sound, limits);
     assert!(expected.is_ok());
@@ -557,7 +555,7 @@ fn the_format_descriptor_of_a_ktx2_is_not_believed() {
 fn image_bombs_are_refused_before_memory_is_taken() {
     let ground = Ground::new();
     // A header of 60,000 x 60,000 pixels over a few bytes of data.
-    let mut bomb = support::png(png::ColorType::Rgb, 1, 1, &[1, 2, 3]);
+    let mut bomb = crate::support::png(png::ColorType::Rgb, 1, 1, &[1, 2, 3]);
     bomb[16..24].copy_from_slice(&[0, 0, 0xea, 0x60, 0, 0, 0xea, 0x60]);
     ground.write("bomb.png", bomb);
     let scene = ground.load_json(r#""images":[{"uri":"bomb.png"}]"#);
@@ -598,7 +596,7 @@ fn a_long_name_in_the_json_is_not_repeated_for_each_place_inside() {
 #[test]
 fn the_memory_of_a_scene_is_bounded() {
     let ground = Ground::new();
-    let path = ground.write_loose(&support::make(32, 1, 6, 200));
+    let path = ground.write_loose(&crate::support::make(32, 1, 6, 200));
     let mut options = LoaderOptions::default();
     options.memory_max = Some(150_000);
     let loader = Loader::new(&ground.storage, options).expect("a loader");
@@ -634,7 +632,7 @@ fn what_the_binary_chunk_is_too_short_for_has_failed() {
         (parts, Some(&[7; 8]), &["buffers[0]", "images[0]"]),
     ] {
         let json = format!(r#"{{"asset":{{"version":"2.0"}},{json}}}"#);
-        let path = ground.write("short.glb", support::glb(json.as_bytes(), binary));
+        let path = ground.write("short.glb", crate::support::glb(json.as_bytes(), binary));
         let scene = ground.load(&path).expect("a scene");
         let places: Vec<&str> = scene.problems().map(Error::place).collect();
         assert_eq!(places, failed, "{json} {binary:?}");
@@ -645,7 +643,7 @@ fn what_the_binary_chunk_is_too_short_for_has_failed() {
 #[test]
 fn cut_and_changed_glbs_never_hang_or_panic() {
     let ground = Ground::new();
-    let whole = support::make(33, 2, 2, 30).glb();
+    let whole = crate::support::make(33, 2, 2, 30).glb();
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
@@ -678,7 +676,7 @@ fn cut_and_changed_glbs_never_hang_or_panic() {
 #[test]
 fn cancelling_ends_a_load_and_keeps_what_is_there() {
     let ground = Ground::new();
-    let path = ground.write_loose(&support::make(34, 3, 8, 400));
+    let path = ground.write_loose(&crate::support::make(34, 3, 8, 400));
     let loader = ground.loader();
     for after in [0, 1, 3, 10] {
         let mut load = loader.open(&path).expect("found");
@@ -699,7 +697,7 @@ fn cancelling_ends_a_load_and_keeps_what_is_there() {
 #[test]
 fn one_image_can_be_canceled_and_another_hurried() {
     let ground = Ground::new();
-    let made = support::make(35, 1, 6, 300);
+    let made = crate::support::make(35, 1, 6, 300);
     let path = ground.write_loose(&made);
     let loader = ground.loader();
     for round in 0..5 {
@@ -728,7 +726,7 @@ fn one_image_can_be_canceled_and_another_hurried() {
 #[test]
 fn a_glb_of_version_1_or_with_lengths_that_lie_is_an_error() {
     let ground = Ground::new();
-    let whole = support::make(36, 1, 1, 20).glb();
+    let whole = crate::support::make(36, 1, 1, 20).glb();
     for (at, value, kind) in [
         (4, 1u32, ErrorKind::Unsupported),
         (4, 3, ErrorKind::Unsupported),

@@ -1,10 +1,8 @@
 //! Scenes load as they were made: pixels, vertices, indices; from every form, over every backend.
 
-mod support;
-
+use crate::support::{Ground, Made, base64, check, loader};
 use millstream::{Backend, Storage};
 use millstream_gltf::{Elements, wait_all};
-use support::{Ground, Made, base64, check, loader};
 
 fn backends() -> [Backend; 2] {
     [Backend::Auto, Backend::Threads]
@@ -15,7 +13,7 @@ fn loose_and_binary_scenes_load_as_they_were_made() {
     for backend in backends() {
         let ground = Ground::on(backend);
         for (seed, meshes, images, side) in [(1, 1, 0, 1), (2, 3, 4, 40), (3, 12, 9, 300)] {
-            let made = support::make(seed, meshes, images, side);
+            let made = crate::support::make(seed, meshes, images, side);
             let loose = ground.write_loose(&made);
             let binary = ground.write("scene.glb", made.glb());
             let loader = ground.loader();
@@ -34,7 +32,7 @@ fn loose_and_binary_scenes_load_as_they_were_made() {
 
 #[test]
 fn the_json_of_a_binary_scene_may_be_longer_than_the_guess() {
-    let made = support::make(4, 2, 2, 50);
+    let made = crate::support::make(4, 2, 2, 50);
     let mut stored = made.glb();
     let json_len = u32::from_le_bytes([stored[12], stored[13], stored[14], stored[15]]);
     let extra = 400_000;
@@ -53,7 +51,7 @@ fn many_scenes_load_at_once() {
     let ground = Ground::new();
     let loader = ground.loader();
     let made: Vec<Made> = (10..30)
-        .map(|seed| support::make(seed, 2, 3, 120))
+        .map(|seed| crate::support::make(seed, 2, 3, 120))
         .collect();
     let mut loads = Vec::new();
     for (index, made) in made.iter().enumerate() {
@@ -72,7 +70,7 @@ fn a_storage_without_threads_is_pumped() {
     options.threads.pumped = true;
     millstream_gltf::image::register(&mut options, Default::default());
     let storage = Storage::new(options).expect("a storage");
-    let made = support::make(5, 2, 2, 60);
+    let made = crate::support::make(5, 2, 2, 60);
     let folder = tempfile::tempdir().expect("a folder");
     made.write_loose(folder.path());
     let loader = loader(&storage);
@@ -84,7 +82,7 @@ fn a_storage_without_threads_is_pumped() {
 
 #[test]
 fn data_uris_need_no_second_batch() {
-    let stored = support::png(png::ColorType::Rgba, 2, 1, &[1, 2, 3, 4, 5, 6, 7, 8]);
+    let stored = crate::support::png(png::ColorType::Rgba, 2, 1, &[1, 2, 3, 4, 5, 6, 7, 8]);
     let json = format!(
         r#"{{"asset":{{"version":"2.0"}},
         "buffers":[{{"uri":"data:;base64,AAAAAAAAgD8=","byteLength":8}}],

@@ -1,17 +1,15 @@
 //! Whatever comes first, fails first or is canceled first, a scene is the same in the end.
 
-mod support;
-
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
+use crate::support::gated::{Gated, OnStorage};
 use millstream::{Backend, Priority, Storage};
 use millstream_gltf::image::{Format, ImageLimits, Layout, decoded_bytes};
 use millstream_gltf::record::SceneDescriber;
 use millstream_gltf::{Error, ErrorKind, Load, Loader, LoaderOptions, Scene, State};
 use millstream_pak::{Describe as _, Head};
-use support::gated::{Gated, OnStorage};
 
 const SIDE: u32 = 256;
 const JSON: &str = "scene.gltf";
@@ -112,7 +110,7 @@ fn poll(load: &mut Load) {
 
 /// Loads it with the parts coming in each order, looked at after each of them.
 fn in_all_orders(make: impl Fn() -> Gated, check: impl Fn(Scene, &[usize; 4])) {
-    let storage = support::storage(Backend::Auto);
+    let storage = crate::support::storage(Backend::Auto);
     for order in orders() {
         let gated = Arc::new(make());
         let loader = loader(&storage, 1 << 30);
@@ -133,7 +131,7 @@ fn in_all_orders(make: impl Fn() -> Gated, check: impl Fn(Scene, &[usize; 4])) {
 #[test]
 fn every_order_gives_the_same_scene() {
     in_all_orders(gated, |scene, order| {
-        assert_eq!(support::problems(&scene), [""; 0], "{order:?}");
+        assert_eq!(crate::support::problems(&scene), [""; 0], "{order:?}");
         assert_eq!(scene.view(0).expect("loaded"), [7; 24]);
         let image = scene.images()[0].get().expect("loaded");
         assert!(matches!(scene.images()[0], State::Ready(_)));
@@ -183,7 +181,7 @@ fn the_record_of_another_image_is_noticed() {
 
 #[test]
 fn a_promise_that_the_json_does_not_confirm_leaves_nothing_behind() {
-    let storage = support::storage(Backend::Auto);
+    let storage = crate::support::storage(Backend::Auto);
     let promised = json(24, &[IMAGE]);
     for before in [false, true] {
         let text = json(24, &[]);
@@ -209,7 +207,7 @@ fn a_promise_that_the_json_does_not_confirm_leaves_nothing_behind() {
         load.wait();
         assert!(load.is_drawable() && load.first_drawable().is_some());
         assert_eq!(
-            support::problems(&load.finish_partial().expect("a scene")),
+            crate::support::problems(&load.finish_partial().expect("a scene")),
             [""; 0]
         );
     }
@@ -217,7 +215,7 @@ fn a_promise_that_the_json_does_not_confirm_leaves_nothing_behind() {
 
 #[test]
 fn a_promised_buffer_that_is_shorter_than_the_json_says_is_cut() {
-    let storage = support::storage(Backend::Auto);
+    let storage = crate::support::storage(Backend::Auto);
     let text = json(24, &[]);
     let gated = Gated::new()
         .with(JSON, text.as_bytes(), record(JSON, text.as_bytes()))
@@ -239,9 +237,9 @@ fn a_promised_buffer_that_is_shorter_than_the_json_says_is_cut() {
 
 #[test]
 fn what_landed_before_a_cancellation_starts_nothing_after_it() {
-    let storage = support::storage(Backend::Auto);
+    let storage = crate::support::storage(Backend::Auto);
     let text = json(24, &["a.png"]);
-    let stored = support::png(png::ColorType::Rgb, 8, 8, &[9; 192]);
+    let stored = crate::support::png(png::ColorType::Rgb, 8, 8, &[9; 192]);
     let make = || {
         Arc::new(
             Gated::new()
@@ -291,7 +289,7 @@ fn images_are_requested_by_their_priority() {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let text = json(24, &names);
     for images in [Priority::Low, Priority::Realtime] {
-        let storage = support::storage(Backend::Auto);
+        let storage = crate::support::storage(Backend::Auto);
         let mut gated = Gated::new().with(JSON, text.as_bytes(), None);
         for name in &names {
             gated = gated.with(name, &image(1), None);
@@ -317,7 +315,7 @@ fn images_are_requested_by_their_priority() {
 
 #[test]
 fn small_levels_stay_when_the_large_ones_are_canceled() {
-    let storage = support::storage(Backend::Auto);
+    let storage = crate::support::storage(Backend::Auto);
     let loader = loader(&storage, 1 << 30);
     for whole in [true, false] {
         let gated = Arc::new(gated());
@@ -350,10 +348,10 @@ fn small_levels_stay_when_the_large_ones_are_canceled() {
 
 #[test]
 fn memory_of_what_fails_is_there_for_what_comes_later() {
-    let storage = support::storage(Backend::Auto);
+    let storage = crate::support::storage(Backend::Auto);
     let side = 64;
     let raw = vec![9; (side * side * 3) as usize];
-    let sound = support::png(png::ColorType::Rgb, side, side, &raw);
+    let sound = crate::support::png(png::ColorType::Rgb, side, side, &raw);
     let mut damaged = sound.clone();
     // The checksum of the zlib stream, before its chunk's CRC and the last chunk.
     let at = damaged.len() - 12 - 8;
@@ -395,8 +393,8 @@ fn memory_of_what_fails_is_there_for_what_comes_later() {
 #[test]
 fn a_buffer_in_the_head_of_a_binary_scene_is_aligned_wherever_the_head_landed() {
     // A source that lands bytes at odd addresses: the view of a larger buffer.
-    let storage = support::storage(Backend::Auto);
-    let made = support::make(41, 2, 1, 16);
+    let storage = crate::support::storage(Backend::Auto);
+    let made = crate::support::make(41, 2, 1, 16);
     let base = tempfile::tempdir().expect("a folder");
     let folder = base.path().join("scenes");
     std::fs::create_dir(&folder).expect("made");
@@ -422,7 +420,7 @@ fn a_buffer_in_the_head_of_a_binary_scene_is_aligned_wherever_the_head_landed() 
         let _ = millstream_io::fs::evict(&file);
         let name = format!("{index}b.glb");
         let load = loader.open_from(Arc::clone(&opened), name.as_bytes());
-        support::check(&load.expect("found").finish().expect("sound"), &made);
+        crate::support::check(&load.expect("found").finish().expect("sound"), &made);
     }
 }
 
@@ -442,7 +440,7 @@ impl Wake for Finish {
 
 #[test]
 fn a_load_that_cannot_be_waited_for_is_no_scene() {
-    let storage = support::storage(Backend::Auto);
+    let storage = crate::support::storage(Backend::Auto);
     let gated = Arc::new(gated());
     let loader = loader(&storage, 1 << 30);
     let mut load = open(&loader, &storage, &gated);
@@ -472,14 +470,14 @@ fn a_head_that_is_longer_than_predicted_takes_no_budget_twice() {
     const NAME: &str = "a.glb";
     let glb = |mib: usize| {
         let json = r#"{"asset":{"version":"2.0"}}"#.to_owned() + &" ".repeat(mib << 20);
-        support::glb(json.as_bytes(), None)
+        crate::support::glb(json.as_bytes(), None)
     };
-    let storage = support::storage(Backend::Auto);
+    let storage = crate::support::storage(Backend::Auto);
     let gated = Gated::new().with(NAME, &glb(14), record(NAME, &glb(13)));
     let gated = Arc::new(gated);
     gated.open(NAME, 0);
     let source = OnStorage(&storage, gated).source();
-    let load = support::loader(&storage).open_from(source, NAME.as_bytes());
+    let load = crate::support::loader(&storage).open_from(source, NAME.as_bytes());
     let mut load = load.expect("found");
     load.wait();
     assert_eq!(load.progress().batches, 2);
