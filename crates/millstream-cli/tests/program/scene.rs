@@ -1,12 +1,8 @@
 //! `scene`: loose, in a package, cooked, and broken.
 
-#![cfg(unix)]
-
-mod common;
-
 use std::path::Path;
 
-use common::{expect_quiet_success, expect_status, millstream, run};
+use crate::common::{expect_quiet_success, expect_status, millstream, run};
 use serde_json::{Value, json};
 
 /// A scene of one triangle with a texture, as four files; where it is.

@@ -7,8 +7,8 @@ use millstream_testing::calls::{Answer, answered};
 use millstream_testing::power::Recording;
 use millstream_testing::{Unavailable, or_skip};
 
-use crate::number;
-use crate::setting::{COMPRESS, Case, DIFF, EXTRACT, Files, OTHERS, PACK, Setting};
+use crate::writes::number;
+use crate::writes::setting::{COMPRESS, Case, DIFF, EXTRACT, Files, OTHERS, PACK, Setting};
 
 /// Records a run, and looks at everything that can be on the disk after a crash; how many disks.
 fn crash(case: Case, replaces: bool) -> Result<u64, Unavailable> {

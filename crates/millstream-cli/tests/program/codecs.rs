@@ -1,13 +1,9 @@
 //! `compress` and `decompress`: every codec there and back, against the usual tools, and on bytes
 //! that are wrong.
 
-#![cfg(unix)]
-
-mod common;
-
 use std::process::Command;
 
-use common::{
+use crate::common::{
     CODECS, expect_quiet_success, expect_status, installed, millstream, mixed_bytes, names_in, run,
     run_with,
 };
@@ -183,7 +179,7 @@ fn the_usual_tools_understand_us_and_we_them() {
                 output.status.success(),
                 "{}: {}",
                 tool.codec,
-                common::errors(&output)
+                crate::common::errors(&output)
             );
             assert!(output.stdout == raw, "{} reads us wrongly", tool.program);
 

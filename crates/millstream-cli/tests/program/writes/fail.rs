@@ -3,8 +3,8 @@
 use millstream_testing::calls::{Answer, Call, Op, answered_at};
 use millstream_testing::{Unavailable, or_skip};
 
-use crate::all;
-use crate::setting::{COMPRESS, Case, DIFF, EXTRACT, OTHERS, PACK, PACK_LONG, Setting};
+use crate::writes::all;
+use crate::writes::setting::{COMPRESS, Case, DIFF, EXTRACT, OTHERS, PACK, PACK_LONG, Setting};
 
 /// No space, I/O error, quota used up, mounted read-only.
 const ERRORS: [i32; 4] = [libc::ENOSPC, libc::EIO, libc::EDQUOT, libc::EROFS];

@@ -1,12 +1,8 @@
 //! `report`: a page, or an error and no file.
 
-#![cfg(unix)]
-
-mod common;
-
 use std::path::Path;
 
-use common::{
+use crate::common::{
     expect_quiet_success, expect_status, millstream, mixed_bytes, names_in, run, run_with,
 };
 

@@ -1,9 +1,6 @@
 //! Packages through the program: pack, list, extract, cat, verify, diff and load.
 
-#![cfg(unix)]
-
-mod common;
-#[path = "../../millstream-pak/tests/support/sheet.rs"]
+#[path = "../../../millstream-pak/tests/pak/support/sheet.rs"]
 mod sheet;
 
 use std::collections::BTreeMap;
@@ -11,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::Stdio;
 
-use common::{
+use crate::common::{
     expect_quiet_success, expect_status, limited, millstream, mixed_bytes, names_in, run, wait,
 };
 use millstream_pak::format::section;
@@ -796,15 +793,15 @@ fn an_interrupted_pack_leaves_nothing_beside_the_package() {
     let words = ["pack", text(&root), "-o", text(&package), "--codec", "zlib"];
     let mut child = millstream(&words).spawn().expect("started");
     let begun = std::time::Instant::now();
-    while common::unfinished_of(&child, folder.path()).is_none() {
+    while crate::common::unfinished_of(&child, folder.path()).is_none() {
         assert!(
-            begun.elapsed() < common::PATIENCE,
+            begun.elapsed() < crate::common::PATIENCE,
             "no unfinished package appears"
         );
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    common::kill(&child, rustix::process::Signal::TERM);
-    let status = common::wait(&mut child);
+    crate::common::kill(&child, rustix::process::Signal::TERM);
+    let status = crate::common::wait(&mut child);
     assert_eq!(
         std::os::unix::process::ExitStatusExt::signal(&status),
         Some(rustix::process::Signal::TERM.as_raw())

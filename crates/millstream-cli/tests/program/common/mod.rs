@@ -1,5 +1,4 @@
 //! What the tests of the program share: starting it, data, and places where it must fail.
-#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::io::Write as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};

@@ -1,10 +1,6 @@
 //! The words of calls: help, versions, completions, manual pages, and what is refused.
 
-#![cfg(unix)]
-
-mod common;
-
-use common::{CODECS, expect_quiet_success, expect_status, millstream, names_in, run};
+use crate::common::{CODECS, expect_quiet_success, expect_status, millstream, names_in, run};
 
 /// Every command that the program has.
 fn commands() -> Vec<String> {
@@ -148,7 +144,7 @@ fn every_command_that_fails_prints_a_document_with_json() {
     ] {
         let mut command = millstream(&words.split(' ').collect::<Vec<_>>());
         let output = run(command.arg("--json").current_dir(folder.path()));
-        let errors = common::expect_status(&output, 1);
+        let errors = crate::common::expect_status(&output, 1);
         let document: serde_json::Value =
             serde_json::from_slice(&output.stdout).expect("one JSON document");
         let error = &document["error"];

@@ -1,10 +1,6 @@
 //! `info`: facts about the machine and a place on it.
 
-#![cfg(unix)]
-
-mod common;
-
-use common::{SmallDisk, expect_quiet_success, expect_status, millstream, run};
+use crate::common::{SmallDisk, expect_quiet_success, expect_status, millstream, run};
 use serde_json::Value;
 
 fn info(path: &str) -> Value {

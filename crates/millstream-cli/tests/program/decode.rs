@@ -1,13 +1,11 @@
 //! `decode`: every format to raw samples, the document, and what is refused.
 
-#![cfg(unix)]
-
-mod common;
-
 use std::os::unix::fs::FileExt as _;
 use std::process::{Command, Stdio};
 
-use common::{expect_quiet_success, expect_status, limited, millstream, names_in, run, run_with};
+use crate::common::{
+    expect_quiet_success, expect_status, limited, millstream, names_in, run, run_with,
+};
 
 /// File, format, width, height, channels, maximal value, and the raw bytes.
 type Right = (&'static [u8], &'static str, [u64; 4], &'static [u8]);

@@ -1,14 +1,10 @@
 //! The program on a file system that fails: errors, hangs, and a kernel without io_uring.
 
-#![cfg(unix)]
-
-mod common;
-
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Stdio};
 
-use common::{
+use crate::common::{
     PATIENCE, expect_quiet_success, expect_status, kill, millstream, mixed_bytes, run, run_with,
     wait,
 };
@@ -200,7 +196,7 @@ fn an_interrupted_scene_says_so_once_and_leaves_no_trace() {
         line.clear();
         errors.read_line(&mut line).expect("the end");
         assert_eq!(line, "", "{words:?}");
-        assert!(common::names_in(folder.path()).is_empty());
+        assert!(crate::common::names_in(folder.path()).is_empty());
         mount.heal();
     }
 }

@@ -1,9 +1,5 @@
 //! `load`: every byte right, whatever the words, and what cannot be loaded said.
 
-#![cfg(unix)]
-
-mod common;
-
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -11,7 +7,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use common::{
+use crate::common::{
     SmallDisk, as_ordinary_user, expect_quiet_success, expect_status, installed, is_root, kill,
     limited, make_fifo, millstream, mixed_bytes, names_in, ordinary_user_can_start, run, wait,
 };
@@ -132,7 +128,7 @@ fn every_way_of_loading_gives_the_same_hashes() {
     ];
     for way in ways {
         let output = run(load(way, &[folder.path()]).arg("--hash"));
-        assert_eq!(common::errors(&output), "", "{way:?}");
+        assert_eq!(crate::common::errors(&output), "", "{way:?}");
         expect_quiet_success(&output);
         assert_eq!(text(&output), expected, "{way:?}");
     }
@@ -144,7 +140,7 @@ fn direct_reads_give_the_same_hashes_where_there_are_any() {
     for backend in ["auto", "threads"] {
         let words = ["--direct", "always", "--hash", "--backend", backend];
         let output = run(&mut load(&words, &[folder.path()]));
-        if common::errors(&output).contains("irect") {
+        if crate::common::errors(&output).contains("irect") {
             println!("SKIP: no direct I/O in {}", folder.path().display());
             return;
         }
@@ -160,8 +156,8 @@ fn the_ring_gives_the_same_hashes_where_it_is_allowed() {
         &["--backend", "uring", "--hash"],
         &[folder.path()],
     ));
-    if output.status.code() == Some(1) && common::errors(&output).contains("io_uring") {
-        println!("SKIP: {}", common::errors(&output).trim());
+    if output.status.code() == Some(1) && crate::common::errors(&output).contains("io_uring") {
+        println!("SKIP: {}", crate::common::errors(&output).trim());
         return;
     }
     expect_quiet_success(&output);
@@ -576,16 +572,16 @@ fn a_closed_pipe_ends_it_without_a_word() {
     stdout.read_exact(&mut [0]).expect("at least one byte");
     drop(stdout);
     let output = child.wait_with_output().expect("it ends");
-    assert_eq!(common::errors(&output), "");
+    assert_eq!(crate::common::errors(&output), "");
     // The pipe may have held all that was printed before it was closed.
     if !output.status.success() {
-        common::expect_signal(&output, Signal::PIPE);
+        crate::common::expect_signal(&output, Signal::PIPE);
     }
 
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     let output = run(load(&[], &[folder.path()]).stdout(writer));
-    assert_eq!(common::expect_signal(&output, Signal::PIPE), "");
+    assert_eq!(crate::common::expect_signal(&output, Signal::PIPE), "");
 }
 
 /// A file with nothing in it but a length; takes no space.
@@ -664,7 +660,7 @@ fn an_engine_or_a_list_of_files_that_memory_does_not_suffice_for_is_a_failure() 
         let output = run(&mut limited(&format!("-v {kib}"), &words));
         match (wanted, output.status.code()) {
             (None, _) | (_, Some(0)) => break,
-            (Some(cause), Some(1)) if common::errors(&output).contains(cause) => {
+            (Some(cause), Some(1)) if crate::common::errors(&output).contains(cause) => {
                 wanted = lacking.next();
             }
             _ => {}
@@ -689,7 +685,7 @@ fn wait_until_open(child: &std::process::Child, path: &Path) {
             return;
         }
         assert!(
-            begun.elapsed() < common::PATIENCE,
+            begun.elapsed() < crate::common::PATIENCE,
             "{} is never opened",
             path.display()
         );
@@ -714,7 +710,7 @@ fn an_interruption_cancels_and_tells() {
         let output = child.wait_with_output().expect("it has ended");
         assert_eq!(status.signal(), Some(signal.as_raw()));
         assert_eq!(
-            common::errors(&output),
+            crate::common::errors(&output),
             format!("millstream: interrupted by {words}\n")
         );
         let document = json(&output);

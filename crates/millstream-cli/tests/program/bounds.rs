@@ -5,10 +5,7 @@
 //! # Safety
 //! `wait4` is given a child of this process for which nothing else waits.
 
-#![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "the peak memory of a child comes with wait4")]
-
-mod common;
 
 use std::cell::Cell;
 use std::fs::File;
@@ -16,7 +13,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, expect_quiet_success, millstream, run};
+use crate::common::{PATIENCE, expect_quiet_success, millstream, run};
 use serde_json::json;
 
 const FILE_BYTES_MAX: u64 = 64 << 10;
@@ -203,7 +200,7 @@ fn streams() {
     workshop.put("minimal", "a");
     workshop.zeros("long", 60 << 20);
     workshop.zeros("short", 15 << 20);
-    for codec in common::CODECS {
+    for codec in crate::common::CODECS {
         // The others make more of a byte.
         let raw = if ["lz4", "gdeflate"].contains(codec) {
             "short"

@@ -5,8 +5,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use millstream_testing::calls::{Answer, Call, Op, answered, answered_at};
 use millstream_testing::{Unavailable, or_skip};
 
-use crate::all;
-use crate::setting::{COMPRESS, Case, DIFF, EXTRACT, OTHERS, PACK, Setting};
+use crate::writes::all;
+use crate::writes::setting::{COMPRESS, Case, DIFF, EXTRACT, OTHERS, PACK, Setting};
 
 /// Kills the command once in every place; the number of places. After each call there is what there
 /// is before the next, so only the last is the end by default.

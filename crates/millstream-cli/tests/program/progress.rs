@@ -1,14 +1,10 @@
 //! What is shown on a terminal while a command works, and what is not. The terminals are those of
 //! the tool `script`.
 
-#![cfg(unix)]
-
-mod common;
-
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 
-use common::{installed, make_fifo, mixed_bytes, wait};
+use crate::common::{installed, make_fifo, mixed_bytes, wait};
 
 /// The program on a terminal of its own; `None`, with SKIP said, where there is no `script`.
 fn on_terminal(folder: &std::path::Path, call: &str) -> Option<Child> {
@@ -84,8 +80,8 @@ fn what_is_printed_to_a_terminal_has_no_bar_in_it() {
         .collect();
     let raw = folder.path().join("text");
     std::fs::write(&raw, &text).expect("a file");
-    let mut command = common::millstream(&["compress", "--codec", "gzip"]);
-    let stored = common::run(command.arg(&raw).arg("-")).stdout;
+    let mut command = crate::common::millstream(&["compress", "--codec", "gzip"]);
+    let stored = crate::common::run(command.arg(&raw).arg("-")).stdout;
     let mut terminal = child.stdout.take().expect("a pipe was asked for");
     let reader = std::thread::spawn(move || {
         let mut all = Vec::new();

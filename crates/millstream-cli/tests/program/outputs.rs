@@ -1,9 +1,5 @@
 //! Outputs: whole or not there, whatever happens on the way.
 
-#![cfg(unix)]
-
-mod common;
-
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::process::ExitStatusExt as _;
@@ -11,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{
+use crate::common::{
     PATIENCE, SmallDisk, as_ordinary_user, expect_quiet_success, expect_signal, expect_status,
     is_root, kill, make_fifo, millstream, mixed_bytes, names_in, ordinary_user_can_start, run,
     run_with, unfinished_of, wait,
@@ -590,7 +586,7 @@ fn permissions_are_respected() {
     std::fs::create_dir(at("open")).expect("a folder");
     std::fs::write(at("open/protected"), "old").expect("a file");
     if is_root() {
-        let nobody = Some(common::NOBODY);
+        let nobody = Some(crate::common::NOBODY);
         for name in ["secret", "closed", "open", "open/protected"] {
             std::os::unix::fs::chown(at(name), nobody, nobody).expect("root may");
         }

@@ -6,10 +6,6 @@
 //! number of orders in which changes reach the disk where there are too many for all, by default
 //! 1,000, and `MILLSTREAM_SEED` the seed of these.
 
-#![cfg(target_os = "linux")]
-
-#[path = "../common/mod.rs"]
-mod common;
 mod fail;
 mod kill;
 mod power;

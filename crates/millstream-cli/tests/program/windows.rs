@@ -4,14 +4,12 @@
 //! `MILLSTREAM_WINDOWS_PROGRAM` names the program for Windows and `MILLSTREAM_WINE` what runs it;
 //! `.ci/run windows` builds the one, installs the other, and sets both.
 
-#![cfg(unix)]
-
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{expect_quiet_success, expect_status, millstream, mixed_bytes, names_in, run, wait};
+use crate::common::{
+    expect_quiet_success, expect_status, millstream, mixed_bytes, names_in, run, wait,
+};
 
 /// The program for Windows, about to be started in a folder; `None`, with SKIP said, without it.
 fn windows(folder: &Path, words: &[&str]) -> Option<Command> {
