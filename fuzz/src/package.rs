@@ -12,9 +12,9 @@ use millstream_pak::{
     BatchOptions, Coding, Item, Metadata, PackOptions, Package, visit, write_file,
 };
 
-#[path = "../../crates/millstream-pak/tests/support/disk.rs"]
+#[path = "../../crates/millstream-pak/tests/pak/support/disk.rs"]
 mod disk;
-#[path = "../../crates/millstream-pak/tests/support/seal.rs"]
+#[path = "../../crates/millstream-pak/tests/pak/support/seal.rs"]
 mod seal;
 
 /// Longest run of bytes that one change replaces.

@@ -5,6 +5,7 @@
 
 #![expect(unsafe_code, reason = "an allocator that counts")]
 
+#[path = "pak/support/mod.rs"]
 mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};

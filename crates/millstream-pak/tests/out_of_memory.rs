@@ -12,6 +12,7 @@
 
 #![expect(unsafe_code, reason = "an allocator that fails")]
 
+#[path = "pak/support/mod.rs"]
 mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -1,0 +1,21 @@
+//! The tests of the program, of Unix.
+
+#![cfg(unix)]
+
+#[cfg(target_os = "linux")]
+mod bounds;
+mod codecs;
+mod common;
+mod decode;
+mod faults;
+mod info;
+mod load;
+mod outputs;
+mod packages;
+mod progress;
+mod report;
+mod scene;
+mod windows;
+mod words;
+#[cfg(target_os = "linux")]
+mod writes;

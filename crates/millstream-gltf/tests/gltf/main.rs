@@ -1,0 +1,16 @@
+//! The tests of the crate, in one program.
+
+#[cfg(feature = "cook")]
+mod cooked;
+mod decoders;
+#[cfg(feature = "cook")]
+mod device;
+mod formats;
+mod hostile;
+mod images;
+#[cfg(feature = "pak")]
+mod order;
+#[cfg(feature = "pak")]
+mod packages;
+mod scenes;
+mod support;
