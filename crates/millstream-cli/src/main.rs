@@ -35,10 +35,14 @@ fn main() -> ExitCode {
     };
     let call = Call::from_arg_matches(&matches).expect("the definitions are the same");
     let command = matches.subcommand_name().expect("the parser requires one");
-    let json = call.json;
-    let watched =
-        signals::watch().map_err(|error| Failure::io("signals", "watch for", &error).into());
-    let ended = watched.and_then(|()| run(&call.command, json));
+    let (json, name) = (call.json, String::from(command));
+    signals::run(move || conclude(run(&call.command, json), &name, json)).unwrap_or_else(|error| {
+        let failure = Failure::io("signals", "watch for", &error);
+        conclude(Err(failure.into()), command, json)
+    })
+}
+
+fn conclude(ended: Result<(), Ending>, command: &str, json: bool) -> ExitCode {
     progress::silence();
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,7 +1,7 @@
 //! Interruption (Ctrl-C, termination, a lost terminal) ends the program and leaves no partial file.
 //!
-//! A dedicated thread handles the interruption. It does not ask worker threads to stop, since those
-//! may hang in a read that never returns: it removes every unfinished output (from then on none can
+//! The thread that handles an interruption runs no part of the command. It does not ask the
+//! command's threads to stop, since those may hang in a read that never returns: it removes every unfinished output (from then on none can
 //! be created or finished) and ends the process as interrupted, so a shell ends its script, too. A
 //! command that reports about an interruption (`load` counts canceled files) sets a canceler while
 //! it works, and then has [`INTERRUPT_GRACE`] to end by itself.
@@ -22,13 +22,12 @@ mod system;
 
 pub(crate) use system::end_by_closed_pipe;
 
-/// Starts to watch for interruptions. Call once, before any other thread starts: threads inherit
-/// the signal mask.
+/// Runs the command's work, and handles interruptions meanwhile. Call once, on the main thread.
 ///
 /// # Errors
 /// The system refuses the thread or the handler.
-pub(crate) fn watch() -> io::Result<()> {
-    system::watch()
+pub(crate) fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    system::run(work)
 }
 
 /// Called on an interruption, on the thread that handles it.

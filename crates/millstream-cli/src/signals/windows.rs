@@ -1,5 +1,7 @@
 //! Interruptions on Windows: Ctrl-C, Ctrl-Break, a closed console, and the end of the session. The
-//! system calls a function for them on a thread that it starts.
+//! system calls a function for them on a thread that it starts, and ends the process when it
+//! returns from a closed console: so outputs are removed before it returns, which the handlers of
+//! general crates do not wait for.
 #![expect(unsafe_code, reason = "installs a function that the system calls")]
 
 use std::io;
@@ -22,13 +24,13 @@ const ENDING: [(u32, &str); 5] = [
     (CTRL_SHUTDOWN_EVENT, "the end of the system"),
 ];
 
-/// Registers [`interrupted`] with the system.
-pub(super) fn watch() -> io::Result<()> {
+/// Registers [`interrupted`] with the system, and runs the command.
+pub(super) fn run<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     // SAFETY: the function has the signature that the system calls, and lives as long as the
     // process.
     match unsafe { SetConsoleCtrlHandler(Some(interrupted), 1) } {
         0 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
+        _ => Ok(work()),
     }
 }
 
