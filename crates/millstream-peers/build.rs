@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 
 /// Crates whose version is shown.
-const CRATES: [&str; 6] = ["tokio", "compio", "glommio", "rayon", "async-fs", "memmap2"];
+const CRATES: [&str; 4] = ["tokio", "compio", "rayon", "memmap2"];
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -17,11 +17,6 @@ fn main() {
     versions();
     #[cfg(feature = "sdl")]
     sdl::build();
-}
-
-/// A crate's name as variables have it.
-fn variable_of(name: &str) -> String {
-    name.replace('-', "_").to_uppercase()
 }
 
 /// The lock file lies in a folder above: this crate is part of a workspace.
@@ -39,7 +34,7 @@ fn versions() {
         let version = text
             .split_once(&entry)
             .and_then(|(_, rest)| rest.split('"').next());
-        let variable = variable_of(name);
+        let variable = name.to_uppercase();
         let version = version.unwrap_or("of an unknown version");
         println!("cargo:rustc-env=VERSION_{variable}={version}");
     }

@@ -17,7 +17,6 @@ use crate::limits::RUNS_MIN;
 use crate::memory::Destination;
 use crate::metric::Metric;
 use crate::rows::{self, Params};
-use crate::stats;
 
 /// Distance of poisoned stripes in bytes: a page, the smallest unit that a read could leave out.
 const POISON_STEP_BYTES: usize = 4096;
@@ -49,19 +48,16 @@ impl Work {
         }
     }
 
-    /// Sets the time, which the contender has measured itself.
     pub(crate) fn took(mut self, span: Span) -> Work {
         self.span = Some(span);
         self
     }
 
-    /// Sets a digest to be checked.
     pub(crate) fn with_digest(mut self, digest: u64) -> Work {
         self.digest = Some(digest);
         self
     }
 
-    /// Sets the figures that the contender has measured.
     pub(crate) fn with(mut self, extra: Figures) -> Work {
         self.extra = extra;
         self
@@ -89,21 +85,15 @@ impl<F: FnMut(&mut Destination) -> Result<Work>> Method for F {
     }
 }
 
-/// A method that makes what it works with (a storage, say) anew before each run, untimed.
-pub(crate) struct Fresh<S, M, R> {
-    made: Option<S>,
-    make: M,
-    run: R,
-}
+struct Fresh<S, M, R>(Option<S>, M, R);
 
-/// Returns a method that works with what `make` creates before each run.
-pub(crate) fn fresh<S, M, R>(make: M, run: R) -> Fresh<S, M, R>
-where
-    M: FnMut() -> Result<S>,
-    R: FnMut(&mut S, &mut Destination) -> Result<Work>,
-{
-    let made = None;
-    Fresh { made, make, run }
+/// Returns a method that works with what `make` creates (a storage, say) anew before each run,
+/// untimed.
+pub(crate) fn fresh<S>(
+    make: impl FnMut() -> Result<S>,
+    run: impl FnMut(&mut S, &mut Destination) -> Result<Work>,
+) -> impl Method {
+    Fresh(None, make, run)
 }
 
 impl<S, M, R> Method for Fresh<S, M, R>
@@ -113,26 +103,27 @@ where
 {
     fn prepare(&mut self) -> Result<()> {
         // The old one is dropped first: two at once would share the machine.
-        self.made = None;
-        self.made = Some((self.make)()?);
+        self.0 = None;
+        self.0 = Some((self.1)()?);
         Ok(())
     }
 
     fn run(&mut self, into: &mut Destination) -> Result<Work> {
-        let made = self.made.as_mut();
-        (self.run)(made.ok_or(Error::new("run without a preparation"))?, into)
+        let made = self.0.as_mut();
+        (self.2)(made.ok_or(Error::new("run without a preparation"))?, into)
     }
 }
 
 /// A method with the name of the contender that uses it.
 pub(crate) struct Contender<'a> {
     /// Name in rows; ours begin with `millstream`.
-    pub(crate) name: String,
-    pub(crate) params: Params,
-    pub(crate) method: Box<dyn Method + 'a>,
+    name: String,
+    params: Params,
+    method: Box<dyn Method + 'a>,
 }
 
 impl Contender<'_> {
+    /// Sets a parameter, shown in rows.
     pub(crate) fn with(&mut self, name: &str, value: impl Into<serde_json::Value>) -> &mut Self {
         self.params.insert(name.into(), value.into());
         self
@@ -146,8 +137,8 @@ type Figure<'a> = Box<dyn Fn(&Span, &Work) -> Figures + 'a>;
 
 /// A case: the same work for every contender.
 pub(crate) struct Case<'a> {
-    pub(crate) workload: &'static str,
-    pub(crate) name: String,
+    workload: &'static str,
+    name: String,
     pub(crate) runs: usize,
     /// Time after which no further round begins, once there are [`RUNS_MIN`].
     pub(crate) budget: Duration,
@@ -159,7 +150,7 @@ pub(crate) struct Case<'a> {
     /// Whether `limit` rows are added: those of the contender that is best by the first figure and
     /// not ours.
     pub(crate) limit: bool,
-    pub(crate) contenders: Vec<Contender<'a>>,
+    contenders: Vec<Contender<'a>>,
     /// Rows of contenders that cannot run.
     pub(crate) skipped: Vec<Row>,
     /// Bytes of the destination, if contenders need more than is checked.
@@ -253,10 +244,9 @@ impl<'a> Case<'a> {
     pub(crate) fn take_turns(mut self) -> Result<(Vec<Row>, Vec<String>)> {
         let destination = &mut Destination::new(self.room.max(self.checked_len))?;
         let contenders = std::mem::take(&mut self.contenders).into_iter();
-        let mut turns: Vec<_> = contenders
-            .map(|contender| (contender, Ok(Samples::default())))
-            .collect();
-        let mut failures = Vec::new();
+        let turns = contenders.map(|contender| (contender, Ok(Samples::default())));
+        let mut turns: Vec<_> = turns.collect();
+        let (mut rows, mut failures) = (Vec::new(), Vec::new());
         let begun = Instant::now();
         for round in usize::from(!self.warm_up)..=self.runs {
             if round > RUNS_MIN && begun.elapsed() > self.budget {
@@ -280,12 +270,11 @@ impl<'a> Case<'a> {
                 *outcome = Err(why);
             }
         }
-        let mut rows = Vec::new();
         for (contender, outcome) in turns {
-            let (workload, case, name) = (self.workload, &*self.name, &*contender.name);
+            let names = [self.workload, &self.name, &contender.name];
             match outcome {
-                Err(why) => rows.push(rows::skipped(workload, case, name, &why)),
-                Ok(samples) => rows.extend(samples.rows(workload, case, name, &contender.params)),
+                Err(why) => rows.push(rows::skipped(names[0], names[1], names[2], &why)),
+                Ok(samples) => rows.extend(samples.rows(names, &contender.params)),
             }
         }
         if self.limit {
@@ -307,7 +296,13 @@ impl<'a> Case<'a> {
             contender.method.prepare()?;
         }
         (self.prepare)()?;
-        poison(&mut destination[..self.checked_len]);
+        // Overwrites some bytes of every page, so that an earlier run's result cannot pass for this
+        // one's.
+        for page in destination[..self.checked_len].chunks_mut(POISON_STEP_BYTES) {
+            page.iter_mut()
+                .take(POISON_BYTES)
+                .for_each(|byte| *byte = !*byte);
+        }
         let (work, span) = span_of(|| contender.method.run(destination));
         let work = work?;
         if let Err(wrong) = (self.check)(&destination[..self.checked_len], &work) {
@@ -316,16 +311,6 @@ impl<'a> Case<'a> {
         let mut figures = (self.figures)(work.span.as_ref().unwrap_or(&span), &work);
         figures.extend(work.extra);
         Ok(Ok(figures))
-    }
-}
-
-/// Overwrites some bytes of every page, so that an earlier run's result cannot pass for this one's.
-fn poison(memory: &mut [u8]) {
-    for page in memory.chunks_mut(POISON_STEP_BYTES) {
-        let len = page.len().min(POISON_BYTES);
-        for byte in &mut page[..len] {
-            *byte = !*byte;
-        }
     }
 }
 
@@ -343,16 +328,9 @@ impl Samples {
         }
     }
 
-    pub(crate) fn rows(
-        self,
-        workload: &str,
-        case: &str,
-        contender: &str,
-        params: &Params,
-    ) -> Vec<Row> {
-        let row = |(metric, values)| {
-            rows::figures([workload, case, contender], metric, values, params.clone())
-        };
+    /// Returns the rows of a workload, case and contender.
+    pub(crate) fn rows(self, names: [&str; 3], params: &Params) -> Vec<Row> {
+        let row = |(metric, values)| rows::figures(names, metric, values, params.clone());
         self.0.into_iter().map(row).collect()
     }
 }
@@ -361,12 +339,10 @@ impl Samples {
 fn limit_of(case: &Case<'_>, rows: &[Row]) -> Vec<Row> {
     let theirs = || rows.iter().filter(|row| !is_ours(&row.contender));
     let first = theirs().find_map(Row::figures);
-    let medians = theirs().filter_map(|row| {
-        let figures = row.figures()?;
-        (figures.metric == first?.metric).then(|| (row, stats::median(&figures.samples), figures))
-    });
-    let best = medians.max_by(|(_, a, figures), (_, b, _)| figures.better.order(*a, *b));
-    let Some((best, ..)) = best else {
+    let figures = theirs().filter_map(|row| Some((row, row.figures()?)));
+    let comparable = figures.filter(|(_, it)| first.is_some_and(|first| first.metric == it.metric));
+    let best = comparable.max_by(|(_, a), (_, b)| a.better.order(a.median, b.median));
+    let Some((best, _)) = best else {
         let why = "no contender but ours ran";
         return vec![rows::skipped(case.workload, &case.name, "limit", why)];
     };

@@ -16,15 +16,9 @@
 use gdeflate::limits::TILE_RAW_BYTES;
 use toml::Table;
 
-use crate::case::{Case, Work};
-use crate::cases::{Bytes, Instance};
-use crate::clock::span_of;
 use crate::codecs::coders::Coder;
-use crate::corpus::BLOCK_BYTES;
 use crate::corpus::generate::Kind;
-use crate::error::{Result, ensure};
-use crate::metric::Metric;
-use crate::session::Session;
+use crate::prelude::*;
 
 mod coders;
 

@@ -6,15 +6,14 @@ use std::path::Path;
 /// A failure as a sentence with its cause. A benchmark has no caller that would branch on the kind
 /// of a failure, so there are no kinds.
 #[derive(Debug)]
-pub struct Error(String);
+pub(crate) struct Error(String);
 
 /// A result with this crate's error.
-pub type Result<T> = std::result::Result<T, Error>;
+pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     /// Creates a failure from words.
-    #[must_use]
-    pub fn new(what: impl Into<String>) -> Error {
+    pub(crate) fn new(what: impl Into<String>) -> Error {
         Error(what.into())
     }
 }

@@ -27,33 +27,15 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     std::fs::remove_file(path).on("remove", path)
 }
 
-/// Checks that a file can be written, before hours of work that make its content. Leaves no file
-/// that did not exist before.
-///
-/// # Errors
-/// It cannot be opened for writing.
-pub fn check_writable(path: &Path) -> Result<()> {
-    let about = std::fs::metadata(path);
-    // Opening and closing a FIFO would signal end of file to its reader.
-    if about.as_ref().is_ok_and(|it| !it.is_file() && !it.is_dir()) {
-        return Ok(());
-    }
-    let mut options = File::options();
-    let opened = options.create(true).append(true).open(path);
-    opened.on("write to", path)?;
-    match about {
-        Ok(_) => Ok(()),
-        // Removes the target of a dangling link, and not the link.
-        Err(_) => remove(&path.canonicalize().on("find", path)?),
-    }
+/// Checks that a file can be written, before hours of work that make its content.
+pub(crate) fn check_writable(path: &Path) -> Result<()> {
+    let opened = File::options().create(true).append(true).open(path);
+    opened.map(drop).on("write to", path)
 }
 
 /// Replaces a file atomically: an interrupted run leaves no partial file under its name. A device
 /// or a pipe is written directly.
-///
-/// # Errors
-/// The file cannot be written.
-pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
         return std::fs::write(path, bytes).on("write", path);
     }

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use millstream::{Batch, Queue, Read, Ticket};
 
-use crate::error::{Error, Result};
+use crate::prelude::*;
 
 /// A destination lent to requests of some queues.
 pub(crate) struct Loan<'a> {

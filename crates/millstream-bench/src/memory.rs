@@ -13,7 +13,7 @@ use std::ops::{Deref, DerefMut, Range};
 
 use memmap2::{Advice, MmapMut};
 
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Result};
 
 /// Size of a huge page on x86-64 and (with 4 KiB pages) aarch64.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -53,12 +53,4 @@ impl DerefMut for Destination {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.mapping[self.shown.clone()]
     }
-}
-
-/// Returns a value of `/proc/self/status` in KiB, such as `VmRSS:`.
-pub(crate) fn resident_kib(word: &str) -> Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").what("read /proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix(word));
-    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    number.ok_or_else(|| Error::new(format!("/proc/self/status has no {word}")))
 }

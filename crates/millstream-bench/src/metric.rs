@@ -23,8 +23,7 @@ impl Metric {
         let (name, unit) = text.split_at(at.expect("a name and a unit"));
         let unit = &unit[1..];
         let higher = HIGHER.iter().any(|it| unit == *it || name.ends_with(it));
-        // In a ratio of the greatest to the least, less is better.
-        let better = match higher && name != "dearest/cheapest" {
+        let better = match higher {
             true => Better::Higher,
             false => Better::Lower,
         };

@@ -11,66 +11,40 @@ use millstream::{
 };
 use millstream_peers::{Peer, Plan};
 
-use crate::error::{Error, Result};
 use crate::lend::{Loan, one};
+use crate::prelude::*;
 
 const BATCH: usize = 256;
 
-/// How a storage differs from the default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Setup {
-    pub(crate) access: Access,
-    /// Uses the threads backend instead of io_uring.
-    pub(crate) threads: bool,
-    pub(crate) depth: Option<u32>,
-    pub(crate) staging_bytes: Option<usize>,
-    /// Free destination memory retained for reuse, in bytes.
-    pub(crate) retained_bytes: Option<usize>,
-    /// Whether the file gets many small reads.
-    pub(crate) package: bool,
-    /// Scheduling policy of the engine's thread and of the workers.
-    pub(crate) scheduling: Option<Scheduling>,
+/// Returns the options of a variant of our contender, by the suffix of its name.
+pub(crate) fn options(contender: &str) -> StorageOptions {
+    let mut options = StorageOptions::default();
+    let threads = &mut options.threads;
+    match contender.strip_prefix("millstream-") {
+        Some("threads") => options.backend = Backend::Threads,
+        Some("direct") => options.access = Access::Direct,
+        Some("buffered") => options.access = Access::Buffered,
+        Some("batch") => {
+            threads.engine.scheduling = Scheduling::Batch;
+            threads.worker.scheduling = Scheduling::Batch;
+        }
+        Some("normal") => {
+            threads.engine.scheduling = Scheduling::Normal;
+            threads.worker.scheduling = Scheduling::Normal;
+        }
+        _ => {}
+    }
+    options
 }
 
-impl Setup {
-    /// Returns the setup of a variant of our contender, by the suffix of its name.
-    pub(crate) fn named(contender: &str) -> Setup {
-        let word = contender.strip_prefix("millstream-").unwrap_or_default();
-        Setup {
-            access: match word {
-                "direct" => Access::Direct,
-                "buffered" => Access::Buffered,
-                _ => Access::Auto,
-            },
-            threads: word == "threads",
-            scheduling: match word {
-                "batch" => Some(Scheduling::Batch),
-                "normal" => Some(Scheduling::Normal),
-                _ => None,
-            },
-            ..Setup::default()
-        }
-    }
+/// Creates the storage of a variant of our contender.
+pub(crate) fn storage(contender: &str) -> Result<Storage> {
+    Ok(Storage::new(options(contender))?)
+}
 
-    pub(crate) fn direct() -> Setup {
-        Setup::named("millstream-direct")
-    }
-
-    pub(crate) fn storage(self) -> Result<Storage> {
-        let mut options = StorageOptions::default();
-        if self.threads {
-            options.backend = Backend::Threads;
-        }
-        if let Some(scheduling) = self.scheduling {
-            options.threads.engine.scheduling = scheduling;
-            options.threads.worker.scheduling = scheduling;
-        }
-        options.access = self.access;
-        options.depth = self.depth.unwrap_or(options.depth);
-        options.staging_bytes = self.staging_bytes.unwrap_or(options.staging_bytes);
-        options.retained_bytes = self.retained_bytes.unwrap_or(options.retained_bytes);
-        Ok(Storage::new(options)?)
-    }
+/// Creates a storage with direct I/O.
+pub(crate) fn direct() -> Result<Storage> {
+    storage("millstream-direct")
 }
 
 /// Creates a queue for `count` requests, at most a queue's maximum: then adding more blocks.
@@ -82,37 +56,33 @@ pub(crate) fn queue_for(storage: &Storage, count: usize) -> Result<Queue> {
     Ok(storage.queue(options)?)
 }
 
-/// Opens a file, and waits until it is open.
-pub(crate) fn opened(storage: &Storage, path: &Path, options: FileOptions) -> Result<FileId> {
-    let file = storage.open(path, options);
-    storage.opened(file)?.wait()?;
-    Ok(file)
-}
-
 /// An open file and a queue, with the storage that keeps them alive.
 pub(crate) struct Ready {
     pub(crate) file: FileId,
     pub(crate) queue: Queue,
-    _storage: Storage,
+    /// Dropped last, after what uses it.
+    pub(crate) storage: Storage,
 }
 
 impl Ready {
-    /// Opens `path`, with a queue for `requests` requests.
+    /// Opens `path`, with a queue for `requests` requests, and waits until it is open; `package`
+    /// says that it gets many small reads.
     pub(crate) fn new(
         storage: Storage,
         path: &Path,
-        setup: Setup,
         requests: usize,
+        package: bool,
     ) -> Result<Ready> {
         let options = FileOptions {
-            access: Some(setup.access),
-            package: setup.package,
+            package,
             ..FileOptions::default()
         };
+        let file = storage.open(path, options);
+        storage.opened(file)?.wait()?;
         Ok(Ready {
             queue: queue_for(&storage, requests)?,
-            file: opened(&storage, path, options)?,
-            _storage: storage,
+            file,
+            storage,
         })
     }
 
@@ -123,45 +93,28 @@ impl Ready {
 
 /// Millstream as a [`Peer`] that reads plans of one file.
 pub(crate) struct Ours {
-    setup: Setup,
-    priority: Priority,
-    storage: Option<Storage>,
+    pub(crate) priority: Priority,
+    /// Whether the file gets many small reads.
+    pub(crate) package: bool,
+    make: Box<dyn Fn() -> Result<Storage>>,
     ready: Option<Ready>,
 }
 
 impl Ours {
-    /// Uses a new storage for every opening: a long-lived engine reads a range through the page
-    /// cache when it is loaded for the second time, and each run stands for a first load.
-    pub(crate) fn new(setup: Setup) -> Ours {
+    /// Uses what `make` returns for every opening. A long-lived engine reads a range through the
+    /// page cache when it is loaded for the second time; a new one stands for a first load.
+    pub(crate) fn new(make: impl Fn() -> Result<Storage> + 'static) -> Ours {
         Ours {
-            setup,
             priority: Priority::default(),
-            storage: None,
+            package: false,
+            make: Box::new(make),
             ready: None,
         }
     }
 
-    /// Shares a storage with others, with direct I/O.
-    pub(crate) fn sharing(storage: &Storage, priority: Priority) -> Ours {
-        Ours {
-            priority,
-            storage: Some(storage.clone()),
-            ..Ours::new(Setup::direct())
-        }
-    }
-
-    fn open_one(&self, path: &Path, requests: usize) -> Result<Ready> {
-        let storage = self
-            .storage
-            .clone()
-            .map_or_else(|| self.setup.storage(), Ok)?;
-        Ready::new(storage, path, self.setup, requests)
-    }
-
     fn ready(&self) -> io::Result<&Ready> {
-        self.ready
-            .as_ref()
-            .ok_or_else(|| io::Error::other("no file is open"))
+        let ready = self.ready.as_ref();
+        ready.ok_or_else(|| io::Error::other("no file is open"))
     }
 }
 
@@ -174,7 +127,8 @@ impl Peer for Ours {
         // The old one is dropped first: two at once would share the machine.
         self.ready = None;
         if let Some(path) = plan.files().first() {
-            let ready = self.open_one(path, plan.reads().len().max(1));
+            let (storage, requests) = ((self.make)().map_err(other)?, plan.reads().len().max(1));
+            let ready = Ready::new(storage, path, requests, self.package);
             self.ready = Some(ready.map_err(other)?);
         }
         Ok(())

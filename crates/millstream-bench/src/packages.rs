@@ -4,29 +4,22 @@
 //! - lookups by name and by hash;
 //! - a start-up of many small files from a package, beside the loose files read by threads and by
 //!   every rival;
-//! - a folder of real data (`packages/NAME` below the corpus folder; links to files are followed),
-//!   beside the device, and beside a deflated zip;
-//! - the rate of packing beside the codecs alone, and the peak memory of packing;
-//! - `auto` beside every fixed codec, unthrottled and under each throttle, on a mixed corpus and on
-//!   the folders of real data.
+//! - the rate of packing beside the codecs alone;
+//! - `auto` beside every fixed codec, unthrottled and under each throttle, on a mixed corpus.
 //!
 //! Loaded bytes are in buffers of the storage, which are recycled; they are compared with the
 //! hashes of the loose files outside the timed part.
 
-use crate::error::Result;
-use crate::files::make_folder;
-use crate::session::Session;
+use crate::prelude::*;
 
-pub(crate) mod batch;
-pub(crate) mod folder;
-pub(crate) mod mixed;
-pub(crate) mod packing;
-pub(crate) mod tables;
-#[cfg(feature = "peers")]
-pub(crate) mod zipped;
+mod batch;
+mod folder;
+mod mixed;
+mod packing;
+mod tables;
 
 /// Version of how packages are made: those of an earlier version are not used again.
-pub(crate) const MADE: u32 = 7;
+pub(crate) const MADE: u32 = 8;
 
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let folder = session
@@ -34,11 +27,8 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
         .folder()
         .join(format!("packages-made-{MADE}"));
     make_folder(&folder)?;
-    // First, while the process has no free memory that would hide what packing allocates.
-    packing::peak(session, &folder)?;
     tables::run(session, &folder)?;
     folder::start_up(session, &folder)?;
     mixed::run(session, &folder)?;
-    packing::rate(session, &folder)?;
-    folder::real(session, &folder)
+    packing::rate(session, &folder)
 }

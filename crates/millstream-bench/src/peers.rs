@@ -13,19 +13,10 @@ use std::path::Path;
 
 use millstream_peers::{Access, Peer, Plan, Read, Rival, rivals};
 
-use crate::case::{Case, Method, Work};
-use crate::clock::{Moment, Span};
-use crate::corpus::CorpusFile;
-use crate::error::{Context, Result};
-use crate::files::{DIRECT_ALIGNMENT, drop_path, len_of, open_buffered};
-use crate::limits::{POOL_THREADS, TRIES};
-use crate::memory::Destination;
+use crate::prelude::*;
 use crate::requests::cells::{Cell, Mode, held, random_reads};
 use crate::startup::plan::Plan as Startup;
 
-/// Why a rival is left out of reads at random places.
-pub(crate) const NO_SEEKS: &str =
-    "its files read ahead after every seek; it reads whole files elsewhere";
 /// Numbers of files in flight that are tried in `startup`.
 const FILE_DEPTHS: [usize; 4] = [4, 8, 32, 128];
 /// Maximum number of files that a trial loads.
@@ -43,9 +34,6 @@ const BLOCKS: [(u32, usize); 5] = [
 const THREADS: [usize; 4] = [4, 8, 16, 32];
 /// Size from which requests are large: another number of threads serves them best.
 const LARGE_BYTES: usize = 256 << 10;
-/// Size and number of the requests that represent small and large ones.
-const SMALL_TRIAL: (usize, usize) = (4 << 10, 512);
-const LARGE_TRIAL: (usize, usize) = (1 << 20, 32);
 const SEED: u64 = 0x5EEB;
 
 /// Numbers of threads found by sweeps, by rival, mode and whether requests are large.
@@ -55,17 +43,10 @@ pub(crate) struct Sweeps(HashMap<(&'static str, Mode, bool), usize>);
 impl Sweeps {
     pub(crate) fn cell(&mut self, case: &mut Case<'_>, file: &CorpusFile, cell: Cell, plan: &Plan) {
         let access = cell.mode.access();
-        for rival in rivals() {
-            if !rival.accesses.contains(&access) {
-                continue;
-            }
-            if !rival.seeks {
-                case.skip(rival.name, NO_SEEKS);
-                continue;
-            }
-            let depth = self.depth(rival, file, cell);
-            let way = Way::Requests(access);
-            add(case, rival.name, rival, depth, Ok(plan.clone()), way);
+        for rival in rivals().iter().filter(|it| it.accesses.contains(&access)) {
+            let depth = self.depth(*rival, file, cell);
+            let plan = Ok(plan.clone());
+            add(case, rival.name, *rival, depth, plan, Way::Requests(access));
         }
     }
 
@@ -75,15 +56,15 @@ impl Sweeps {
             return cell.depth;
         }
         let large = cell.size >= LARGE_BYTES;
-        let key = (rival.name, cell.mode, large);
-        let best = self.0.entry(key).or_insert_with(|| {
-            let (size, count) = if large { LARGE_TRIAL } else { SMALL_TRIAL };
-            let trial = |threads| {
+        let best = self.0.entry((rival.name, cell.mode, large));
+        let best = best.or_insert_with(|| {
+            let (size, count) = if large { (1 << 20, 32) } else { (4 << 10, 512) };
+            // A rival that fails here reports why in its case; until then any number does.
+            let found = best_of(&THREADS, |threads| {
                 let plan = random_reads(file, size, count, SEED)?;
                 read_time(rival, file, cell.mode, &plan, threads)
-            };
-            // A rival that fails here reports why in its case; until then any number does.
-            best_of(&THREADS, trial).unwrap_or(THREADS[1])
+            });
+            found.unwrap_or(THREADS[1])
         });
         (*best).min(cell.depth)
     }
@@ -107,8 +88,16 @@ pub(crate) fn read_time(
     Ok(best)
 }
 
+/// Returns the candidate with the least time; `None` if none ran.
+fn best_of<T: Copy>(candidates: &[T], trial: impl Fn(T) -> Result<f64>) -> Option<T> {
+    let times = candidates
+        .iter()
+        .filter_map(|it| Some((*it, trial(*it).ok()?)));
+    times.min_by(|a, b| a.1.total_cmp(&b.1)).map(|best| best.0)
+}
+
+/// Adds all libraries; one that cannot submit without waiting is skipped, with the reason.
 pub(crate) fn hand_over(case: &mut Case<'_>, plan: &Plan, way: Way) {
-    // A rival that cannot submit without waiting is skipped in its case, with the reason.
     for rival in rivals() {
         add(case, rival.name, rival, POOL_THREADS, Ok(plan.clone()), way);
     }
@@ -116,29 +105,30 @@ pub(crate) fn hand_over(case: &mut Case<'_>, plan: &Plan, way: Way) {
 
 pub(crate) fn startup(case: &mut Case<'_>, plan: &Startup) {
     for rival in rivals() {
-        let load_time = |depth: usize| {
+        let depth = best_of(&FILE_DEPTHS, |depth| {
             let trial = whole_files(plan, TRIAL_FILES)?;
-            trial.files().iter().try_for_each(|path| drop_path(path))?;
+            drop_all(trial.files())?;
             at_work(rival.start(depth)?, trial, Way::Files(0)).time()
-        };
-        let depth = best_of(&FILE_DEPTHS, load_time).unwrap_or(POOL_THREADS);
-        add_files(case, rival.name, rival, depth, plan);
+        });
+        add_files(case, rival.name, rival, depth.unwrap_or(POOL_THREADS), plan);
     }
 }
 
 pub(crate) fn read(case: &mut Case<'_>, file: &CorpusFile) {
     let (path, len) = (&file.path, file.stored_len);
     for rival in rivals() {
-        let access = *rival.accesses.first().unwrap_or(&Access::Buffered);
-        let file_time = |(block, depth)| {
+        let access = rival.accesses[0];
+        let best = best_of(&BLOCKS, |(block, depth)| {
             drop_path(path)?;
             let len = len.min(TRIAL_BYTES);
             let plan = blocks_of(path, len, block, access)?;
             at_work(rival.start(depth)?, plan, Way::File(access, len as usize)).time()
-        };
-        let (block, depth) = best_of(&BLOCKS, file_time).unwrap_or(BLOCKS[0]);
-        let plan = blocks_of(path, len, block, access);
-        let way = Way::File(access, len as usize);
+        });
+        let (block, depth) = best.unwrap_or(BLOCKS[0]);
+        let (plan, way) = (
+            blocks_of(path, len, block, access),
+            Way::File(access, len as usize),
+        );
         add(case, rival.name, rival, depth, plan, way);
     }
 }
@@ -162,20 +152,6 @@ pub(crate) struct AtWork {
     peer: Box<dyn Peer>,
 }
 
-impl AtWork {
-    /// Returns the seconds of one run, into memory of its own.
-    fn time(&mut self) -> Result<f64> {
-        let len = match self.way {
-            Way::File(_, len) => len,
-            _ => self.plan.destination_len(),
-        };
-        let mut destination = Destination::new(len)?;
-        self.prepare()?;
-        let span = self.run(&mut destination)?.span;
-        Ok(span.map_or(f64::INFINITY, |span| span.wall))
-    }
-}
-
 /// Combines a peer with its plan.
 pub(crate) fn at_work(peer: Box<dyn Peer>, plan: Plan, way: Way) -> AtWork {
     AtWork { plan, way, peer }
@@ -194,8 +170,7 @@ pub(crate) fn add(
     if let Some(contender) = case.try_push(name, started) {
         contender.with("at_depth", depth);
         if !rival.version.is_empty() {
-            let contender = contender.with("version", rival.version);
-            contender.with("copies", rival.copies);
+            contender.with("version", rival.version);
         }
     }
 }
@@ -214,8 +189,7 @@ pub(crate) fn add_files(
     plan: &Startup,
 ) {
     let way = Way::Files(plan.entries.len() as u64);
-    let plan = whole_files(plan, usize::MAX);
-    add(case, name, rival, depth, plan, way);
+    add(case, name, rival, depth, whole_files(plan, usize::MAX), way);
 }
 
 /// Reads the first `len` bytes of a file with the bare ring and direct I/O.
@@ -238,19 +212,29 @@ pub(crate) fn add_straight(case: &mut Case<'_>, name: &str, path: &Path, len: u6
     let number = |text: &str| text.parse::<u32>().expect("a number in cases.toml");
     let (block, depth) = shape.expect("a shape in cases.toml");
     let (block, depth) = (number(block) << 10, number(depth));
-    if let Some(contender) = case.try_push(name, straight(path, len, block, depth as usize)) {
-        contender.with("block_bytes", block).with("depth", depth);
+    case.try_push(name, straight(path, len, block, depth as usize));
+}
+
+impl AtWork {
+    /// Returns the seconds of one run, into memory of its own.
+    fn time(&mut self) -> Result<f64> {
+        let len = match self.way {
+            Way::File(_, len) => len,
+            _ => self.plan.destination_len(),
+        };
+        let mut destination = Destination::new(len)?;
+        self.prepare()?;
+        let span = self.run(&mut destination)?.span;
+        Ok(span.map_or(f64::INFINITY, |span| span.wall))
     }
 }
 
 impl Method for AtWork {
     fn prepare(&mut self) -> Result<()> {
-        match self.way {
-            Way::Requests(access) | Way::HandOver(access) => {
-                Ok(self.peer.open(&self.plan, access)?)
-            }
-            _ => Ok(()),
+        if let Way::Requests(access) | Way::HandOver(access) = self.way {
+            self.peer.open(&self.plan, access)?;
         }
+        Ok(())
     }
 
     fn run(&mut self, into: &mut Destination) -> Result<Work> {
@@ -283,8 +267,8 @@ impl Method for AtWork {
 }
 
 /// Returns the figure of contenders whose caller is held all of the time.
-pub(crate) fn held_all(span: &Span) -> crate::case::Figures {
-    vec![(crate::metric::Metric::of("held ms"), span.wall * 1e3)]
+fn held_all(span: &Span) -> Figures {
+    vec![(Metric::of("held ms"), span.wall * 1e3)]
 }
 
 /// Returns a plan of the wanted files of a start-up, at most `count`.
@@ -307,13 +291,12 @@ fn blocks_of(path: &Path, len: u64, block: u32, access: Access) -> Result<Plan> 
         Access::Direct => len / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT,
         Access::Buffered => len,
     };
-    let read = |offset: u64| Read {
+    let reads = (0..len).step_by(block as usize).map(|offset| Read {
         file: 0,
         offset,
         place: offset as usize,
         len: (len - offset).min(u64::from(block)) as u32,
-    };
-    let reads = (0..len).step_by(block as usize).map(read);
+    });
     Ok(Plan::new(vec![path.to_owned()], reads.collect())?)
 }
 
@@ -326,14 +309,4 @@ fn read_rest(plan: &Plan, into: &mut [u8]) -> Result<()> {
         read.on("read", path)?;
     }
     Ok(())
-}
-
-/// Returns the candidate with the least time; `None` if none ran.
-fn best_of<T: Copy>(candidates: &[T], trial: impl Fn(T) -> Result<f64>) -> Option<T> {
-    let times = candidates
-        .iter()
-        .filter_map(|it| Some((*it, trial(*it).ok()?)));
-    times
-        .min_by(|a, b| a.1.total_cmp(&b.1))
-        .map(|(best, _)| best)
 }

@@ -15,16 +15,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::case::{Case, Work};
-use crate::clock::Span;
-use crate::corpus::word_sum;
-use crate::error::{Context, Error, Result, ensure};
-use crate::files::{make_folder, make_ready};
-use crate::limits::{PNM_SMALL_BYTES, PRACTICE};
-use crate::memory::Destination;
-use crate::metric::Metric;
 use crate::peers;
-use crate::session::Session;
+use crate::prelude::*;
 
 pub(crate) mod loads;
 pub(crate) mod pictures;

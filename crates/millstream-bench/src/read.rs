@@ -10,18 +10,10 @@ use millstream::{BlockTable, Decode, FileOptions, Read, Storage};
 use millstream_codec::{Scratch, decode_block};
 use toml::Table;
 
-use crate::case::{Case, Method, Work, fresh};
-use crate::cases::{Bytes, Instance};
-use crate::corpus::{BLOCK_BYTES, Corpus, CorpusFile, Form};
-use crate::error::{Context, Result, ensure};
-use crate::files::{DIRECT_ALIGNMENT, drop_all};
-use crate::limits::SLOW_THROTTLE_MBPS;
-use crate::memory::Destination;
-use crate::metric::Metric;
-use crate::ours::{Setup, queue_for, serve};
+use crate::ours::{self, queue_for, serve};
 use crate::peers;
+use crate::prelude::*;
 use crate::rows::{Params, figures};
-use crate::session::Session;
 use crate::threads;
 use crate::throttle::Throttle;
 
@@ -122,14 +114,14 @@ fn add<'a>(case: &mut Case<'a>, name: &'static str, files: &'a Files) {
                 "millstream-blocks" => files.blocks.as_ref().expect("a form with blocks"),
                 _ => file,
             };
-            let contender = case.push(name, whole_file(of, Setup::named(name)));
+            let contender = case.push(name, whole_file(of, name));
             contender.with("form", of.form.name())
         }
     };
 }
 
 /// Reads the whole file with one request.
-fn whole_file(file: &CorpusFile, setup: Setup) -> impl Method {
+fn whole_file(file: &CorpusFile, name: &'static str) -> impl Method {
     let codec = file.form.codec();
     let decode = match file.form {
         Form::Stored => None,
@@ -153,7 +145,7 @@ fn whole_file(file: &CorpusFile, setup: Setup) -> impl Method {
         serve(&queue, &mut into[..raw_len], [(request, 0..raw_len)])?;
         Ok(Work::of(file.raw_len, 1))
     };
-    fresh(move || setup.storage(), run)
+    fresh(move || ours::storage(name), run)
 }
 
 fn check(file: &CorpusFile, bytes: &[u8], work: &Work) -> Result<()> {

@@ -6,18 +6,16 @@
 //! be checked by the hashes of the file's pages. Depth is the number of reads in flight at the
 //! device; contenders have all requests of the cell available at once.
 
-use crate::corpus::Form;
-use crate::error::Result;
-use crate::limits::{QUICK_RANDOM_BYTES, RANDOM_BYTES};
+use crate::prelude::*;
 use crate::requests::cells::PageHashes;
-use crate::session::Session;
 
-pub(crate) mod busy;
-pub(crate) mod callers;
+mod callers;
 pub(crate) mod cells;
-pub(crate) mod grid;
-pub(crate) mod null;
-pub(crate) mod realtime;
+mod grid;
+mod null;
+mod realtime;
+mod single;
+mod world;
 
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     null::run(session)?;
@@ -26,9 +24,8 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let file = session.corpus.big(len, Form::Stored)?;
     let pages = PageHashes::of(&file.path)?;
     grid::run(session, &file, &pages)?;
-    callers::single(session, &file, &pages)?;
+    single::run(session, &file, &pages)?;
     realtime::run(session, &file, &pages)?;
-    callers::held(session, &file, &pages)?;
-    busy::single(session, &file, &pages)?;
-    busy::world(session, &file, &pages)
+    callers::run(session, &file, &pages)?;
+    world::run(session, &file, &pages)
 }

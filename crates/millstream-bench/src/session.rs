@@ -1,5 +1,6 @@
 //! A run of the benchmark as its workloads see it.
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use clap::builder::TypedValueParser as _;
@@ -15,35 +16,29 @@ use crate::limits;
 use crate::metric::Metric;
 use crate::rows;
 
-/// Receives a line about what runs now.
-pub type Progress = dyn Fn(&str) + Send + Sync;
-
 /// How to run.
 #[derive(Default, clap::Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Small data and few runs: at most 90 s instead of 20 minutes
     #[arg(long)]
-    pub quick: bool,
+    pub(crate) quick: bool,
     /// Where the data is kept [default: below the folder for temporary files]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub corpus: Option<PathBuf>,
+    pub(crate) corpus: Option<PathBuf>,
     /// Counted runs of every case [default: 10; fewer, but at least 3, where these take over 3 s;
     /// with --quick 3]
     #[arg(long, value_name = "N")]
     #[arg(value_parser = value_parser!(u16).range(1..=limits::RUNS_MAX).map(usize::from))]
-    pub runs: Option<usize>,
+    pub(crate) runs: Option<usize>,
     /// Also read from a disk slowed down to these rates (needs root; 1 MB = 10^6 bytes)
     #[arg(long, value_name = "MBPS", value_delimiter = ',', value_parser = rate)]
-    pub throttle: Vec<f64>,
+    pub(crate) throttle: Vec<f64>,
     /// Only cases whose name contains this
     #[arg(long, value_name = "PART")]
-    pub only: Option<String>,
+    pub(crate) only: Option<String>,
     /// Append every figure to this file, a JSON object a line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub rows: Option<PathBuf>,
-    /// Receives a line about what runs now.
-    #[arg(skip)]
-    pub progress: Option<Box<Progress>>,
+    pub(crate) rows: Option<PathBuf>,
 }
 
 fn rate(text: &str) -> std::result::Result<f64, String> {
@@ -59,7 +54,16 @@ pub(crate) struct Session<'a> {
     pub(crate) failures: Vec<String>,
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
+    pub(crate) fn new(options: &'a Options) -> Result<Session<'a>> {
+        Ok(Session {
+            options,
+            corpus: Corpus::open(options.corpus.as_deref())?,
+            rows: Vec::new(),
+            failures: Vec::new(),
+        })
+    }
+
     pub(crate) fn runs(&self) -> usize {
         let default = self.size(limits::RUNS, limits::QUICK_RUNS);
         self.options.runs.unwrap_or(default)
@@ -83,7 +87,7 @@ impl Session<'_> {
         all
     }
 
-    pub(crate) fn begin<'a>(&self, instance: &Instance) -> Case<'a> {
+    pub(crate) fn begin<'c>(&self, instance: &Instance) -> Case<'c> {
         self.say(&format!("{}: {}", instance.workload, instance.name));
         let family = instance.family;
         let runs = self.runs().min(family.runs_max.unwrap_or(usize::MAX));
@@ -104,9 +108,10 @@ impl Session<'_> {
         case
     }
 
+    /// Shows what runs now, in a line that the next one replaces, if someone watches.
     pub(crate) fn say(&self, what: &str) {
-        if let Some(progress) = &self.options.progress {
-            progress(what);
+        if std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K{what}\r");
         }
     }
 

@@ -15,17 +15,11 @@ use std::time::Instant;
 
 use millstream::{FileOptions, Read, Storage};
 
-use crate::case::{Case, Work, fresh};
-use crate::clock::Moment;
-use crate::error::{Result, ensure};
-use crate::files::make_ready;
 use crate::lend::Loan;
-use crate::limits::{POOL_THREADS, SUBMIT_THREADS};
-use crate::memory::Destination;
-use crate::ours::{Setup, queue_for};
+use crate::ours::{queue_for, storage};
 use crate::peers::{self, bare};
+use crate::prelude::*;
 use crate::requests::cells::held;
-use crate::session::Session;
 use crate::startup::plan::{PRIORITIES, Plan};
 use crate::threads::joined;
 
@@ -76,9 +70,8 @@ fn add<'a>(case: &mut Case<'a>, name: &'static str, plan: &'a Plan) {
             case.try_push(name, study::contender::<study::NameHash>(plan));
         }
         _ => {
-            let setup = Setup::named(name);
             let run = |storage: &mut Storage, into: &mut Destination| load(storage, plan, into);
-            case.push(name, fresh(move || setup.storage(), run));
+            case.push(name, fresh(move || storage(name), run));
         }
     }
 }

@@ -11,13 +11,8 @@ use std::path::{Path, PathBuf};
 
 use millstream::Storage;
 
-use crate::case::Case;
-use crate::cases::{Bytes, Instance};
-use crate::error::{Context, Result, ensure};
-use crate::files::{make_folder, remove, replace};
-use crate::limits::PRACTICE;
-use crate::ours::Setup;
-use crate::session::Session;
+use crate::ours::storage;
+use crate::prelude::*;
 use crate::streams::load::{Load, sync};
 use crate::threads::Disturber;
 
@@ -33,7 +28,7 @@ pub(crate) struct Place {
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let place = Place {
         folder: session.corpus.folder().join("streams"),
-        storage: Setup::default().storage()?,
+        storage: storage("millstream")?,
     };
     make_folder(&place.folder)?;
     for instance in session.cases("streams", "calls") {

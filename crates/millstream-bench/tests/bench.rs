@@ -51,9 +51,6 @@ fn outputs_that_cannot_be_written_fail_before_the_benchmark_begins() {
     assert!(errors.contains("write to none/rows"), "{errors}");
     let errors = expect_status(&with(&["--report", "none/page.html"]), 1);
     assert!(errors.contains("none/page.html"), "{errors}");
-    let output = with(&["--rows", "none/rows", "--json"]);
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(document["error"]["kind"], "failed");
     assert!(names_in(folder.path()).is_empty());
 }
 
@@ -73,20 +70,14 @@ fn a_quick_run_writes_rows_and_a_page() {
     let output = bench(folder.path(), &[&words[..], &outputs].concat());
     expect_status(&output, 0);
     let page = std::fs::read_to_string(folder.path().join("page.html")).expect("the page");
-    for part in ["files cold", "kernel", "load before", "one run", "Goals"] {
+    for part in ["files cold", "kernel", "load before", "Goals"] {
         assert!(page.contains(part), "{part} is missing");
     }
     let names = ["corpus", "page.html", "rows.jsonl"];
     assert_eq!(names_in(folder.path()), names);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let study = "3.11 s, file stream";
-    for part in [
-        "startup: ",
-        "limit (",
-        study,
-        "goals: ",
-        "| disk, one file cold",
-    ] {
+    for part in ["startup: ", "limit (", study, "goals: "] {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
 }

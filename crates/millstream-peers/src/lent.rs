@@ -53,7 +53,7 @@ pub(crate) struct Lease<'a> {
 pub(crate) struct Room {
     pointer: *mut u8,
     len: usize,
-    #[cfg(feature = "compio")]
+    #[cfg(feature = "rust")]
     filled: usize,
     _loan: Arc<Loan>,
 }
@@ -92,7 +92,7 @@ impl Loan {
             // SAFETY: the plan's places lie in the destination, whose length `lend` has checked.
             pointer: unsafe { self.base.add(read.place) },
             len: read.len as usize,
-            #[cfg(feature = "compio")]
+            #[cfg(feature = "rust")]
             filled: 0,
             _loan: Arc::clone(self),
         };
@@ -215,7 +215,7 @@ pub(crate) fn serve<F>(
 
 /// compio's view of a room. The lender initialized its bytes; the length that compio sees is the
 /// number of bytes read.
-#[cfg(feature = "compio")]
+#[cfg(feature = "rust")]
 mod owned {
     use std::mem::MaybeUninit;
 

@@ -6,21 +6,18 @@
 //!
 //! Each rival gets what its own users would give it and no more: the same destination (recycled
 //! memory, already touched), as many reads in flight as the caller asks for, files opened before
-//! the clock starts. A rival whose interface brings its own memory copies out of it, and
-//! [`Rival::copies`] is set. If the machine lacks something (io_uring, locked memory, CMake at
-//! build time), `start` fails with the likely cause.
+//! the clock starts. A rival whose interface brings its own memory copies out of it. If the machine
+//! lacks something (io_uring, locked memory, CMake at build time), `start` fails with the likely
+//! cause.
 //!
-//! Every library is a cargo feature; `all` enables all of them, `rust` those that compile no C.
+//! Libraries are behind cargo features: `rust` those that compile no C, `sdl` SDL, `all` both.
 //! Rivals that need no library are in every build ([`bare`]).
 //!
 //! | rival | what it does |
 //! |---|---|
 //! | `tokio-fs` | `tokio::fs::File`, one a task, seek and read |
-//! | `tokio-blocking` | `pread` by `spawn_blocking` |
 //! | `compio` | compio's files on its io_uring |
-//! | `glommio` | glommio's `DmaFile` and `BufferedFile` |
 //! | `rayon` | `pread` on a pool of rayon |
-//! | `async-fs` | `async_fs::File` |
 //! | `memmap2` | a map of the file, copied out of on a pool of rayon |
 //! | `sdl-ring`, `sdl-threads` | SDL 3's AsyncIO with its io_uring and with its threads |
 //!
@@ -50,12 +47,7 @@ mod pools;
 mod ring;
 #[cfg(feature = "sdl")]
 mod sdl;
-#[cfg(any(
-    feature = "async-fs",
-    feature = "compio",
-    feature = "glommio",
-    feature = "tokio"
-))]
+#[cfg(feature = "rust")]
 mod tasks;
 
 pub use plan::{Plan, Read};
@@ -128,10 +120,6 @@ pub struct Rival {
     pub version: &'static str,
     /// Accesses with which it can open files.
     pub accesses: &'static [Access],
-    /// Whether its interface brings its own memory, so that bytes are copied once more.
-    pub copies: bool,
-    /// Whether it is suited to reads at random offsets.
-    pub seeks: bool,
     /// Whether each read in flight takes a thread: more than a few dozen then only cost.
     pub threads: bool,
     make: fn(usize) -> io::Result<Box<dyn Peer>>,
@@ -166,19 +154,13 @@ pub fn bare(name: &str) -> Option<Rival> {
 #[must_use]
 pub fn rivals() -> Vec<Rival> {
     vec![
-        #[cfg(feature = "tokio")]
-        tasks::tokio::FILES,
-        #[cfg(feature = "tokio")]
-        tasks::tokio::BLOCKING,
-        #[cfg(feature = "compio")]
-        tasks::compio::RIVAL,
-        #[cfg(feature = "glommio")]
-        tasks::glommio::RIVAL,
-        #[cfg(feature = "rayon")]
+        #[cfg(feature = "rust")]
+        tasks::TOKIO,
+        #[cfg(feature = "rust")]
+        tasks::COMPIO,
+        #[cfg(feature = "rust")]
         pools::RAYON,
-        #[cfg(feature = "async-fs")]
-        tasks::async_fs::RIVAL,
-        #[cfg(feature = "memmap2")]
+        #[cfg(feature = "rust")]
         pools::MAP,
         #[cfg(feature = "sdl")]
         sdl::RING,

@@ -4,7 +4,7 @@
 //! Reading a map beyond the end of a file that shrank raises SIGBUS. The benchmark's files are its
 //! own, and no one else writes to them; programs with maps rely on the same.
 #![cfg_attr(
-    feature = "memmap2",
+    feature = "rust",
     expect(unsafe_code, reason = "making a map of a file is unsafe in memmap2")
 )]
 
@@ -24,8 +24,6 @@ pub(crate) const PREAD: Rival = Rival {
     name: "pread",
     version: "",
     accesses: &[Access::Direct, Access::Buffered],
-    copies: false,
-    seeks: true,
     threads: true,
     make: |threads| {
         Pool::start(threads, open_file, |file: &File, read, into| {
@@ -34,24 +32,23 @@ pub(crate) const PREAD: Rival = Rival {
     },
 };
 
-#[cfg(feature = "rayon")]
+#[cfg(feature = "rust")]
 pub(crate) const RAYON: Rival = Rival {
     name: "rayon",
     version: env!("VERSION_RAYON"),
     ..PREAD
 };
 
-#[cfg(feature = "memmap2")]
+#[cfg(feature = "rust")]
 pub(crate) const MAP: Rival = Rival {
     name: "memmap2",
     version: env!("VERSION_MEMMAP2"),
     accesses: &[Access::Buffered],
-    copies: true,
     make: |threads| Pool::start(threads, mapped, copied),
     ..PREAD
 };
 
-#[cfg(feature = "memmap2")]
+#[cfg(feature = "rust")]
 fn mapped(path: &Path, access: Access) -> io::Result<memmap2::Mmap> {
     if access == Access::Direct {
         return Err(io::Error::other("maps are of the page cache"));
@@ -61,7 +58,7 @@ fn mapped(path: &Path, access: Access) -> io::Result<memmap2::Mmap> {
     unsafe { memmap2::Mmap::map(&file) }.map_err(|error| named(error, path))
 }
 
-#[cfg(feature = "memmap2")]
+#[cfg(feature = "rust")]
 fn copied(map: &memmap2::Mmap, read: Read, into: &mut [u8]) -> io::Result<()> {
     let from = usize::try_from(read.offset).ok();
     let part = from.and_then(|from| map.get(from..from.checked_add(into.len())?));

@@ -34,8 +34,6 @@ const fn rival(name: &'static str, make: fn(usize) -> io::Result<Box<dyn Peer>>)
         name,
         version: "",
         accesses: &[Access::Direct, Access::Buffered],
-        copies: false,
-        seeks: true,
         threads: false,
         make,
     }

@@ -29,8 +29,6 @@ pub(crate) const RING: Rival = Rival {
     name: "sdl-ring",
     version: env!("VERSION_SDL"),
     accesses: &[Access::Buffered],
-    copies: false,
-    seeks: true,
     threads: false,
     make: |depth| {
         static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
@@ -54,8 +52,6 @@ pub(crate) const THREADS: Rival = Rival {
     name: "sdl-threads",
     version: env!("VERSION_SDL"),
     accesses: &[Access::Buffered],
-    copies: false,
-    seeks: true,
     threads: true,
     make: |depth| {
         static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();

@@ -1,170 +1,156 @@
 //! Asynchronous libraries: as many tasks as reads may be in flight, each of which takes the next
 //! read after it has served one.
+//!
+//! compio has completion-based files on its own io_uring, with one runtime on the calling thread;
+//! tokio's files are `pread` on its pool of blocking threads. A file of tokio has a position, so
+//! every task has its own; it has no direct reads, because its buffer is not aligned for them.
 
-use std::io;
+use std::cell::RefCell;
+use std::io::{self, SeekFrom};
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 
+use compio::io::AsyncReadAtExt;
 use futures_util::future::join_all;
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use crate::lent::{Loan, Room};
 use crate::plan::{Plan, Read};
-use crate::{Access, Peer, named};
+use crate::{Access, Peer, Rival, named, not_open};
 
-#[cfg(feature = "async-fs")]
-pub(crate) mod async_fs;
-#[cfg(feature = "compio")]
-pub(crate) mod compio;
-#[cfg(feature = "glommio")]
-pub(crate) mod glommio;
-#[cfg(feature = "tokio")]
-pub(crate) mod tokio;
-
-/// An asynchronous library: its files and its executor.
-pub(crate) trait Library {
-    type File;
-    /// Whether files can be opened with direct I/O.
-    const DIRECT: bool;
-
-    async fn open(path: &Path, access: Access) -> io::Result<Self::File>;
-
-    /// Returns the same file for another task; `None` if a file has a position, so that every task
-    /// opens its own.
-    fn shared(file: &Self::File) -> Option<Self::File> {
-        let _ = file;
-        None
-    }
-
-    /// Sets the position of a file that has one.
-    async fn seek(file: &mut Self::File, offset: u64) -> io::Result<()> {
-        let _ = (file, offset);
-        Ok(())
-    }
-
-    /// Fills the room with the bytes of the read, from the file's position if it has one.
-    async fn read(file: &mut Self::File, read: Read, room: Room) -> io::Result<()>;
-
-    /// Closes a file, for files that dropping does not close.
-    async fn close(file: Self::File) -> io::Result<()> {
-        drop(file);
-        Ok(())
-    }
-
-    /// Runs a future to completion.
-    fn run<T>(&self, future: impl Future<Output = T>) -> T;
-}
-
-/// A started library, as a [`Peer`].
-pub(crate) struct Tasks<L: Library> {
-    pub(crate) library: L,
-    pub(crate) depth: usize,
-    files: Rc<Vec<L::File>>,
-}
-
-impl<L: Library> Tasks<L> {
-    pub(crate) fn new(library: L, depth: usize) -> Tasks<L> {
-        Tasks {
-            library,
+pub(crate) const TOKIO: Rival = Rival {
+    name: "tokio-fs",
+    version: env!("VERSION_TOKIO"),
+    accesses: &[Access::Buffered],
+    threads: true,
+    make: |depth| {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        Ok(Box::new(Tokio {
+            runtime: builder.max_blocking_threads(depth).build()?,
             depth,
-            files: Rc::default(),
-        }
-    }
+            files: RefCell::default(),
+        }))
+    },
+};
 
-    /// Serves every read of the plan with tasks.
-    fn serve<F: Future<Output = ()>>(
-        &self,
-        plan: &Plan,
-        destination: &mut [u8],
-        task: impl Fn(Arc<Loan>) -> F,
-    ) -> io::Result<()> {
-        let lease = Loan::lend(plan, destination)?;
-        let count = self.depth.min(plan.reads().len());
-        let tasks = join_all((0..count).map(|_| task(lease.loan())));
-        self.library.run(tasks);
-        lease.finish()
-    }
+pub(crate) const COMPIO: Rival = Rival {
+    name: "compio",
+    version: env!("VERSION_COMPIO"),
+    accesses: &[Access::Direct, Access::Buffered],
+    threads: false,
+    make: |depth| {
+        let mut proactor = compio::driver::ProactorBuilder::new();
+        proactor.capacity(depth.next_power_of_two().max(32) as u32);
+        let mut builder = compio::runtime::RuntimeBuilder::new();
+        Ok(Box::new(Compio {
+            runtime: builder.with_proactor(proactor).build()?,
+            depth,
+            files: Vec::new(),
+        }))
+    },
+};
 
-    fn close_all(&mut self) -> io::Result<()> {
-        let files = Rc::try_unwrap(std::mem::take(&mut self.files)).unwrap_or_default();
-        self.library.run(async {
-            for file in files {
-                L::close(file).await?;
+/// Runs `depth` tasks until every read of the loan is served by `read`.
+async fn serve(
+    loan: Arc<Loan>,
+    depth: usize,
+    read: impl AsyncFn(&Path, Read, Room) -> io::Result<()>,
+) {
+    let task = async |_| {
+        while let Some((one, room)) = loan.take() {
+            let path = loan.path(&one);
+            if let Err(error) = read(path, one, room).await {
+                loan.fail(named(error, path));
             }
-            Ok(())
-        })
-    }
+        }
+    };
+    join_all((0..depth).map(task)).await;
 }
 
-/// A task that reads from open files.
-async fn reader<L: Library>(loan: Arc<Loan>, files: Rc<Vec<L::File>>) {
-    let mut open: Option<(u32, L::File)> = None;
-    while let Some((read, room)) = loan.take() {
-        let whole = async {
-            let mut file = match open.take() {
-                Some((index, file)) if index == read.file => file,
-                _ => match files.get(read.file as usize).and_then(L::shared) {
-                    Some(file) => file,
-                    None => L::open(loan.path(&read), Access::Buffered).await?,
-                },
-            };
-            L::seek(&mut file, read.offset).await?;
-            L::read(&mut file, read, room).await?;
-            open = Some((read.file, file));
-            Ok(())
-        };
-        if let Err(error) = whole.await {
-            loan.fail(named(error, loan.path(&read)));
-        }
-    }
+struct Tokio {
+    runtime: tokio::runtime::Runtime,
+    depth: usize,
+    /// Files that no task uses, with their indices in the plan.
+    files: RefCell<Vec<(u32, tokio::fs::File)>>,
 }
 
-/// A task that opens, reads and closes the file of each read.
-async fn loader<L: Library>(loan: Arc<Loan>) {
-    while let Some((read, room)) = loan.take() {
-        let whole = async {
-            let mut file = L::open(loan.path(&read), Access::Buffered).await?;
-            L::read(&mut file, read, room).await?;
-            L::close(file).await
-        };
-        if let Err(error) = whole.await {
-            loan.fail(named(error, loan.path(&read)));
-        }
-    }
-}
-
-impl<L: Library> Peer for Tasks<L> {
-    fn open(&mut self, plan: &Plan, access: Access) -> io::Result<()> {
-        if access == Access::Direct && !L::DIRECT {
-            return Err(io::Error::other("its own buffers are not aligned"));
-        }
-        self.close_all()?;
-        let files = self.library.run(async {
-            let mut files = Vec::new();
-            for path in plan.files() {
-                let opened = L::open(path, access).await;
-                files.push(opened.map_err(|error| named(error, path))?);
-            }
-            io::Result::Ok(files)
-        })?;
-        self.files = Rc::new(files);
+impl Peer for Tokio {
+    fn open(&mut self, _: &Plan, _: Access) -> io::Result<()> {
+        self.files.take();
         Ok(())
     }
 
     fn read(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<()> {
-        self.serve(plan, destination, |loan| {
-            reader::<L>(loan, Rc::clone(&self.files))
-        })
+        let lease = Loan::lend(plan, destination)?;
+        let read = async |path: &Path, read: Read, mut room: Room| {
+            let idle = self.files.borrow_mut().pop();
+            let mut file = match idle {
+                Some((index, file)) if index == read.file => file,
+                _ => tokio::fs::File::open(path).await?,
+            };
+            file.seek(SeekFrom::Start(read.offset)).await?;
+            file.read_exact(room.bytes()).await?;
+            self.files.borrow_mut().push((read.file, file));
+            Ok(())
+        };
+        self.runtime.block_on(serve(lease.loan(), self.depth, read));
+        lease.finish()
     }
 
     fn load(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<()> {
-        self.serve(plan, destination, loader::<L>)
+        let lease = Loan::lend(plan, destination)?;
+        let read = async |path: &Path, _: Read, mut room: Room| {
+            let mut file = tokio::fs::File::open(path).await?;
+            file.read_exact(room.bytes()).await.map(drop)
+        };
+        self.runtime.block_on(serve(lease.loan(), self.depth, read));
+        lease.finish()
     }
 }
 
-impl<L: Library> Drop for Tasks<L> {
-    fn drop(&mut self) {
-        // Files of glommio must be closed on their executor; drop cannot return an error.
-        let _ = self.close_all();
+struct Compio {
+    runtime: compio::runtime::Runtime,
+    depth: usize,
+    files: Vec<compio::fs::File>,
+}
+
+async fn compio_open(path: &Path, access: Access) -> io::Result<compio::fs::File> {
+    let mut options = compio::fs::OpenOptions::new();
+    options.read(true);
+    if access == Access::Direct {
+        options.custom_flags(libc::O_DIRECT);
+    }
+    options.open(path).await.map_err(|error| named(error, path))
+}
+
+impl Peer for Compio {
+    fn open(&mut self, plan: &Plan, access: Access) -> io::Result<()> {
+        self.files.clear();
+        self.runtime.block_on(async {
+            for path in plan.files() {
+                self.files.push(compio_open(path, access).await?);
+            }
+            Ok(())
+        })
+    }
+
+    fn read(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<()> {
+        let lease = Loan::lend(plan, destination)?;
+        let read = async |_: &Path, read: Read, room: Room| {
+            let file = self.files.get(read.file as usize).ok_or_else(not_open)?;
+            file.read_exact_at(room, read.offset).await.0.map(drop)
+        };
+        self.runtime.block_on(serve(lease.loan(), self.depth, read));
+        lease.finish()
+    }
+
+    fn load(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<()> {
+        let lease = Loan::lend(plan, destination)?;
+        let read = async |path: &Path, _: Read, room: Room| {
+            let file = compio_open(path, Access::Buffered).await?;
+            file.read_exact_at(room, 0).await.0.map(drop)
+        };
+        self.runtime.block_on(serve(lease.loan(), self.depth, read));
+        lease.finish()
     }
 }

@@ -6,25 +6,24 @@
 //! ```
 //!
 //! Writes `summary.svg` and `requests.svg` into the folder and prints the table in Markdown. The
-//! pictures carry their colours for light and dark with them.
+//! pictures carry their colors for light and dark with them.
 
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 
-use millstream_report::bench::{maps, summary};
-use millstream_report::rows;
+use millstream_report::{bench, rows};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let paths: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     let [input, folder] = paths.as_slice() else {
         return Err("call it with a file of rows and the folder for the pictures".into());
     };
-    let rows = rows::parse(&fs::read(input)?)?;
+    let readme = bench::readme(&rows::parse(&fs::read(input)?)?);
     fs::create_dir_all(folder)?;
     let pictures = [
-        ("summary.svg", summary::picture(&rows)),
-        ("requests.svg", maps::picture(&rows)),
+        ("summary.svg", readme.summary),
+        ("requests.svg", readme.requests),
     ];
     for (name, picture) in pictures {
         match picture {
@@ -32,6 +31,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             None => eprintln!("{name}: these rows have nothing for it"),
         }
     }
-    print!("{}", summary::markdown(&rows));
+    print!("{}", readme.table);
     Ok(())
 }

@@ -1,24 +1,21 @@
-//! The report of a benchmark: a run as a page, and as text for a terminal.
+//! The report of a benchmark: a run as text for a terminal, and as a page.
 //!
-//! First the summary (ours over the best rival, a dot per case; the goals), then each workload with
-//! maps and every case beside the study's figures, then the machine and notes on reading the page.
-//! It is made from rows alone and accepts any rows.
+//! The text has a table for each case, with the study's figures beside ours, and for each map; then
+//! the goals and a summary. The page has what is looked at (ours over the best rival, a dot per
+//! case; heat maps), the machine, and the text. Both are made from rows alone and accept any rows.
 
-use serde::{Deserialize, Serialize};
-
-use crate::cases;
+use crate::cases::{Case, Verdict, cases};
+use crate::charts::{self, Ratios};
+use crate::compare::{Comparison, Standing, compare, geometric_mean};
+use crate::limits::CASE_METRICS_MAX;
+use crate::maps::{self, Map};
 use crate::markup::figure;
-use crate::page::{self, Cell, Html, Table};
-use crate::rows::Row;
-
-mod detail;
-pub mod maps;
-pub mod summary;
-
-pub use detail::{Published, Study};
+use crate::page::{self, Html, Table};
+use crate::rows::{Figures, Row};
+use crate::svg::Svg;
 
 /// A goal and its verdict, as the benchmark judged it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Goal {
     /// Workload of the rows.
     pub workload: String,
@@ -51,6 +48,9 @@ impl Goal {
     }
 }
 
+/// Returns a published study's figures for a row, by its workload, case and contender.
+pub type Study = fn(&str, &str, &str) -> Option<&'static str>;
+
 /// The content of a report.
 #[derive(Debug, Clone, Default)]
 pub struct Run {
@@ -60,8 +60,6 @@ pub struct Run {
     pub goals: Vec<Goal>,
     /// The studies' figures, if there are any.
     pub study: Option<Study>,
-    /// The studies' tables without figures of ours.
-    pub published: Vec<Published>,
     /// Reasons not to trust the rest: wrong bytes, failures of our contenders.
     pub failures: Vec<String>,
     /// The machine, versions, the load before and after: names and values.
@@ -71,138 +69,207 @@ pub struct Run {
 /// Renders the report as an HTML page.
 #[must_use]
 pub fn page(run: &Run) -> String {
-    let cases = cases::cases(&run.rows);
+    let cases = cases(&run.rows);
     let mut body = Html::default();
-    failures(&mut body, run);
-    body.section("summary", "Summary");
-    summary::write(&mut body, &cases, &run.goals);
-    if !run.goals.is_empty() {
-        goals(&mut body, &run.goals);
+    for failure in &run.failures {
+        body.paragraph("missed", &format!("Failed: {failure}"));
     }
-    for group in cases.chunk_by(|a, b| a.workload == b.workload) {
-        let name = group[0].workload;
-        body.section(&format!("w-{name}"), name);
-        for table in run.published.iter().filter(|it| it.workload == name) {
-            detail::published(&mut body, table);
-        }
-        detail::workload(&mut body, group, run.study);
+    body.section("summary", "Millstream over the best rival");
+    if cases.is_empty() {
+        body.paragraph("", "Nothing was measured.");
+    }
+    body.pictures(ratios(&cases));
+    body.table(&summary(&cases));
+    if !run.goals.is_empty() {
+        body.section("goals", "Goals");
+        body.table(&goals_table(&run.goals));
+    }
+    let (maps, _) = maps::split(&cases);
+    if !maps.is_empty() {
+        body.section("maps", "Request size and depth");
+        body.pictures(maps.iter().filter_map(Map::heat));
     }
     if !run.facts.is_empty() {
         body.section("machine", "Machine and versions");
         body.terms(&run.facts);
     }
-    how_to_read(&mut body);
+    body.section("figures", "Figures");
+    body.preformatted(&tables(&cases, run.study));
     page::render("Millstream: benchmark", &body, "", None)
 }
 
-/// Renders the tables of a run in Markdown, the machine's `facts` next to last; empty if no rows.
+/// Renders the tables of a run in Markdown; empty without rows.
 #[must_use]
-pub fn text(run: &Run, facts: &Table) -> String {
-    let cases = cases::cases(&run.rows);
-    let (maps, plain) = maps::split(&cases);
+pub fn text(run: &Run) -> String {
+    let cases = cases(&run.rows);
+    let mut text = tables(&cases, run.study);
+    if !run.goals.is_empty() {
+        text += &format!("{}\n", goals_table(&run.goals).text());
+    }
+    for failure in &run.failures {
+        text += &format!("FAILED: {failure}\n");
+    }
+    if !cases.is_empty() {
+        text += &summary(&cases).text();
+    }
+    text
+}
+
+/// Returns the tables of all cases and maps as text.
+fn tables(cases: &[Case<'_>], study: Option<Study>) -> String {
+    let (maps, plain) = maps::split(cases);
     let mut text = String::new();
     for case in plain {
         text += &format!("{}: {}\n", case.workload, case.name);
         if let Some(metric) = case.primary() {
-            text += &detail::figures(case, metric, run.study, false).text();
+            text += &figures(case, metric, study).text();
         }
         for (contender, why) in &case.skipped {
             text += &format!("  {contender} skipped: {why}\n");
         }
         text += "\n";
     }
-    for map in &maps {
-        if let Some((words, table)) = maps::words(map) {
-            text += &format!("{}\n{words}\n{}\n", map.name, table.text());
-        }
-    }
-    if !run.goals.is_empty() {
-        let reached = run.goals.iter().filter(|goal| goal.reached).count();
-        let table = goals_table("", run.goals.iter());
-        text += &format!("goals: {reached} of {} reached\n", run.goals.len());
-        text += &format!("{}\n", table.text());
-    }
-    for failure in &run.failures {
-        text += &format!("FAILED: {failure}\n");
-    }
-    for table in [
-        facts,
-        &summary::workloads(&summary::lines(&cases), &run.goals),
-    ] {
-        if !table.is_empty() {
-            text += &format!("{}\n", table.text());
-        }
-    }
+    text.extend(maps.iter().filter_map(Map::text));
     text
 }
 
-fn failures(body: &mut Html, run: &Run) {
-    if run.failures.is_empty() {
-        return;
+/// Returns the table of a case's figures.
+fn figures(case: &Case<'_>, primary: &Figures, study: Option<Study>) -> Table {
+    let metrics = || case.metrics.iter().take(CASE_METRICS_MAX);
+    let limit = case.figures("limit", &primary.metric);
+    let of_study = |name: &str| study.and_then(|it| it(case.workload, case.name, name));
+    let has_study = case.contenders.iter().any(|name| of_study(name).is_some());
+    let mut table = Table::new("", "contender");
+    for metric in metrics() {
+        table.column(&format!(">{} {}", metric.metric, metric.unit));
+        table.column(">least–most");
     }
-    body.paragraph(
-        "missed",
-        "Something failed in this run; do not trust its figures.",
-    );
-    body.list(&run.failures);
-}
-
-fn goals(body: &mut Html, goals: &[Goal]) {
-    let reached = goals.iter().filter(|goal| goal.reached).count();
-    body.section("goals", "Goals");
-    body.paragraph(
-        "",
-        &format!(
-            "{reached} of {} reached. A verdict within noise could come out the other way in \
-             another run: the interval of the figure over the runs holds the bound.",
-            goals.len()
-        ),
-    );
-    for (reached, heading) in [(false, "Missed"), (true, "Reached")] {
-        let these = goals.iter().filter(|goal| goal.reached == reached);
-        let heading = format!("{heading}: {}", these.clone().count());
-        let table = goals_table(&heading, these);
-        if !table.is_empty() {
-            body.folded(&heading, &table);
+    if limit.is_some() {
+        table.column(">of limit");
+    }
+    if has_study {
+        table.column("the study");
+    }
+    for contender in &case.contenders {
+        let primary = case.figures(contender, &primary.metric);
+        let mut line = vec![match primary.and_then(|it| it.text("is")) {
+            Some(is) => format!("{contender} ({is})"),
+            None => (*contender).to_owned(),
+        }];
+        for metric in metrics() {
+            let it = case.figures(contender, &metric.metric);
+            line.push(it.map_or(String::new(), |it| figure(it.median)));
+            let ends = |it: &Figures| format!("{}–{}", figure(it.min), figure(it.max));
+            line.push(it.map_or(String::new(), ends));
         }
-    }
-}
-
-fn goals_table<'g>(caption: &str, goals: impl Iterator<Item = &'g Goal>) -> Table {
-    let mut table = Table::new(caption, "case | ours | ~what | >goal | >here | ~");
-    for goal in goals {
-        let class = match goal.within_noise {
-            true => "doubt",
-            false => goal.word(),
-        };
-        let cells = vec![
-            format!("{}: {}", goal.workload, goal.case).into(),
-            goal.contender.clone().into(),
-            goal.what.clone().into(),
-            goal.bound.clone().into(),
-            figure(goal.value).into(),
-            Cell::of(goal.word(), class),
-        ];
-        table.row("", cells);
+        if let Some(limit) = limit {
+            let ratio = primary.and_then(|figures| compare(figures, limit));
+            line.push(ratio.map_or(String::new(), |it| format!("{:.2}", it.ratio)));
+        }
+        if has_study {
+            line.push(of_study(contender).unwrap_or("").to_owned());
+        }
+        table.row(line);
     }
     table
 }
 
-fn how_to_read(body: &mut Html) {
-    body.section("reading", "How to read this");
-    body.list([
-        "A figure is the median of the runs; the contenders took turns (A B C, A B C, …), so that \
-         what the machine did meanwhile met all of them.",
-        "An interval is the 95 % interval of the mean. Green is said only where ours leads though \
-         both intervals are put at their worst; red where it trails so. Everything else is level.",
-        "A figure is called rough when its interval is more than 10 % of it to either side, and \
-         meaningless when it is more than 30 %.",
-        "A limit is the least that the device, the kernel or memory demand, measured in the same \
-         run. References, such as a bare copy, do less than the whole work and are no rivals.",
-        "Cold and warm never mix. Every result's bytes were compared with a hash.",
-        "Heat maps: the best cell is full, the paler the further from it; outlined are the cells \
-         within 20 % of the best.",
-    ]);
+fn goals_table(goals: &[Goal]) -> Table {
+    let reached = goals.iter().filter(|goal| goal.reached).count();
+    let caption = format!("goals: {reached} of {} reached", goals.len());
+    let mut table = Table::new(&caption, "case | ours | what | >goal | >here | verdict");
+    for goal in goals {
+        table.row(vec![
+            format!("{}: {}", goal.workload, goal.case),
+            goal.contender.clone(),
+            goal.what.clone(),
+            goal.bound.clone(),
+            figure(goal.value),
+            goal.word().to_owned(),
+        ]);
+    }
+    table
+}
+
+/// Draws ours over the best rival, a dot per case; `None` if nothing has a rival.
+fn ratios(cases: &[Case<'_>]) -> Option<Svg> {
+    let mut lines = Vec::new();
+    for group in cases.chunk_by(|a, b| a.workload == b.workload) {
+        let dots = group.iter().filter_map(|case| {
+            let (name, comparison) = case.verdict()?.rival?;
+            let (ratio, standing) = (comparison.ratio, comparison.standing());
+            let tip = format!("{}: {ratio:.2} of {name} ({})", case.name, standing.word());
+            Some((ratio, standing, tip))
+        });
+        lines.push(Ratios {
+            label: group[0].workload,
+            dots: dots.collect(),
+        });
+    }
+    lines.retain(|line| !line.dots.is_empty());
+    let heading = "Millstream over the best rival, case by case";
+    (!lines.is_empty()).then(|| charts::ratios(heading, &lines))
+}
+
+/// Returns a row for each workload: geometric means over its cases, and how many cases lead, do
+/// neither, trail.
+fn summary(cases: &[Case<'_>]) -> Table {
+    let columns = "workload | >over the best rival | >ahead | >level | >behind | >of the limit";
+    let caption = "geometric means over the cases, more is better";
+    let mut table = Table::new(caption, columns);
+    for group in cases.chunk_by(|a, b| a.workload == b.workload) {
+        let verdicts: Vec<Verdict<'_>> = group.iter().filter_map(Case::verdict).collect();
+        if verdicts
+            .iter()
+            .all(|it| it.rival.is_none() && it.limit.is_none())
+        {
+            continue;
+        }
+        let mean = |of: fn(&Verdict<'_>) -> Option<Comparison>| {
+            let ratios = verdicts.iter().filter_map(|it| Some(of(it)?.ratio));
+            geometric_mean(ratios).map_or("–".into(), |mean| format!("{mean:.2}"))
+        };
+        let rival = |it: &Verdict<'_>| Some(it.rival?.1);
+        let count = |standing| {
+            let rivals = verdicts.iter().filter_map(rival);
+            let of = rivals.filter(|it| it.standing() == standing);
+            of.count().to_string()
+        };
+        table.row(vec![
+            group[0].workload.to_owned(),
+            mean(rival),
+            count(Standing::Ahead),
+            count(Standing::Level),
+            count(Standing::Behind),
+            mean(|it| it.limit),
+        ]);
+    }
+    table
+}
+
+/// The pictures and the table of a README, from rows alone.
+#[derive(Debug, Clone)]
+pub struct Readme {
+    /// Ours over the best rival, a dot per case, as an SVG file; `None` if nothing has a rival.
+    pub summary: Option<String>,
+    /// Our first metric in the largest heat map; `None` if there is none.
+    pub requests: Option<String>,
+    /// The summary as a Markdown table.
+    pub table: String,
+}
+
+/// Renders what a README shows.
+#[must_use]
+pub fn readme(rows: &[Row]) -> Readme {
+    let cases = cases(rows);
+    let (maps, _) = maps::split(&cases);
+    // `max_by_key` returns the last of several that are equal, hence the reversal.
+    let largest = maps.iter().rev().max_by_key(|map| map.len());
+    Readme {
+        summary: ratios(&cases).map(|it| it.standalone()),
+        requests: largest.and_then(Map::heat).map(|it| it.standalone()),
+        table: summary(&cases).text(),
+    }
 }
 
 #[cfg(test)]
@@ -228,37 +295,21 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_so_many_metrics_and_counts_the_others() {
+    fn a_table_has_so_many_metrics() {
         let row = |n: usize| named(rate("a", &format!("c{n}")), &format!("m{n}"));
         let page = small_page((0..2000).map(row).collect(), 2000);
-        assert!(page.contains(">m31 MB/s<") && !page.contains(">m32 MB/s<"));
-        assert!(page.contains("1,968 metrics more"));
-        assert!(page.contains(">c1999<"));
+        assert!(page.contains(" m31 MB/s ") && !page.contains(" m32 MB/s "));
+        assert!(page.contains("| c1999 "));
     }
 
     #[test]
-    fn a_map_is_drawn_of_contenders_that_have_some_of_it() {
+    fn a_map_is_drawn_of_ours_alone() {
         let cell = |n: u32, who| rate(&format!("a {}K depth {}", n % 24 + 1, n / 24 + 1), who);
         let cells = (0..576).flat_map(|n| [cell(n, "millstream"), cell(n, "ring")]);
         let others = (0..2000).map(|n| rate("a 1K depth 1", &format!("c{n}")));
         let metrics = (0..2000).map(|n| named(cell(0, "millstream"), &format!("m{n}")));
         let page = small_page(cells.chain(others).chain(metrics).collect(), 1500);
-        assert_eq!(page.matches("best 5.00 MB/s").count(), 2);
-        assert!(page.contains("The same of 1 of 2,001 others"));
-    }
-
-    #[test]
-    fn sizes_of_a_map_have_names_of_their_own() {
-        let cases = [
-            "64K depth 1",
-            "65500 depth 1",
-            "65500 depth 2",
-            "1M depth 1",
-        ];
-        let page = small_page(cases.map(|case| rate(case, "millstream")).into(), 4000);
-        for name in [">65536<", ">65500<", ">1M<"] {
-            assert!(page.contains(name), "{name}");
-        }
+        assert_eq!(page.matches("best 5.00 MB/s").count(), 1);
     }
 
     #[test]

@@ -17,11 +17,9 @@ pub(crate) struct Case<'a> {
     /// Contenders with figures.
     pub(crate) contenders: Vec<&'a str>,
     /// The figures by contender and metric.
-    pub(crate) figures: HashMap<(&'a str, &'a str), &'a Figures>,
+    figures: HashMap<(&'a str, &'a str), &'a Figures>,
     /// Skipped contenders, with the reason.
     pub(crate) skipped: Vec<(&'a str, &'a str)>,
-    /// For contenders that stand for another, such as `limit`: the name of the other.
-    is: HashMap<&'a str, &'a str>,
 }
 
 /// Contenders that do less than the whole work, such as the bare rings, which have nothing on top
@@ -49,14 +47,12 @@ const KERNELS: [&str; 4] = [
     "millstream-portable",
 ];
 
-/// Metrics that are more significant for a case than its first one.
-const TELLING: [&str; 2] = ["p99-beside", "objects_time"];
+/// A metric that is more significant for its case than the first one.
+const TELLING: &str = "p99-beside";
 
 /// Our figures compared with the best rival and the limit.
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict<'a> {
-    /// The figures of our contender.
-    pub(crate) figures: &'a Figures,
     /// The best rival, and the comparison with it.
     pub(crate) rival: Option<(&'a str, Comparison)>,
     /// The comparison with the limit.
@@ -69,9 +65,6 @@ impl<'a> Case<'a> {
         let of_row = |row: &&'a Row| Some((&*row.contender, row.figures()?));
         // In reverse order, so that the first of two rows with the same names remains in the map.
         let all: Vec<(&str, &Figures)> = rows.iter().rev().filter_map(of_row).collect();
-        let is = all
-            .iter()
-            .filter_map(|(name, it)| Some((*name, it.text("is")?)));
         let of_skipped = |row: &&'a Row| match &row.finding {
             Finding::Skipped { skipped } => Some((&*row.contender, &**skipped)),
             Finding::Figures(_) => None,
@@ -82,7 +75,6 @@ impl<'a> Case<'a> {
             name: &rows[0].case,
             metrics: distinct(in_order().map(|it| it.1), |it| &*it.metric),
             contenders: distinct(in_order().map(|it| it.0), |it| *it),
-            is: is.collect(),
             figures: all
                 .iter()
                 .map(|(name, it)| ((*name, &*it.metric), *it))
@@ -93,18 +85,8 @@ impl<'a> Case<'a> {
 
     /// Returns the most significant metric.
     pub(crate) fn primary(&self) -> Option<&'a Figures> {
-        let telling = self
-            .metrics
-            .iter()
-            .find(|it| TELLING.contains(&&*it.metric));
+        let telling = self.metrics.iter().find(|it| it.metric == TELLING);
         telling.or(self.metrics.first()).copied()
-    }
-
-    /// Returns the contenders with figures of a metric, and the figures.
-    pub(crate) fn of_metric(&self, metric: &str) -> Vec<(&'a str, &'a Figures)> {
-        let contenders = self.contenders.iter();
-        let figures = contenders.filter_map(|name| Some((*name, self.figures(name, metric)?)));
-        figures.collect()
     }
 
     /// Returns the figures of a contender and a metric.
@@ -112,16 +94,8 @@ impl<'a> Case<'a> {
         self.figures.get(&(contender, metric)).copied()
     }
 
-    /// Returns the name of a contender; for the limit, with the contender that it is.
-    pub(crate) fn label(&self, contender: &str) -> String {
-        match self.is.get(contender) {
-            Some(is) => format!("{contender} ({is})"),
-            None => contender.to_owned(),
-        }
-    }
-
     /// Returns whether a contender is a rival that does the whole work.
-    pub(crate) fn is_rival(&self, contender: &str) -> bool {
+    fn is_rival(&self, contender: &str) -> bool {
         let is_reference = REFERENCES.contains(&(self.workload, contender));
         contender != "limit" && !is_ours(contender) && !is_reference
     }
@@ -130,7 +104,9 @@ impl<'a> Case<'a> {
     /// represents the case.
     pub(crate) fn verdict(&self) -> Option<Verdict<'a>> {
         let metric = &self.primary()?.metric;
-        let all = self.of_metric(metric);
+        let all = self.contenders.iter();
+        let all = all.filter_map(|name| Some((*name, self.figures(name, metric)?)));
+        let all: Vec<(&str, &Figures)> = all.collect();
         let (_, figures) = ours(&all)?;
         let rivals = all.iter().filter(|(name, theirs)| {
             self.is_rival(name) && theirs.unit == figures.unit && same_form(figures, theirs)
@@ -139,7 +115,6 @@ impl<'a> Case<'a> {
             .and_then(|(name, theirs)| Some((name, compare(figures, theirs)?)));
         let limit = self.figures("limit", metric);
         Some(Verdict {
-            figures,
             rival,
             limit: limit.and_then(|theirs| compare(figures, theirs)),
         })
@@ -171,10 +146,7 @@ fn best<'a>(all: impl Iterator<Item = (&'a str, &'a Figures)>) -> Option<(&'a st
 }
 
 /// Returns the first item with each key.
-pub(crate) fn distinct<T, K: Eq + Hash>(
-    items: impl IntoIterator<Item = T>,
-    key: impl Fn(&T) -> K,
-) -> Vec<T> {
+fn distinct<T, K: Eq + Hash>(items: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<T> {
     let mut known = HashSet::new();
     let items = items.into_iter();
     items.filter(|item| known.insert(key(item))).collect()
@@ -224,8 +196,8 @@ mod tests {
             rate("read", "zlib", "stdio", 3.0),
         ];
         let verdict = cases(&rows)[0].verdict().expect("ours is there");
-        assert_eq!(verdict.figures.median, 4.0);
-        assert_eq!(verdict.rival.expect("one is").0, "stdio");
+        let (name, comparison) = verdict.rival.expect("one is");
+        assert_eq!((name, comparison.ratio), ("stdio", 4.0 / 3.0));
     }
 
     #[test]
@@ -245,7 +217,6 @@ mod tests {
         let expected = [("codecs", "a"), ("codecs", "b"), ("read", "a")];
         assert!(names.eq(expected));
         let verdict = cases[0].verdict().expect("ours is there");
-        assert_eq!(verdict.figures.median, 6.0);
         let (name, comparison) = verdict.rival.expect("one is");
         assert_eq!((name, comparison.ratio), ("libdeflate", 2.0));
         assert!(cases[1].verdict().is_none());

@@ -1,12 +1,10 @@
-//! Compares two figures, and judges how far a figure may be trusted.
+//! Compares two figures.
 //!
 //! A ratio is of medians, oriented so that more than 1 is better. Rows carry no individual runs, so
 //! the interval of a ratio combines the worst ends of the two intervals of the means: wider than
 //! one from pairs of runs would be. Only a ratio whose interval excludes 1 is called ahead or
 //! behind. The verdict of a goal is from pairs of runs, and is the benchmark's.
 
-use crate::limits::{ROUGH_SPREAD, WILD_SPREAD};
-use crate::page::Cell;
 use crate::rows::{Better, Figures};
 
 /// How our figure compares with another.
@@ -21,20 +19,12 @@ pub(crate) enum Standing {
 }
 
 impl Standing {
-    /// Returns the word for it.
+    /// Returns the word for it, which is the CSS class of its dots.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Standing::Ahead => "ahead",
-            Standing::Level => "within the interval",
-            Standing::Behind => "behind",
-        }
-    }
-
-    /// Returns the CSS class of its text and dots.
-    pub(crate) fn class(self) -> &'static str {
-        match self {
             Standing::Level => "level",
-            other => other.word(),
+            Standing::Behind => "behind",
         }
     }
 }
@@ -82,22 +72,11 @@ pub(crate) fn compare(ours: &Figures, theirs: &Figures) -> Option<Comparison> {
     })
 }
 
-/// Describes the spread of a figure; empty if it is small.
-pub(crate) fn spread(figures: &Figures) -> Cell {
-    if figures.n < 2 {
-        return "one run: the spread is unknown".into();
-    }
-    let share = figures.ci95.map_or(0.0, |half| half / figures.mean.abs());
-    let percent = (share * 100.0).round();
-    match share {
-        small if !small.is_finite() || small < ROUGH_SPREAD => Cell::default(),
-        rough if rough < WILD_SPREAD => format!("±{percent} %: rough").into(),
-        wild if wild < 1.0 => Cell::of(
-            format!("±{percent} %: the spread makes it meaningless"),
-            "doubt",
-        ),
-        _ => Cell::of("spread wider than the figure: it means nothing", "doubt"),
-    }
+/// Returns the geometric mean of the positive finite values; `None` if there are none.
+pub(crate) fn geometric_mean(ratios: impl Iterator<Item = f64>) -> Option<f64> {
+    let sound = ratios.filter(|ratio| ratio.is_finite() && *ratio > 0.0);
+    let (sum, count) = sound.fold((0.0, 0.0), |(sum, count), it| (sum + it.ln(), count + 1.0));
+    (count > 0.0).then(|| f64::exp(sum / count))
 }
 
 #[cfg(test)]
@@ -130,11 +109,9 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_is_described_in_words() {
-        let words = |ci95| format!("{:?}", spread(&figures(Better::Higher, 100.0, ci95)));
-        assert!(words(5.0).contains("text: \"\""));
-        assert!(words(15.0).contains("±15 %: rough"));
-        assert!(words(40.0).contains("meaningless") && words(40.0).contains("doubt"));
-        assert!(words(400.0).contains("means nothing"));
+    fn the_mean_is_geometric() {
+        let mean = geometric_mean([0.5, 2.0, f64::NAN, -1.0].into_iter());
+        assert!(mean.is_some_and(|it| (it - 1.0).abs() < 1e-12));
+        assert_eq!(geometric_mean(std::iter::empty()), None);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Two kinds of page, both a single HTML file that loads nothing, light and dark, for phones and
 //! desktops: [`mod@bench`] shows the rows of a benchmark, [`trace`] a recorded trace and, in words,
-//! where the time went. Below them: `chart` draws the kinds of pictures, `svg` writes SVG, `page`
-//! writes the HTML around them; [`rows`], `cases`, `axes` and `compare` interpret the rows.
+//! where the time went. Below them: `charts` draws the kinds of pictures, `svg` writes SVG, `page`
+//! writes the HTML around them; [`rows`], `cases`, `maps` and `compare` interpret the rows.
 //!
 //! Inputs are untrusted text: every string is escaped, every number may be odd, every size has a
 //! bound. Nothing here reads or writes files, and nothing depends on the engine.
@@ -20,19 +20,17 @@
 //! # Ok::<(), millstream_report::error::Error>(())
 //! ```
 
-mod axes;
 pub mod bench;
 mod cases;
-mod chart;
+mod charts;
 mod compare;
 pub mod error;
 pub mod limits;
+mod maps;
 mod markup;
 mod page;
 pub mod rows;
 mod svg;
 pub mod trace;
 
-pub use axes::quantity;
-pub use markup::figure;
-pub use page::{Cell, Table};
+pub use markup::quantity;

@@ -32,18 +32,10 @@ pub const ROWS_MAX: usize = 200_000;
 /// Maximum number of metrics shown for a case; ours have four. A contender is in a case's table
 /// only because of a row, so this bounds the cells of all tables by the number of rows.
 pub const CASE_METRICS_MAX: usize = 32;
-/// Maximum number of cells of a heat map across or down.
+/// Maximum number of cells of a heat map across or down, which bounds the cells of all maps by the
+/// number of rows, too.
 pub const HEAT_SIDE_MAX: usize = 24;
-/// A heat map is drawn only if at least one in this many cells was measured, so the cells of all
-/// maps are at most this many times the rows.
-pub const HEAT_CELLS_PER_FIGURE: usize = 12;
-
-/// Half width of the 95 % interval, relative to the mean, from which a figure is called rough ...
-pub const ROUGH_SPREAD: f64 = 0.10;
-/// ... and from which it is called meaningless.
-pub const WILD_SPREAD: f64 = 0.30;
 /// Cells whose figure is at least this share of the best are outlined.
 pub const NEAR_BEST: f64 = 0.8;
 
-const _: () = assert!(ROUGH_SPREAD < WILD_SPREAD);
 const _: () = assert!(TIMELINE_POINTS <= TIMELINE_PIXELS);

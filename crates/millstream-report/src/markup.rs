@@ -37,8 +37,7 @@ pub(crate) fn shorten(text: &str, max: usize) -> String {
 }
 
 /// Formats a number with its significant digits, with separated thousands.
-#[must_use]
-pub fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     match value.abs() {
         size if !size.is_finite() => "–".into(),
         0.0 => "0".into(),
@@ -127,6 +126,26 @@ pub(crate) fn percent(share: f64) -> String {
 pub(crate) fn count(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", whole(number as f64))
+}
+
+/// Parses a number with or without a unit of bytes: `4`, `64K`, `24MB`, `1GiB`. K, M, G are powers
+/// of 1024; with a B, powers of 1000.
+#[must_use]
+pub fn quantity(token: &str) -> Option<f64> {
+    let is_unit = |character: char| !character.is_ascii_digit() && character != '.';
+    let (number, unit) = token.split_at(token.find(is_unit).unwrap_or(token.len()));
+    let number: f64 = number.parse().ok()?;
+    let unit = match unit.trim_start() {
+        "" => 1.0,
+        "K" | "KiB" => 1024.0,
+        "M" | "MiB" => 1_048_576.0,
+        "G" | "GiB" => 1_073_741_824.0,
+        "KB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        _ => return None,
+    };
+    Some(number * unit)
 }
 
 #[cfg(test)]

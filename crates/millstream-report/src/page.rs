@@ -20,121 +20,66 @@ pub(crate) struct Html {
     links: String,
 }
 
-/// The layout of a column's cells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Set {
-    /// A name or a few words.
-    Name,
-    /// A number, right-aligned.
-    Number,
-    /// A sentence.
-    Words,
-}
-
-/// A cell: a text, and the class of its color or an empty one.
-#[derive(Debug, Clone, Default)]
-pub struct Cell {
-    text: String,
-    class: &'static str,
-}
-
-impl<T: Into<String>> From<T> for Cell {
-    fn from(text: T) -> Cell {
-        Cell::of(text, "")
-    }
-}
-
-impl Cell {
-    /// Creates a cell in the color of a class.
-    pub(crate) fn of(text: impl Into<String>, class: &'static str) -> Cell {
-        Cell {
-            text: text.into(),
-            class,
-        }
-    }
-}
-
 /// A table, for a page or as text.
 #[derive(Debug, Clone)]
-pub struct Table {
+pub(crate) struct Table {
     caption: String,
-    columns: Vec<(String, Set)>,
-    /// Each row with its class.
-    rows: Vec<(&'static str, Vec<Cell>)>,
+    /// The names of the columns, and whether they hold numbers, which are right-aligned.
+    columns: Vec<(String, bool)>,
+    rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// Creates an empty table. Column names are separated by bars; that of a column of numbers
-    /// begins with `>`, that of a column of sentences with `~`: `case | >time | ~remark`.
-    pub fn new(caption: impl Into<String>, columns: &str) -> Table {
+    /// begins with `>`: `case | >time | remark`.
+    pub(crate) fn new(caption: &str, columns: &str) -> Table {
         let mut table = Table {
-            caption: caption.into(),
+            caption: caption.to_owned(),
             columns: Vec::new(),
             rows: Vec::new(),
         };
-        for name in columns.split('|').map(str::trim) {
-            match name.split_at_checked(1) {
-                Some((">", name)) => table.column(name, Set::Number),
-                Some(("~", name)) => table.column(name, Set::Words),
-                _ => table.column(name, Set::Name),
-            }
-        }
+        columns
+            .split('|')
+            .for_each(|name| table.column(name.trim()));
         table
     }
 
     /// Adds a column; must precede all rows.
-    pub(crate) fn column(&mut self, name: &str, set: Set) {
-        self.columns.push((name.to_owned(), set));
+    pub(crate) fn column(&mut self, name: &str) {
+        let number = name.strip_prefix('>');
+        let column = (number.unwrap_or(name).to_owned(), number.is_some());
+        self.columns.push(column);
     }
 
-    /// Adds a row of a class (`ours`, `limit` or empty); missing cells are empty.
-    pub fn row(&mut self, class: &'static str, cells: Vec<Cell>) {
-        self.rows.push((class, cells));
+    /// Adds a row with a cell for each column.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        debug_assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
+        self.rows.push(cells);
     }
 
-    /// Returns whether the table has no rows.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// Returns the table in Markdown, with aligned columns.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let names = self.columns.iter().map(|(name, _)| &**name).collect();
-        let cells = self.rows.iter().map(|(_, cells)| {
-            let texts = cells.iter().map(|cell| &*cell.text);
-            let texts = texts.chain(std::iter::repeat(""));
-            texts.take(self.columns.len()).collect()
-        });
-        let lines: Vec<Vec<&str>> = std::iter::once(names).chain(cells).collect();
-        let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max();
-        let widths: Vec<usize> = (0..self.columns.len()).filter_map(width).collect();
-        let mut text = String::new();
-        for (nth, line) in lines.iter().enumerate() {
-            for ((cell, width), (_, set)) in line.iter().zip(&widths).zip(&self.columns) {
-                text += &match set {
-                    Set::Number => format!("| {cell:>width$} "),
-                    Set::Name | Set::Words => format!("| {cell:width$} "),
-                };
-            }
-            text += "|\n";
-            if nth == 0 {
-                let rules = widths.iter().map(|width| "-".repeat(width + 2));
-                text += &format!("|{}|\n", rules.collect::<Vec<_>>().join("|"));
-            }
-        }
-        text
-    }
-}
-
-impl Set {
-    fn class(self) -> &'static str {
-        match self {
-            Set::Name => "name",
-            Set::Number => "n",
-            Set::Words => "words",
-        }
+    /// Returns the caption, and the table in Markdown with aligned columns.
+    pub(crate) fn text(&self) -> String {
+        let names: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
+        let width = |at: usize| {
+            let cells = self.rows.iter().chain([&names]);
+            cells.map(|cells| cells[at].chars().count()).max()
+        };
+        let widths: Vec<usize> = (0..names.len()).filter_map(width).collect();
+        let line = |cells: &Vec<String>| {
+            let cells = cells.iter().zip(&widths).zip(&self.columns);
+            let cells = cells.map(|((cell, width), (_, is_number))| match is_number {
+                true => format!("| {cell:>width$} "),
+                false => format!("| {cell:width$} "),
+            });
+            cells.collect::<String>() + "|\n"
+        };
+        let rules = widths.iter().map(|width| "-".repeat(width + 2));
+        let rules = format!("|{}|\n", rules.collect::<Vec<_>>().join("|"));
+        let caption = match &*self.caption {
+            "" => String::new(),
+            caption => format!("{caption}\n"),
+        };
+        caption + &line(&names) + &rules + &self.rows.iter().map(line).collect::<String>()
     }
 }
 
@@ -146,14 +91,8 @@ impl Html {
 
     /// Adds a heading, and a link to it at the top of the page.
     pub(crate) fn section(&mut self, id: &str, heading: &str) {
-        let (id, heading) = (escape(id), escape(heading));
         let _ = write!(self.markup, "<h2 id=\"{id}\">{heading}</h2>");
         let _ = write!(self.links, "<a href=\"#{id}\">{heading}</a>");
-    }
-
-    /// Adds a smaller heading.
-    pub(crate) fn heading(&mut self, heading: &str) {
-        let _ = write!(self.markup, "<h3>{}</h3>", escape(heading));
     }
 
     /// Adds a paragraph with a class of the style sheet, or an empty one.
@@ -161,26 +100,21 @@ impl Html {
         let _ = write!(self.markup, "<p class=\"{class}\">{}</p>", escape(text));
     }
 
-    /// Adds a list.
-    pub(crate) fn list<T: AsRef<str>>(&mut self, items: impl IntoIterator<Item = T>) {
-        let items = items
-            .into_iter()
-            .map(|item| format!("<li>{}</li>", escape(item.as_ref())));
-        let _ = write!(self.markup, "<ul>{}</ul>", items.collect::<String>());
+    /// Adds text with its own line breaks.
+    pub(crate) fn preformatted(&mut self, text: &str) {
+        let text = escape(text);
+        let _ = write!(
+            self.markup,
+            "<pre class=\"scroll\" tabindex=\"0\">{text}</pre>"
+        );
     }
 
     /// Adds terms and their descriptions.
     pub(crate) fn terms(&mut self, terms: &[(String, String)]) {
-        self.raw("<dl>");
-        for (term, what) in terms {
-            let _ = write!(
-                self.markup,
-                "<dt>{}</dt><dd>{}</dd>",
-                escape(term),
-                escape(what)
-            );
-        }
-        self.raw("</dl>");
+        let terms = terms
+            .iter()
+            .map(|(term, what)| format!("<dt>{}</dt><dd>{}</dd>", escape(term), escape(what)));
+        let _ = write!(self.markup, "<dl>{}</dl>", terms.collect::<String>());
     }
 
     /// Adds a table in a box of its own that scrolls if the page is narrower.
@@ -191,63 +125,32 @@ impl Html {
             "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\">\
              <table><caption>{caption}</caption><thead><tr>"
         );
-        for (name, set) in &table.columns {
-            let (kind, name) = (set.class(), escape(name));
-            let _ = write!(
-                self.markup,
-                "<th scope=\"col\" class=\"{kind}\">{name}</th>"
-            );
+        let class = |is_number: &bool| if *is_number { " class=\"n\"" } else { "" };
+        for (name, is_number) in &table.columns {
+            let (class, name) = (class(is_number), escape(name));
+            let _ = write!(self.markup, "<th scope=\"col\"{class}>{name}</th>");
         }
         self.raw("</tr></thead><tbody>");
-        for (class, cells) in &table.rows {
-            let _ = write!(self.markup, "<tr class=\"{class}\">");
-            let empty = Cell::default();
-            let cells = cells.iter().chain(std::iter::repeat(&empty));
-            for ((_, set), Cell { text, class }) in table.columns.iter().zip(cells) {
-                let (kind, text) = (set.class(), escape(text));
-                let _ = write!(self.markup, "<td class=\"{kind} {class}\">{text}</td>");
-            }
-            self.raw("</tr>");
+        for cells in &table.rows {
+            let cells = table
+                .columns
+                .iter()
+                .zip(cells)
+                .map(|((_, is_number), text)| {
+                    format!("<td{}>{}</td>", class(is_number), escape(text))
+                });
+            let _ = write!(self.markup, "<tr>{}</tr>", cells.collect::<String>());
         }
         self.raw("</tbody></table></div>");
     }
 
-    /// Adds a picture with a caption.
-    pub(crate) fn figure(&mut self, picture: &Svg, caption: &str) {
-        let (picture, caption) = (picture.inline(), escape(caption));
-        let caption = format!("<figcaption>{caption}</figcaption>");
-        let _ = write!(self.markup, "<figure>{picture}{caption}</figure>");
-    }
-
     /// Adds pictures, side by side if there is room.
-    pub(crate) fn cards(&mut self, pictures: &[Svg]) {
-        if !pictures.is_empty() {
-            self.raw("<div class=\"cards\">");
-            for picture in pictures {
-                self.figure(picture, "");
-            }
-            self.raw("</div>");
+    pub(crate) fn pictures(&mut self, pictures: impl IntoIterator<Item = Svg>) {
+        self.raw("<div class=\"cards\">");
+        for picture in pictures {
+            let _ = write!(self.markup, "<figure>{}</figure>", picture.inline());
         }
-    }
-
-    /// Adds a part that opens on demand, with `remark` beside its heading.
-    pub(crate) fn details(&mut self, open: bool, heading: &str, remark: &Cell, inside: &Html) {
-        let open = if open { " open" } else { "" };
-        let _ = write!(
-            self.markup,
-            "<details{open}><summary>{} <small class=\"{}\">{}</small></summary>{}</details>",
-            escape(heading),
-            remark.class,
-            escape(&remark.text),
-            inside.markup,
-        );
-    }
-
-    /// Adds a closed part with a table in it.
-    pub(crate) fn folded(&mut self, heading: &str, table: &Table) {
-        let mut inside = Html::default();
-        inside.table(table);
-        self.details(false, heading, &Cell::default(), &inside);
+        self.raw("</div>");
     }
 }
 

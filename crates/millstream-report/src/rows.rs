@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::limits::{NAME_CHARS_MAX, ROWS_BYTES_MAX, ROWS_MAX};
-use crate::markup::shorten;
+use crate::limits::{ROWS_BYTES_MAX, ROWS_MAX};
 
 /// The direction in which a metric improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,20 +113,6 @@ impl Row {
             Finding::Skipped { .. } => None,
         }
     }
-
-    /// Returns the row as pages show it, with names cut to [`NAME_CHARS_MAX`].
-    #[must_use]
-    pub fn arranged(mut self) -> Row {
-        for name in [&mut self.workload, &mut self.case, &mut self.contender] {
-            *name = shorten(name, NAME_CHARS_MAX);
-        }
-        if let Finding::Figures(figures) = &mut self.finding {
-            for name in [&mut figures.metric, &mut figures.unit] {
-                *name = shorten(name, NAME_CHARS_MAX);
-            }
-        }
-        self
-    }
 }
 
 /// Returns whether a contender is one of ours: `millstream` or `millstream-…`.
@@ -166,7 +151,6 @@ pub fn parse(text: &[u8]) -> Result<Vec<Row>> {
         let what = "no row as `millstream-bench --rows` writes it";
         let row: Row =
             serde_json::from_slice(line).map_err(|error| at(Error::json(line, what, &error)))?;
-        let row = row.arranged();
         let metric = row.figures().map(|figures| &figures.metric);
         let key = format!("{:?}", (&row.workload, &row.case, &row.contender, metric));
         let index = *known.entry(key).or_insert(rows.len());

@@ -1,9 +1,8 @@
 //! A writer of SVG: shapes and text, with every string escaped and every number finite.
 //!
 //! A picture is either part of a page, whose style sheet colors it, or a file of its own that
-//! includes the colors, for places such as a README. Text is laid out by an estimate of its width,
-//! because the font is the reader's; the estimate errs on the wide side, so that labels do not
-//! touch.
+//! includes the colors, for places such as a README. All pictures are as wide as a phone can show
+//! legibly, and grow with the available width.
 
 use std::fmt::Write as _;
 
@@ -12,29 +11,31 @@ use crate::markup::escape;
 /// Colors for light and dark, and the classes of pictures.
 pub(crate) const STYLE: &str = concat!(include_str!("colors.css"), include_str!("picture.css"));
 
-/// Font size of text in pictures.
-pub(crate) const TEXT: f64 = 12.0;
-/// Font size of text at axes and in cells.
-pub(crate) const SMALL: f64 = 10.5;
+/// Width of a picture in its own units: on a phone of 360 pixels a unit is 3/4 of a pixel.
+pub(crate) const WIDTH: f64 = 440.0;
+/// Margin left and right.
+pub(crate) const MARGIN: f64 = 4.0;
+/// Top of the drawing below the title.
+pub(crate) const TOP: f64 = 28.0;
 
 /// A picture being drawn.
 #[derive(Debug, Clone)]
 pub(crate) struct Svg {
-    width: f64,
     height: f64,
     label: String,
     body: String,
 }
 
 impl Svg {
-    /// Creates an empty picture; `label` is its text for screen readers.
-    pub(crate) fn new(width: f64, height: f64, label: &str) -> Svg {
-        Svg {
-            width,
+    /// Creates a picture with its title; `label` is its text for screen readers.
+    pub(crate) fn new(height: f64, title: &str, label: &str) -> Svg {
+        let mut svg = Svg {
             height,
             label: label.to_owned(),
             body: String::new(),
-        }
+        };
+        svg.text(MARGIN, 16.0, "title", "start", title);
+        svg
     }
 
     /// Draws a rectangle (x, y, width, height) with a class of the style sheet and a tooltip; an
@@ -94,7 +95,7 @@ impl Svg {
              <rect class=\"paper\" width=\"100%\" height=\"100%\"/>",
             escape(&self.label),
         );
-        let [width, height] = [self.width, self.height].map(|side| number(side * 1.5));
+        let [width, height] = [WIDTH, self.height].map(|side| number(side * 1.5));
         let size =
             format!(" xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\"");
         self.element(&size, &style) + "\n"
@@ -104,7 +105,7 @@ impl Svg {
         format!(
             "<svg class=\"picture\"{attributes} viewBox=\"0 0 {} {}\" role=\"img\" \
              aria-label=\"{}\">{head}{}</svg>",
-            number(self.width),
+            number(WIDTH),
             number(self.height),
             escape(&self.label),
             self.body,
@@ -121,48 +122,13 @@ pub(crate) fn number(value: f64) -> String {
     ((value * 10.0).round() / 10.0 + 0.0).to_string()
 }
 
-/// Returns an upper estimate of the width of a text at a font size.
-pub(crate) fn text_width(text: &str, size: f64) -> f64 {
-    text.chars().map(character_width).sum::<f64>() * size
-}
-
-/// Returns the width of the widest of several texts at a font size.
-pub(crate) fn widest<'a>(texts: impl IntoIterator<Item = &'a str>, size: f64) -> f64 {
-    let widths = texts.into_iter().map(|text| text_width(text, size));
-    widths.fold(0.0, f64::max)
-}
-
-fn character_width(character: char) -> f64 {
-    match character {
-        'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '|' | '\'' | ' ' => 0.32,
-        'f' | 't' | 'r' | '-' | '(' | ')' | '/' => 0.42,
-        'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.92,
-        'A'..='Z' => 0.72,
-        _ if u32::from(character) >= 0x1100 => 1.05,
-        _ => 0.63,
-    }
-}
-
-/// Cuts a text so that it fits in `width`.
-pub(crate) fn fit(text: &str, width: f64, size: f64) -> String {
-    if text_width(text, size) <= width {
-        return text.to_owned();
-    }
-    let mut room = width - size;
-    let head = text.chars().take_while(|character| {
-        room -= character_width(*character) * size;
-        room >= 0.0
-    });
-    head.chain(['…']).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_picture_escapes_and_is_finite() {
-        let mut svg = Svg::new(100.0, 50.0, "a < b");
+        let mut svg = Svg::new(50.0, "t", "a < b");
         svg.rect([1.0, f64::NAN, 10.04, -3.0], "bar", 1.0, "x & y");
         svg.text(5.0, -0.01, "label", "end", "<script>");
         let text = svg.inline();
@@ -175,12 +141,5 @@ mod tests {
             assert!(text.contains(part), "{part} is missing in {text}");
         }
         assert!(svg.standalone().contains("prefers-color-scheme"));
-    }
-
-    #[test]
-    fn text_is_cut_to_its_room() {
-        assert_eq!(fit("short", 100.0, 12.0), "short");
-        let cut = fit("a very long name of a contender", 80.0, 12.0);
-        assert!(cut.ends_with('…') && text_width(&cut, 12.0) <= 92.0);
     }
 }

@@ -102,9 +102,8 @@ fn parts(body: &mut Html, times: &Times) {
             key += &format!("<li><span {color}></span>{name} {share}</li>");
         }
     }
-    body.heading("Where the time went");
     body.raw(&format!(
-        "<div class=\"parts\">{bar}</div><ul class=\"keys\">{key}</ul>"
+        "<h3>Where the time went</h3><div class=\"parts\">{bar}</div><ul class=\"keys\">{key}</ul>"
     ));
 }
 
@@ -169,22 +168,19 @@ fn requests_table(trace: &Trace, times: &Times) -> Table {
     let columns = "request | >from | >took | >bytes";
     let mut table = Table::new("The requests that took longest", columns);
     for span in spans.into_iter().take(TRACE_TABLE_ROWS) {
-        table.row(
-            "",
-            vec![
-                span.name.clone().into(),
-                seconds((span.start_ns - times.start_ns) as f64 / 1e9).into(),
-                seconds(span.length_ns() as f64 / 1e9).into(),
-                whole(span.bytes as f64).into(),
-            ],
-        );
+        table.row(vec![
+            span.name.clone(),
+            seconds((span.start_ns - times.start_ns) as f64 / 1e9),
+            seconds(span.length_ns() as f64 / 1e9),
+            whole(span.bytes as f64),
+        ]);
     }
     table
 }
 
 fn stalls_table(times: &Times) -> Table {
     let caption = "The longest times in which the device had nothing to do though requests waited";
-    let mut table = Table::new(caption, ">from | >for | ~meanwhile");
+    let mut table = Table::new(caption, ">from | >for | meanwhile");
     let mut stalls = times.stalls.clone();
     stalls.sort_by_key(|stall| Reverse(stall.end_ns - stall.start_ns));
     for stall in stalls.into_iter().take(TRACE_TABLE_ROWS) {
@@ -192,14 +188,11 @@ fn stalls_table(times: &Times) -> Table {
             0 => "no worker decoded either".to_owned(),
             most => format!("at most {} at work", count(most as usize, "worker")),
         };
-        table.row(
-            "",
-            vec![
-                seconds((stall.start_ns - times.start_ns) as f64 / 1e9).into(),
-                seconds((stall.end_ns - stall.start_ns) as f64 / 1e9).into(),
-                words.into(),
-            ],
-        );
+        table.row(vec![
+            seconds((stall.start_ns - times.start_ns) as f64 / 1e9),
+            seconds((stall.end_ns - stall.start_ns) as f64 / 1e9),
+            words,
+        ]);
     }
     table
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use millstream_report::bench::{Goal, Published, Run};
+use millstream_report::bench::{Goal, Run};
 use millstream_report::{bench, rows, trace};
 
 /// Most of all a browser may take for a page, on a busy machine.
@@ -22,7 +22,6 @@ const FRAME: &str = r##"<!DOCTYPE html><meta charset="utf-8"><body style="margin
 const it = document.getElementById("it");
 it.onload = () => {
   const page = it.contentDocument;
-  for (const part of page.querySelectorAll("details")) part.open = true;
   const lane = page.querySelector("#timeline svg");
   const before = lane && lane.getAttribute("viewBox");
   const closer = page.querySelector("button[data-do=in]");
@@ -202,12 +201,6 @@ fn run() -> Run {
             let is_it = (case, who) == ("file read 4K", "ring");
             is_it.then_some("47.847 / 48.828 / 48.527")
         }),
-        published: vec![Published {
-            workload: "requests".into(),
-            caption: EVIL.into(),
-            columns: ["scene", "on", "off"].map(String::from).into(),
-            lines: vec![[EVIL, "48.31", "138.12"].map(String::from).into()],
-        }],
         failures: vec![EVIL.repeat(5)],
         facts: vec![("processor".into(), "x".repeat(300))],
         rows,
@@ -220,11 +213,9 @@ fn a_benchmarks_page_fits_a_phone() {
     for part in [
         "0 of 1 reached",
         "47.847 / 48.828 / 48.527",
-        "138.12",
         "xxxxxxxx",
         "heat outline",
-        "it means nothing",
-        "class=\"ahead\"",
+        "<td class=\"n\">",
         "&lt;script&gt;",
     ] {
         assert!(page.contains(part), "{part} is missing");

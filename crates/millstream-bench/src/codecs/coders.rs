@@ -5,7 +5,7 @@ use gdeflate::{Decoder, Encoder, Kernel, Level};
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 use millstream_codec::{CodecId, Scratch, decode_block, default_level, encode_block};
 
-use crate::error::{Context, Error, Result, ensure};
+use crate::prelude::*;
 
 /// Encodes raw bytes into an empty vector.
 type Encode = Box<dyn FnMut(&[u8], &mut Vec<u8>) -> Result<()> + Send>;

@@ -8,13 +8,8 @@ use millstream::{CodecId, Storage};
 use millstream_pak::{BatchOptions, Coding, Item, PackOptions, Package, Target};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::case::{Method, Work};
-use crate::clock::Moment;
-use crate::error::{Error, Result};
-use crate::limits::BATCH_RETAINED_BYTES;
-use crate::memory::Destination;
-use crate::metric::Metric;
-use crate::ours::{Setup, queue_for};
+use crate::ours::{options as ours, queue_for};
+use crate::prelude::*;
 use crate::threads::cores;
 
 /// Size in bytes of the blocks that packing makes.
@@ -50,15 +45,6 @@ pub(super) fn packed(
     Ok(())
 }
 
-/// Returns the coding chosen for a disk of `rate` MB/s, or for an unthrottled one, on this
-/// machine's cores.
-pub(super) fn auto(rate: Option<f64>) -> Coding {
-    Coding::Auto(Target {
-        megabytes_per_second: rate.unwrap_or(UNTHROTTLED_MBPS),
-        cores: cores() as u32,
-    })
-}
-
 /// Returns the codec of a word in the names of contenders and cases.
 pub(super) fn codec_of(word: &str) -> CodecId {
     match word {
@@ -67,18 +53,16 @@ pub(super) fn codec_of(word: &str) -> CodecId {
     }
 }
 
-/// Returns the coding of a contender: `millstream` is `auto`, others name a codec.
+/// Returns the coding of a contender: `millstream` is `auto` for a disk of `rate` MB/s and this
+/// machine's cores, others name a codec.
 pub(super) fn coding_of(contender: &str, rate: Option<f64>) -> Coding {
     match contender.strip_prefix("millstream-") {
         Some(word) => Coding::Fixed(codec_of(word)),
-        None => auto(rate),
+        None => Coding::Auto(Target {
+            megabytes_per_second: rate.unwrap_or(UNTHROTTLED_MBPS),
+            cores: cores() as u32,
+        }),
     }
-}
-
-/// Returns the size of a package relative to the raw bytes, as a figure.
-pub(super) fn size_of(package_bytes: u64, raw_bytes: u64) -> (Metric, f64) {
-    let share = package_bytes as f64 / raw_bytes as f64;
-    (Metric::of("size of raw"), share)
 }
 
 pub(super) struct Batch {
@@ -92,15 +76,13 @@ pub(super) struct Batch {
 
 impl Batch {
     pub(super) fn new(package: &Path, wanted: &Arc<Vec<Wanted>>, passes: usize) -> Result<Batch> {
-        let setup = Setup {
-            retained_bytes: Some(BATCH_RETAINED_BYTES),
-            ..Setup::direct()
-        };
+        let mut options = ours("millstream-direct");
+        options.retained_bytes = BATCH_RETAINED_BYTES;
         Ok(Batch {
             package: package.to_path_buf(),
             wanted: Arc::clone(wanted),
             passes,
-            storage: setup.storage()?,
+            storage: Storage::new(options)?,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! `auto` beside every fixed codec, on a mixed corpus and on folders of real data.
+//! `auto` beside every fixed codec, on a mixed corpus.
 //!
 //! A throttled disk delivers a tenth of a second's worth of bytes at once: at 550 MB/s that is more
 //! than a small corpus has, which would then measure memory. So a throttled case reads for seconds:
@@ -8,15 +8,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream_pak::Item;
 use toml::Table;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::batch::{Batch, Wanted, coding_of, packed};
-use super::{folder, packing};
-use crate::error::Result;
-use crate::files::drop_all;
-use crate::session::Session;
+use super::packing::{FILE_BYTES, inputs, items};
+use crate::prelude::*;
 use crate::throttle::Throttle;
 
 /// Number of generated files, in a quick and in a full run; for a slow disk as many as it reads in
@@ -27,77 +24,44 @@ const FILES: usize = 160;
 const SECONDS_QUICK: f64 = 4.0;
 const SECONDS: f64 = 8.0;
 
-/// The items to pack, and what must come back.
-struct Corpus {
-    items: Vec<Item>,
-    wanted: Arc<Vec<Wanted>>,
-    raw_bytes: u64,
-}
-
-fn made(files: usize) -> Corpus {
-    let inputs = packing::inputs(files);
-    let wanted = inputs.iter().map(|(name, bytes)| Wanted {
-        name: name.clone(),
-        xxh3: xxh3_64(bytes),
-    });
-    Corpus {
-        wanted: Arc::new(wanted.collect()),
-        raw_bytes: (files * packing::FILE_BYTES) as u64,
-        items: packing::items(&inputs),
-    }
-}
-
-fn real(root: &Path) -> Result<Corpus> {
-    let files = folder::files(root)?;
-    Ok(Corpus {
-        items: files.iter().map(folder::item).collect::<Result<_>>()?,
-        wanted: Arc::new(files.iter().map(folder::wanted).collect()),
-        raw_bytes: files.iter().map(|(_, file)| file.raw_len).sum(),
-    })
-}
-
 pub(super) fn run(session: &mut Session<'_>, folder: &Path) -> Result<()> {
-    let real_folders = folder::real_folders(session);
-    let rates = session.options.throttle.iter().copied().map(Some);
-    let rates: Vec<Option<f64>> = [None].into_iter().chain(rates).collect();
     let files_max = session.size(FILES, FILES_QUICK);
     let seconds = session.size(SECONDS, SECONDS_QUICK);
-    for rate in rates {
-        let files = rate.map_or(files_max, |rate| {
-            let all = (rate * 1e6 * seconds / packing::FILE_BYTES as f64) as usize;
-            all.clamp(FILES_QUICK, files_max)
-        });
-        let name = format!("{files} files");
-        one(session, folder, (&name, rate, seconds), || Ok(made(files)))?;
-        for (name, root) in &real_folders {
-            one(session, folder, (name, rate, seconds), || real(root))?;
-        }
+    one(session, folder, files_max, None)?;
+    for &rate in &session.options.throttle {
+        let asked = rate * 1e6 * seconds / FILE_BYTES as f64;
+        let files = (asked as usize).clamp(FILES_QUICK, files_max);
+        let passes = (asked / files as f64).ceil() as usize;
+        one(session, folder, files, Some((rate, passes)))?;
     }
     Ok(())
 }
 
-/// Runs the case of a corpus, read from a disk of `rate` MB/s for `seconds`.
+/// Runs the case of a number of files, read `passes` times from a disk of a rate in MB/s.
 fn one(
     session: &mut Session<'_>,
     folder: &Path,
-    (name, rate, seconds): (&str, Option<f64>, f64),
-    corpus: impl Fn() -> Result<Corpus>,
+    files: usize,
+    throttled: Option<(f64, usize)>,
 ) -> Result<()> {
+    let (rate, passes) = (throttled.map(|it| it.0), throttled.map_or(1, |it| it.1));
     let disk = rate.map_or("unthrottled".into(), |rate| format!("{rate} MB/s"));
-    let found = Table::from_iter([("corpus".to_owned(), format!("{name} {disk}").into())]);
+    let found = format!("{files} files {disk}").into();
+    let found = Table::from_iter([("corpus".to_owned(), found)]);
     for instance in session.cases_with("packages", "mixed", found) {
-        let corpus = corpus()?;
-        let asked_bytes = rate.unwrap_or_default() * 1e6 * seconds;
-        let passes = (asked_bytes / corpus.raw_bytes as f64).ceil().max(1.0) as usize;
+        let inputs = inputs(files);
+        let wanted = inputs.iter().map(|(name, bytes)| Wanted {
+            name: name.clone(),
+            xxh3: xxh3_64(bytes),
+        });
+        let wanted = Arc::new(wanted.collect());
         let mut case = session.begin(&instance);
         let mut paths = Vec::new();
         for contender in instance.contenders() {
-            let target = rate.map_or("free".into(), |rate| rate.to_string());
-            let path = folder.join(format!("mixed-{name}-{target}-{contender}.mpak"));
-            packed(&path, coding_of(contender, rate), || {
-                Ok(corpus.items.clone())
-            })?;
-            case.push(contender, Batch::new(&path, &corpus.wanted, passes)?);
+            let path =
+                folder.join(format!("mixed-{files}-{disk}-{contender}.mpak").replace('/', "-"));
+            packed(&path, coding_of(contender, rate), || Ok(items(&inputs)))?;
+            case.push(contender, Batch::new(&path, &wanted, passes)?);
             paths.push(path);
         }
         case.prepare(move || drop_all(&paths));

@@ -1,18 +1,11 @@
-//! Packing: its rate beside the codec alone, and its peak memory.
+//! The rate of packing, beside the codec alone.
 //!
 //! The contender `codec` encodes the same blocks on as many threads, each into one buffer that it
 //! reuses, and discards them. Packing does more: it looks for equal contents, hashes raw bytes
 //! (BLAKE3) and stored ones (XXH3), and writes them in order into a file, on the same cores;
 //! `millstream-synced` also waits until the file is on the disk, and renames it.
-//!
-//! The kernel records the peak resident memory of a process, and resets it on request; the figure
-//! is the peak less what was resident before. Two inputs test it: one file that is longer than
-//! memory use should ever be (mostly a hole, with noise in between that no codec shrinks), and a
-//! million entries, which cost tables and names. What the packer is given counts, too: the list of
-//! inputs is made after the first measurement.
 
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt as _;
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,23 +13,10 @@ use millstream::CodecId;
 use millstream_codec::{Scratch, default_level, encode_block};
 use millstream_pak::{Coding, Item};
 
-use super::batch::{BLOCK_BYTES, auto, codec_of, options};
-use super::tables;
-use crate::case::Work;
-use crate::cases::{Bytes, Instance};
-use crate::clock::{Span, span_of};
+use super::batch::{BLOCK_BYTES, codec_of, options};
 use crate::corpus::generate::Kind;
-use crate::error::{Context, Error, Result};
-use crate::files::remove;
-use crate::memory::resident_kib;
-use crate::metric::Metric;
-use crate::session::Session;
+use crate::prelude::*;
 use crate::threads;
-
-/// Noise in the long file begins at multiples of this ...
-const NOISE_STEP_BYTES: u64 = 64 << 20;
-/// ... and has this many bytes: more than all blocks that are held at once.
-const NOISE_BYTES: usize = 20 << 20;
 
 /// Size in bytes of a file of the mixed corpus.
 pub(super) const FILE_BYTES: usize = 600_000;
@@ -107,66 +87,4 @@ fn codec_alone(codec: CodecId, inputs: &Inputs) -> Result<Span> {
         Ok(())
     };
     threads::each(threads::cores(), blocks, state, encode)
-}
-
-pub(super) fn peak(session: &mut Session<'_>, folder: &Path) -> Result<()> {
-    for instance in session.cases("packages", "peak-long") {
-        let size: Bytes = instance.get("size");
-        let coding = match &*instance.get::<String>("codec") {
-            "auto" => auto(None),
-            codec => Coding::Fixed(codec_of(codec)),
-        };
-        let long = folder.join("long.bin");
-        write_long(&long, size.0).on("write", &long)?;
-        let item = || Ok(vec![Item::from_file("long.bin", &long)?]);
-        one_peak(session, &instance, folder, coding, &item)?;
-        remove(&long)?;
-    }
-    for instance in session.cases("packages", "peak-many") {
-        let count = instance.get("count");
-        let stored = Coding::Fixed(CodecId::STORED);
-        let items = || Ok(tables::named_items(count));
-        one_peak(session, &instance, folder, stored, &items)?;
-    }
-    Ok(())
-}
-
-fn one_peak(
-    session: &mut Session<'_>,
-    instance: &Instance,
-    folder: &Path,
-    coding: Coding,
-    items: &dyn Fn() -> Result<Vec<Item>>,
-) -> Result<()> {
-    // Resets this process's peak to its present resident memory.
-    let reset_peak = || fs::write("/proc/self/clear_refs", "5");
-    if let Err(error) = reset_peak() {
-        let why = format!("the kernel does not forget the most memory: {error}");
-        return session.skip(instance, "millstream", &Error::new(why));
-    }
-    let path = folder.join("peak.mpak");
-    let mut case = session.begin(instance);
-    case.add("millstream", |_| {
-        reset_peak().what("reset the peak of memory")?;
-        let before = resident_kib("VmRSS:")?;
-        let file = File::create(&path).on("make", &path)?;
-        let packed = millstream_pak::write(items()?, &options(coding), &file);
-        let most = resident_kib("VmHWM:")?;
-        remove(&path)?;
-        packed?;
-        let peak = most.saturating_sub(before) as f64 / 1024.0;
-        Ok(Work::figures(vec![(Metric::of("peak MiB"), peak)]))
-    });
-    session.run(case)
-}
-
-fn write_long(path: &Path, bytes: u64) -> std::io::Result<()> {
-    let file = File::create(path)?;
-    file.set_len(bytes)?;
-    let mut noise = vec![0; NOISE_BYTES];
-    for at in (0..bytes).step_by(NOISE_STEP_BYTES as usize) {
-        fastrand::Rng::with_seed(at).fill(&mut noise);
-        file.write_all_at(&noise, at)?;
-    }
-    Ok(())
 }

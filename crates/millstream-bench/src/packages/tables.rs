@@ -9,12 +9,8 @@ use millstream::{CodecId, FileOptions, Read, Storage};
 use millstream_pak::{Coding, EntryInfo, Item, Package};
 
 use super::batch::packed;
-use crate::case::{Case, Work, fresh};
-use crate::error::{Result, ensure};
-use crate::files::drop_path;
-use crate::memory::Destination;
-use crate::ours::{Setup, queue_for};
-use crate::session::Session;
+use crate::ours::{self, queue_for};
+use crate::prelude::*;
 
 /// Lookups of one sample: fewer would find their entries in the processor's caches.
 const LOOKUPS: usize = 1 << 20;
@@ -45,23 +41,19 @@ fn name_of(nth: usize) -> String {
     format!("assets/{folder:03}/{below:02}/object-{nth:07}.bin")
 }
 
-pub(super) fn named_items(count: usize) -> Vec<Item> {
-    let item = |nth| Item::from_bytes(name_of(nth), (nth as u32).to_le_bytes());
-    (0..count).map(item).collect()
-}
-
 /// Returns the package of `count` names in `folder`, making it if it does not exist.
 fn pack_names(folder: &Path, count: usize) -> Result<PathBuf> {
     let path = folder.join(format!("names-{count}.mpak"));
     let stored = Coding::Fixed(CodecId::STORED);
-    packed(&path, stored, || Ok(named_items(count)))?;
+    let item = |nth| Item::from_bytes(name_of(nth), (nth as u32).to_le_bytes());
+    packed(&path, stored, || Ok((0..count).map(item).collect()))?;
     Ok(path)
 }
 
 /// Adds open with a first lookup, and a bare read of the same tables.
 fn add_first_lookups<'a>(case: &mut Case<'a>, path: &'a Path, count: usize) -> Result<()> {
-    let hot = Package::open(&Setup::direct().storage()?, path)?.hot_bytes();
-    let make = || Setup::direct().storage();
+    let hot = Package::open(&ours::direct()?, path)?.hot_bytes();
+    let make = ours::direct;
     let first = move |storage: &mut Storage, _: &mut Destination| {
         let package = Package::open(storage, path)?;
         let found = package.lookup(name_of(count / 2).as_bytes())?;
@@ -70,7 +62,7 @@ fn add_first_lookups<'a>(case: &mut Case<'a>, path: &'a Path, count: usize) -> R
     };
     case.push("millstream", fresh(make, first));
     let make = move || {
-        let storage = Setup::direct().storage()?;
+        let storage = ours::direct()?;
         let (queue, file) = (
             queue_for(&storage, 1)?,
             storage.open(path, FileOptions::default()),
@@ -97,7 +89,7 @@ struct Names {
 
 impl Names {
     fn new(path: &Path, count: usize) -> Result<Names> {
-        let storage = Setup::default().storage()?;
+        let storage = ours::storage("millstream")?;
         let package = Package::open(&storage, path)?;
         package.preload()?;
         let mut random = Rng::with_seed(0x100C);

@@ -6,12 +6,8 @@ use millstream::{CodecId, Decode, FileOptions, Read, Storage, StorageOptions};
 use millstream_pnm::{Image, Kernel, Loader, Mapped, Options, view};
 
 use super::pictures::Picture;
-use crate::case::{Case, Method, Work, fresh};
-use crate::clock::{Moment, Span, span_of};
-use crate::corpus::word_sum;
-use crate::error::{Context, Error, Result};
-use crate::memory::Destination;
 use crate::ours::{queue_for, serve};
+use crate::prelude::*;
 
 /// The codec's id in the engine.
 const PNM: CodecId = CodecId(0x90);

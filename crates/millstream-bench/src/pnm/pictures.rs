@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use millstream_pnm::{Format, Header, Image, Samples, TupleType, encode};
 use serde::Deserialize;
 
-use crate::corpus::word_sum;
-use crate::error::{Context, Result};
-use crate::files::replace;
+use crate::prelude::*;
 
 const SEED: u64 = 0x504E_4D33;
 

@@ -15,12 +15,7 @@ use memmap2::Mmap;
 
 use super::loads::{give_memory_back, made};
 use super::pictures::Picture;
-use crate::case::{Case, Work, fresh};
-use crate::clock::{Moment, span_of};
-use crate::corpus::word_sum;
-use crate::error::{Context, Result};
-use crate::files::{len_of, open_buffered};
-use crate::memory::Destination;
+use crate::prelude::*;
 use crate::read::rivals::map;
 
 /// Bytes of one read of the contender that only reads.

@@ -25,11 +25,7 @@ use millstream_peers::read_in_order;
 use rustix::fs::fadvise;
 
 use super::sink::Sink;
-use crate::case::Work;
-use crate::corpus::{BLOCK_BYTES, CorpusFile};
-use crate::error::{Context, Result, ensure};
-use crate::files::open_buffered;
-use crate::memory::Destination;
+use crate::prelude::*;
 use crate::threads;
 
 /// Size of a piece of a stream, and of a window of a map, in bytes: the study's block.

@@ -3,7 +3,7 @@
 
 use millstream_codec::{CodecId, StreamDecoder, stream_decoder};
 
-use crate::error::{Error, Result, ensure};
+use crate::prelude::*;
 
 /// Takes a file's stored bytes piece by piece, in order.
 pub(crate) struct Sink<'a> {

@@ -9,11 +9,7 @@ use millstream_peers::{Access, Plan, Read};
 use serde::Deserialize;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::case::Figures;
-use crate::corpus::CorpusFile;
-use crate::error::{Context, Error, Result};
-use crate::files::{drop_path, len_of, open_buffered, warm_path};
-use crate::metric::Metric;
+use crate::prelude::*;
 use crate::stats;
 
 /// Bytes of a page: the unit of hashes, and the smallest request.
@@ -32,18 +28,11 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    /// Drops the file from the page cache if it must not be there.
+    /// Drops the file from the page cache if it must not be there. A warm file is read once, before
+    /// the cases that find it warm.
     pub(crate) fn make_ready(self, file: &CorpusFile) -> Result<()> {
         match self {
             Mode::Warm => Ok(()),
-            Mode::Direct | Mode::Cold => drop_path(&file.path),
-        }
-    }
-
-    /// Brings the file into the state in the page cache that the mode names.
-    pub(crate) fn make_state(self, file: &CorpusFile) -> Result<()> {
-        match self {
-            Mode::Warm => warm_path(&file.path),
             Mode::Direct | Mode::Cold => drop_path(&file.path),
         }
     }
@@ -105,15 +94,12 @@ impl PageHashes {
     pub(crate) fn of(path: &Path) -> Result<PageHashes> {
         let (file, pages) = (open_buffered(path)?, len_of(path)? / PAGE_BYTES as u64);
         let mut page = vec![0; PAGE_BYTES];
-        let mut hash = |nth: u64| {
+        let hash = |nth: u64| {
             let read = file.read_exact_at(&mut page, nth * PAGE_BYTES as u64);
             read.on("read", path)?;
             Ok(xxh3_64(&page))
         };
-        (0..pages)
-            .map(&mut hash)
-            .collect::<Result<_>>()
-            .map(PageHashes)
+        Ok(PageHashes((0..pages).map(hash).collect::<Result<_>>()?))
     }
 
     /// Checks the results of page-aligned requests.
@@ -156,13 +142,12 @@ mod tests {
     #[test]
     fn requests_lie_apart_and_a_wrong_page_is_found() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        let mut content = vec![0; 64 * PAGE_BYTES + 100];
-        crate::corpus::generate::fill(1, &mut content);
-        std::fs::write(&path, &content).unwrap();
-        let pages = PageHashes::of(&path).unwrap();
-        let plan = random_reads(&CorpusFile::stored(&path).unwrap(), 2 * PAGE_BYTES, 8, 1);
-        let plan = plan.unwrap();
+        let corpus = crate::corpus::Corpus::open(Some(folder.path())).unwrap();
+        let len = 64 * PAGE_BYTES as u64 + 100;
+        let file = corpus.big(len, crate::corpus::Form::Stored).unwrap();
+        let content = std::fs::read(&file.path).unwrap();
+        let pages = PageHashes::of(&file.path).unwrap();
+        let plan = random_reads(&file, 2 * PAGE_BYTES, 8, 1).unwrap();
         let mut offsets: Vec<u64> = plan.reads().iter().map(|read| read.offset).collect();
         offsets.sort_unstable();
         let apart = |pair: &[u64]| pair[1] - pair[0] >= 2 * PAGE_BYTES as u64;

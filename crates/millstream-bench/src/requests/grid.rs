@@ -4,17 +4,12 @@
 //! The depth is an upper limit: a cell of 4 MiB × 128 has fewer requests than that, all submitted
 //! at once. `ring` shows what the kernel and the device can do, with registered memory.
 
-use millstream::Access;
+use millstream::{Access, Storage};
 
-use crate::cases::Bytes;
-use crate::corpus::CorpusFile;
-use crate::error::{Result, ensure};
-use crate::files::warm_path;
-use crate::limits::POOL_THREADS;
-use crate::ours::{Ours, Setup};
+use crate::ours::{Ours, options};
 use crate::peers::{self, Sweeps, Way, bare};
+use crate::prelude::*;
 use crate::requests::cells::{Cell, Mode, PageHashes, random_reads};
-use crate::session::Session;
 
 const SEED: u64 = 0x5EED;
 /// Staging memory of our storages, whose reads do not stage: a storage touches all of it when it is
@@ -53,13 +48,14 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
                         Mode::Cold | Mode::Warm => Access::Buffered,
                     };
                     // Many small reads of one file at depth: what the `package` option is for.
-                    let ours = Ours::new(Setup {
-                        access,
-                        depth: Some(depth as u32),
-                        staging_bytes: Some(STAGING_BYTES),
-                        package: true,
-                        ..Setup::named(name)
-                    });
+                    let storage = move || {
+                        let mut options = options(name);
+                        (options.access, options.depth) = (access, depth as u32);
+                        options.staging_bytes = STAGING_BYTES;
+                        Ok(Storage::new(options)?)
+                    };
+                    let mut ours = Ours::new(storage);
+                    ours.package = true;
                     case.push(name, peers::at_work(Box::new(ours), plan.clone(), way));
                 }
                 _ => peers::add(&mut case, name, bare(name), depth, Ok(plan.clone()), way),

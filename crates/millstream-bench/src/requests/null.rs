@@ -7,20 +7,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream::{
-    Access, Backend, DeviceMaker, FileId, FileOptions, Queue, Read, Storage, StorageOptions,
-};
+use millstream::{Access, Backend, DeviceMaker, Read, Storage, StorageOptions};
 use millstream_io::device::null::NullDevice;
 use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
 
-use crate::case::{Work, fresh};
-use crate::clock::{Moment, Span};
-use crate::error::Result;
 use crate::lend::Loan;
-use crate::memory::Destination;
-use crate::metric::Metric;
-use crate::ours::{opened, queue_for};
-use crate::session::Session;
+use crate::ours::Ready;
+use crate::prelude::*;
 
 const BATCH_REQUESTS: usize = 1000;
 const REQUEST_BYTES: usize = 4096;
@@ -35,14 +28,13 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
         let claimed = instance.get::<String>("delivery") == "tickets claimed";
         let requests = batches * BATCH_REQUESTS;
         let mut case = session.begin(&instance);
-        let run = move |bench: &mut Bench, into: &mut Destination| {
-            let span = bench.run(claimed, batches, into)?;
+        let run = move |ready: &mut Ready, into: &mut Destination| {
+            let span = run_on(ready, claimed, batches, into)?;
             let cost = span.cpu * 1e9 / requests as f64;
             Ok(Work::figures(vec![(Metric::of("cost ns/request"), cost)]))
         };
         for name in instance.contenders() {
-            case.push(name, fresh(Bench::new, run))
-                .with("requests", requests);
+            case.push(name, fresh(make, run)).with("requests", requests);
         }
         case.room = BATCH_REQUESTS * REQUEST_BYTES;
         session.run(case)?;
@@ -50,59 +42,50 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A storage over a device that does nothing, with its file open.
-struct Bench {
-    file: FileId,
-    queue: Queue,
-    /// Dropped last, after what uses it.
-    _storage: Storage,
+/// Opens a file of a storage over a device that does nothing.
+fn make() -> Result<Ready> {
+    let (_, files) = Sim::new(SimOptions::default());
+    files.add_generated(PATH, 1, FILE_BYTES, SimFileOptions::default());
+    let mut options = StorageOptions::default();
+    let depth = options.depth as usize;
+    let maker = DeviceMaker::new(move || Ok(Box::new(NullDevice::new(depth))));
+    options.backend = Backend::Custom(maker, Arc::new(files));
+    options.access = Access::Direct;
+    Ready::new(
+        Storage::new(options)?,
+        Path::new(PATH),
+        BATCH_REQUESTS,
+        false,
+    )
 }
 
-impl Bench {
-    fn new() -> Result<Bench> {
-        let (_, files) = Sim::new(SimOptions::default());
-        files.add_generated(PATH, 1, FILE_BYTES, SimFileOptions::default());
-        let mut options = StorageOptions::default();
-        let depth = options.depth as usize;
-        let maker = DeviceMaker::new(move || Ok(Box::new(NullDevice::new(depth))));
-        options.backend = Backend::Custom(maker, Arc::new(files));
-        options.access = Access::Direct;
-        let storage = Storage::new(options)?;
-        Ok(Bench {
-            file: opened(&storage, Path::new(PATH), FileOptions::default())?,
-            queue: queue_for(&storage, BATCH_REQUESTS)?,
-            _storage: storage,
-        })
-    }
-
-    /// Submits `batches` batches and waits for each; returns the time for all of them.
-    fn run(&self, claimed: bool, batches: usize, into: &mut Destination) -> Result<Span> {
-        let loan = Loan::new(into, vec![self.queue.clone()]);
-        let mut batch = loan.batch(0);
-        let mut tickets = Vec::with_capacity(BATCH_REQUESTS);
-        let start = Moment::now();
-        for _ in 0..batches {
-            for index in 0..BATCH_REQUESTS {
-                let place = index * REQUEST_BYTES..(index + 1) * REQUEST_BYTES;
-                // Two request lengths apart, so that no two requests are merged into one read.
-                let offset = (index * 2 * REQUEST_BYTES) as u64;
-                let request = Read::range(self.file, offset, REQUEST_BYTES as u64);
-                match claimed {
-                    true => tickets.push(batch.add(request, place)?),
-                    false => batch.detach(request, place)?,
-                }
-            }
-            batch.submit();
+/// Submits `batches` batches and waits for each; returns the time for all of them.
+fn run_on(ready: &Ready, claimed: bool, batches: usize, into: &mut Destination) -> Result<Span> {
+    let loan = Loan::new(into, vec![ready.queue.clone()]);
+    let mut batch = loan.batch(0);
+    let mut tickets = Vec::with_capacity(BATCH_REQUESTS);
+    let start = Moment::now();
+    for _ in 0..batches {
+        for index in 0..BATCH_REQUESTS {
+            let place = index * REQUEST_BYTES..(index + 1) * REQUEST_BYTES;
+            // Two request lengths apart, so that no two requests are merged into one read.
+            let offset = (index * 2 * REQUEST_BYTES) as u64;
+            let request = Read::range(ready.file, offset, REQUEST_BYTES as u64);
             match claimed {
-                true => tickets.drain(..).try_for_each(|mut ticket| ticket.wait())?,
-                false => loan.drain()?,
+                true => tickets.push(batch.add(request, place)?),
+                false => batch.detach(request, place)?,
             }
         }
-        let span = start.elapsed();
-        drop(batch);
-        loan.finish()?;
-        Ok(span)
+        batch.submit();
+        match claimed {
+            true => tickets.drain(..).try_for_each(|mut ticket| ticket.wait())?,
+            false => loan.drain()?,
+        }
     }
+    let span = start.elapsed();
+    drop(batch);
+    loan.finish()?;
+    Ok(span)
 }
 
 #[cfg(test)]
@@ -111,12 +94,12 @@ mod tests {
 
     #[test]
     fn every_delivery_completes_every_request() {
-        let bench = Bench::new().unwrap();
+        let ready = make().unwrap();
         let mut destination = Destination::new(BATCH_REQUESTS * REQUEST_BYTES).unwrap();
         for claimed in [false, true] {
-            let before = bench._storage.stats().done;
-            bench.run(claimed, 3, &mut destination).unwrap();
-            let done = bench._storage.stats().done - before;
+            let before = ready.storage.stats().done;
+            run_on(&ready, claimed, 3, &mut destination).unwrap();
+            let done = ready.storage.stats().done - before;
             assert_eq!(done, 3 * BATCH_REQUESTS as u64, "{claimed}");
         }
     }

@@ -12,19 +12,12 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use millstream::Priority;
-use millstream_peers::{Peer, Plan, Read, Rival, rivals};
+use millstream_peers::{Access, Peer, Plan, Read, Rival, rivals};
 
-use crate::case::{Figures, Work};
-use crate::corpus::CorpusFile;
-use crate::error::{Error, Result};
-use crate::files::{drop_path, forget};
-use crate::memory::Destination;
-use crate::metric::Metric;
-use crate::ours::{Ours, Setup};
-use crate::peers::{self, NO_SEEKS, bare};
+use crate::ours::{self, Ours};
+use crate::peers::{self, bare};
+use crate::prelude::*;
 use crate::requests::cells::{Mode, PageHashes, random_reads_below};
-use crate::rows::Params;
-use crate::session::Session;
 use crate::stats;
 use crate::threads::joined;
 
@@ -40,110 +33,85 @@ const BULK_DEPTHS: [usize; 5] = [1, 2, 4, 8, 16];
 const ENOUGH: f64 = 0.95;
 
 /// Creates a peer; the flag is set for the bulk, and not for a reader.
-type Start<'a> = Box<dyn Fn(bool) -> Result<Box<dyn Peer>> + Sync + 'a>;
-
-/// A system with readers that are in a hurry and a bulk reader that is not.
-struct System<'a> {
-    mode: Mode,
-    params: Params,
-    start: Start<'a>,
-}
-
-/// `pread` readers beside a bare ring.
-fn no_priorities<'a>() -> Result<System<'a>> {
-    let (pread, ring) = (bare("pread"), bare("ring-plain"));
-    let start = move |is_bulk| {
-        Ok(if is_bulk {
-            ring.start(8)
-        } else {
-            pread.start(1)
-        }?)
-    };
-    Ok(System {
-        mode: Mode::Direct,
-        params: Params::new(),
-        start: Box::new(start),
-    })
-}
-
-/// Readers of realtime priority, each with a queue of its own, beside bulk of low priority.
-fn ours<'a>() -> Result<System<'a>> {
-    let storage = Setup::direct().storage()?;
-    let start = move |is_bulk| {
-        let priority = if is_bulk {
-            Priority::Low
-        } else {
-            Priority::Realtime
-        };
-        let ours = Ours::sharing(&storage, priority);
-        Ok(Box::new(ours) as Box<dyn Peer>)
-    };
-    Ok(System {
-        mode: Mode::Direct,
-        params: Params::new(),
-        start: Box::new(start),
-    })
-}
-
-fn library<'a>(rival: Rival, file: &CorpusFile) -> Result<System<'a>> {
-    if !rival.seeks {
-        return Err(Error::new(NO_SEEKS));
-    }
-    let mode = match rival.accesses.first() {
-        Some(millstream_peers::Access::Direct) => Mode::Direct,
-        _ => Mode::Cold,
-    };
-    let bulk = bulk_reads(file, 0)?;
-    let time = |depth| peers::read_time(rival, file, mode, &bulk, depth);
-    let times: Vec<f64> = BULK_DEPTHS.into_iter().map(time).collect::<Result<_>>()?;
-    let best = times.iter().copied().fold(f64::INFINITY, f64::min);
-    let good = times.iter().position(|time| *time <= best / ENOUGH);
-    let depth = BULK_DEPTHS[good.unwrap_or(0)];
-    let params = [
-        ("version".into(), rival.version.into()),
-        ("bulk_depth".into(), depth.into()),
-    ];
-    let start = move |is_bulk| Ok(rival.start(if is_bulk { depth } else { 1 })?);
-    Ok(System {
-        mode,
-        params: Params::from(params),
-        start: Box::new(start),
-    })
-}
+type Start = Box<dyn Fn(bool) -> Result<Box<dyn Peer>> + Sync>;
 
 pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHashes) -> Result<()> {
     for instance in session.cases("requests", "realtime") {
         let phase = Duration::from_millis(instance.get("milliseconds"));
         drop_path(&file.path)?;
         let mut case = session.begin(&instance);
-        let mut systems = vec![("pread+ring", no_priorities())];
-        systems.extend(rivals().iter().map(|it| (it.name, library(*it, file))));
-        systems.push(("millstream", ours()));
-        for (name, system) in systems {
-            let mut seed = 0;
-            let run = system.map(|system| {
-                let params = system.params.clone();
-                let run = move |_: &mut Destination| {
-                    seed += 1;
-                    let run = Run {
-                        system: &system,
-                        file,
-                        pages,
-                        phase,
-                        seed,
-                    };
-                    run.all_phases().map(Work::figures)
+        let mut add = |name: &str, mode, start: Result<Start>| {
+            let method = start.map(|start| {
+                let mut bench = Bench {
+                    start,
+                    mode,
+                    file,
+                    pages,
+                    phase,
+                    seed: 0,
                 };
-                (run, params)
+                move |_: &mut Destination| bench.all_phases().map(Work::figures)
             });
-            match run {
-                Ok((run, params)) => case.add(name, run).params = params,
-                Err(why) => case.skip(name, &why.to_string()),
-            }
+            case.try_push(name, method);
+        };
+        add(
+            "pread+ring",
+            Mode::Direct,
+            Ok(pair(bare("pread"), bare("ring-plain"), 8)),
+        );
+        for rival in rivals() {
+            let mode = match rival.accesses[0] {
+                Access::Direct => Mode::Direct,
+                Access::Buffered => Mode::Cold,
+            };
+            let depth = bulk_depth(rival, file, mode);
+            add(
+                rival.name,
+                mode,
+                depth.map(|depth| pair(rival, rival, depth)),
+            );
         }
+        let ours = ours::direct().map(|storage| {
+            // Each reader has a queue of its own.
+            let start = move |is_bulk| {
+                let priority = if is_bulk {
+                    Priority::Low
+                } else {
+                    Priority::Realtime
+                };
+                let storage = storage.clone();
+                let mut ours = Ours::new(move || Ok(storage.clone()));
+                ours.priority = priority;
+                Ok(Box::new(ours) as Box<dyn Peer>)
+            };
+            Box::new(start) as Start
+        });
+        add("millstream", Mode::Direct, ours);
         session.run(case)?;
     }
     Ok(())
+}
+
+/// Starts a rival for each reader, and one with `depth` reads in flight for the bulk.
+fn pair(reader: Rival, bulk: Rival, depth: usize) -> Start {
+    Box::new(move |is_bulk| {
+        let started = if is_bulk {
+            bulk.start(depth)
+        } else {
+            reader.start(1)
+        };
+        Ok(started?)
+    })
+}
+
+/// Returns the smallest depth with which a rival reads nearly as fast as with any.
+fn bulk_depth(rival: Rival, file: &CorpusFile, mode: Mode) -> Result<usize> {
+    let bulk = bulk_reads(file, 0)?;
+    let time = |depth| peers::read_time(rival, file, mode, &bulk, depth);
+    let times: Vec<f64> = BULK_DEPTHS.into_iter().map(time).collect::<Result<_>>()?;
+    let best = times.iter().copied().fold(f64::INFINITY, f64::min);
+    let good = times.iter().position(|time| *time <= best / ENOUGH);
+    Ok(BULK_DEPTHS[good.unwrap_or(0)])
 }
 
 /// Returns the bulk's requests, from the first half of the file; readers use the second: neither
@@ -157,22 +125,24 @@ fn half_of(file: &CorpusFile) -> u64 {
     file.stored_len / 2 / BULK_REQUEST_BYTES as u64 * BULK_REQUEST_BYTES as u64
 }
 
-struct Run<'a> {
-    system: &'a System<'a>,
+struct Bench<'a> {
+    start: Start,
+    mode: Mode,
     file: &'a CorpusFile,
     pages: &'a PageHashes,
     phase: Duration,
     seed: u64,
 }
 
-impl Run<'_> {
-    fn all_phases(&self) -> Result<Figures> {
+impl Bench<'_> {
+    fn all_phases(&mut self) -> Result<Figures> {
+        self.seed += 1;
         // First: a system that keeps bulk short for readers does so for a while after the last one.
         let (_, bulk_alone) = self.one_phase(0, true)?;
-        let (mut alone, _) = self.one_phase(READERS, false)?;
-        let (mut beside, bulk_beside) = self.one_phase(READERS, true)?;
-        let alone = stats::percentile(&mut alone, 0.99) as f64 / 1e3;
-        let beside = stats::percentile(&mut beside, 0.99) as f64 / 1e3;
+        let (alone, _) = self.one_phase(READERS, false)?;
+        let (beside, bulk_beside) = self.one_phase(READERS, true)?;
+        let p99 = |mut times: Vec<u64>| stats::percentile(&mut times, 0.99) as f64 / 1e3;
+        let (alone, beside) = (p99(alone), p99(beside));
         let figures = [
             ("p99-alone us", alone),
             ("p99-beside us", beside),
@@ -204,7 +174,7 @@ impl Run<'_> {
     /// Reads the bulk's requests repeatedly, as fast as possible; returns the rate up to the end of
     /// the round in which it was stopped.
     fn bulk_until(&self, plan: &Plan, into: &mut [u8], stop: &AtomicBool) -> Result<f64> {
-        let (mut peer, access) = ((self.system.start)(true)?, self.system.mode.access());
+        let (mut peer, access) = ((self.start)(true)?, self.mode.access());
         peer.open(plan, access)?;
         let (start, mut megabytes) = (Instant::now(), 0.0);
         loop {
@@ -213,7 +183,7 @@ impl Run<'_> {
             if stop.load(Ordering::Relaxed) {
                 return Ok(megabytes / start.elapsed().as_secs_f64());
             }
-            if self.system.mode == Mode::Cold {
+            if self.mode == Mode::Cold {
                 // Makes the pages cold again. The readers may have mapped some of the other half of
                 // the file, so it is not checked that all pages are gone.
                 peer.open(&Plan::new(Vec::new(), Vec::new())?, access)?;
@@ -227,16 +197,12 @@ impl Run<'_> {
     fn read_until(&self, nth: usize, stop: &AtomicBool) -> Result<Vec<u64>> {
         let size = REQUEST_BYTES as u64;
         let places = half_of(self.file) / size..self.file.stored_len / size;
-        let mut destination = Destination::new(REQUEST_BYTES)?;
-        let memory = &mut destination[..REQUEST_BYTES];
+        let mut memory = Destination::new(REQUEST_BYTES)?;
         let mut rng = Rng::with_seed(self.seed * READERS as u64 + nth as u64);
         let mut times = Vec::new();
-        let mut peer = (self.system.start)(false)?;
+        let mut peer = (self.start)(false)?;
         let file = vec![self.file.path.clone()];
-        peer.open(
-            &Plan::new(file.clone(), Vec::new())?,
-            self.system.mode.access(),
-        )?;
+        peer.open(&Plan::new(file.clone(), Vec::new())?, self.mode.access())?;
         while !stop.load(Ordering::Relaxed) {
             let read = Read {
                 file: 0,
@@ -247,9 +213,9 @@ impl Run<'_> {
             let plan = Plan::new(file.clone(), vec![read])?;
             memory[0] = !memory[0];
             let start = Instant::now();
-            peer.read(&plan, memory)?;
+            peer.read(&plan, &mut memory)?;
             times.push(start.elapsed().as_nanos() as u64);
-            self.pages.check(plan.reads(), memory)?;
+            self.pages.check(plan.reads(), &memory)?;
             std::thread::sleep(PAUSE);
         }
         Ok(times)

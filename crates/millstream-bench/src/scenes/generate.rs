@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use fastrand::Rng;
 use serde_json::json;
 
-use crate::error::{Error, Result};
-use crate::files::make_folder;
+use crate::prelude::*;
 use crate::threads;
 
 /// Version of the generator; each version makes new files.

@@ -15,11 +15,11 @@
 )]
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use millstream::RegionAllocator;
 
-use crate::memory::Destination;
+use crate::prelude::*;
 
 /// Regions by their length, given again to the next storage.
 #[derive(Default)]
@@ -31,12 +31,6 @@ pub(super) struct Recycled {
 struct Store {
     free: BTreeMap<usize, Vec<Destination>>,
     out: BTreeMap<usize, Destination>,
-}
-
-impl Recycled {
-    pub(super) fn new() -> Arc<Recycled> {
-        Arc::default()
-    }
 }
 
 // SAFETY: a `Destination` is zeroed, at a multiple of 2 MiB and at least `len` bytes long; with

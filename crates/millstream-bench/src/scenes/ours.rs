@@ -10,14 +10,9 @@ use millstream_gltf::record::SceneDescriber;
 use millstream_gltf::{Loader, LoaderOptions, Scene};
 use millstream_pak::{Links, PackOptions, Package, walk, write_file};
 
-use crate::case::{Case, Work, fresh};
-use crate::clock::Moment;
-use crate::error::{Error, Result, ensure};
-use crate::files::{is_cached, make_ready};
-use crate::memory::Destination;
-use crate::metric::Metric;
 use crate::packages::MADE;
-use crate::scenes::digest::Digest;
+use crate::prelude::*;
+use crate::scenes::Digest;
 use crate::scenes::generate::{NAME, Scene as Source};
 use crate::scenes::memory::Recycled;
 
@@ -118,9 +113,8 @@ impl OneScene<'_> {
         }
         let loader = Loader::new(storage, options)?;
         // Opened outside the timed part: a program keeps its package open.
-        let package = self.package.as_deref();
-        let package = package.map(|path| self.open_package(storage, path));
-        let package = package.transpose()?;
+        let open = |path| self.open_package(storage, path);
+        let package = self.package.as_deref().map(open).transpose()?;
         let before = storage.stats();
         let start = Moment::now();
         let mut load = match package {
@@ -133,20 +127,16 @@ impl OneScene<'_> {
         let drawable = load.first_drawable();
         let scene = load.finish()?;
         let part = |of: fn(&Stats) -> u64| (of(&after) - of(&before)) as f64 / 1e9 / span.wall;
-        let mut extra = vec![(DEVICE_IDLE, part(|it| it.device_idle_ns))];
-        if self.shows_cores {
-            extra.push((CORES_IDLE, 1.0 - part(|it| it.decode_ns) / 2.0));
-        }
-        if let Some(drawable) = drawable {
-            extra.push((DRAWABLE, drawable.as_secs_f64() / span.wall));
-        }
-        let digest = self.digest(&scene)?;
-        let extra = extra
-            .into_iter()
-            .map(|(text, share)| (Metric::of(text), share));
-        Ok(Work::figures(extra.collect())
-            .took(span)
-            .with_digest(digest))
+        let cores = 1.0 - part(|it| it.decode_ns) / 2.0;
+        let extra = [
+            (DEVICE_IDLE, Some(part(|it| it.device_idle_ns))),
+            (CORES_IDLE, self.shows_cores.then_some(cores)),
+            (DRAWABLE, drawable.map(|it| it.as_secs_f64() / span.wall)),
+        ];
+        let extra = extra.into_iter();
+        let extra = extra.filter_map(|(text, share)| Some((Metric::of(text), share?)));
+        let work = Work::figures(extra.collect()).took(span);
+        Ok(work.with_digest(self.digest(&scene)?))
     }
 
     /// Opens a package, and makes it as cold or as warm as the scene's files.
@@ -175,8 +165,8 @@ impl OneScene<'_> {
         }
         let views = &scene.model().views;
         for view in (0..views.len()).filter(|&view| views[view].is_ok()) {
-            digest.bytes(scene.view(view)?);
+            digest.0.update(scene.view(view)?);
         }
-        Ok(digest.finish())
+        Ok(digest.0.digest())
     }
 }

@@ -5,9 +5,7 @@ use std::path::PathBuf;
 
 use fastrand::Rng;
 
-use crate::corpus::CorpusFile;
-use crate::error::Result;
-use crate::limits::{CANCEL_ONE_IN, SUBMIT_THREADS};
+use crate::prelude::*;
 
 /// Results are at multiples of this in the destination, so that direct reads can land in place.
 const PLACE_ALIGNMENT: usize = 4096;

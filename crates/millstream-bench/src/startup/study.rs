@@ -24,13 +24,7 @@ use std::time::Instant;
 use fnv::{FnvHashMap, FnvHasher};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::case::{Case, Method, Work};
-use crate::clock::Moment;
-use crate::error::{Context, Error, Result};
-use crate::files::open_buffered;
-use crate::limits::SUBMIT_THREADS;
-use crate::memory::Destination;
-use crate::metric::Metric;
+use crate::prelude::*;
 use crate::requests::cells::held;
 use crate::startup::plan::{Entry, Plan};
 use crate::threads::joined;

@@ -9,10 +9,7 @@ use std::path::Path;
 use millstream_stream::{MemoryStream, Mode, Stream, StreamView, Streams};
 
 use super::Place;
-use crate::case::Case;
-use crate::error::{Context, Result};
-use crate::files::open_buffered;
-use crate::memory::Destination;
+use crate::prelude::*;
 use crate::streams::load::Load;
 
 pub(super) fn memory_write<'a>(case: &mut Case<'a>, name: &'static str, load: &'a Load) {

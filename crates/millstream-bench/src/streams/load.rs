@@ -6,10 +6,7 @@ use std::path::{Path, PathBuf};
 
 use millstream_stream::{ReadStream, ReadTyped, WriteStream, WriteTyped};
 
-use crate::case::Work;
-use crate::error::{Context, Result, ensure};
-use crate::files::open_buffered;
-use crate::limits::STREAM_LARGE_BYTES;
+use crate::prelude::*;
 
 /// Bytes that a case moves, as in the study: 100,000 vectors of three floats.
 const STREAM_BYTES: usize = 1_200_000;
