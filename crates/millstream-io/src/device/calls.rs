@@ -1,9 +1,9 @@
 //! Blocking system calls on threads of their own: opens, lengths, closes, syncs, renames, and reads
 //! and writes for which the kernel could start no thread of a ring.
 //!
-//! Three thread pools ("crews"): opens; short calls on open files (close, len, content, transfer); and
-//! long calls (sync, rename, remove, replace, prefetch). So a save never delays an open, and opens that
-//! hang stop no other kind of call. Each call completes on its own.
+//! Three thread pools ("crews"): opens; short calls on open files (close, len, content, transfer);
+//! and long calls (sync, rename, remove, replace, prefetch). So a save never delays an open, and
+//! opens that hang stop no other kind of call. Each call completes on its own.
 //!
 //! - **Hung calls.** A call that has run for [`CALLS_HUNG_NS`](crate::limits::CALLS_HUNG_NS) no
 //!   longer counts against its crew: another thread takes its place, up to
@@ -182,10 +182,10 @@ impl Calls {
     ///
     /// # Safety
     /// Memory that the call refers to ([`Call::Replace`]) must be readable and unchanged until the
-    /// call is answered; forever if `shutdown` returns its id. What [`Call::Transfer`] names must be
-    /// as for [`Device::push`](super::Device::push). Memory lent by an offer must be
-    /// writable and otherwise unused until the answer or until its token is withdrawn. Descriptors
-    /// must be open, and stay so; a close takes over its descriptor.
+    /// call is answered; forever if `shutdown` returns its id. For a [`Call::Transfer`] the contract
+    /// of [`Device::push`](super::Device::push) holds. Memory lent by an offer must be writable and
+    /// otherwise unused until the answer or until its token is withdrawn. Descriptors must be open,
+    /// and stay so; a close takes over its descriptor.
     #[expect(unsafe_code, reason = "declares the contract of lending memory")]
     pub unsafe fn push(&mut self, id: u64, urgent: bool, call: Call) {
         self.in_flight += 1;
@@ -229,9 +229,9 @@ impl Calls {
     }
 
     /// Ends the device. Opens, lengths, contents, transfers and prefetches that have not begun are
-    /// answered with `ECANCELED` at once, other calls if they have not begun by the deadline. Returns the
-    /// ids of calls that still hang: their threads and memory are leaked, and descriptors that they
-    /// open are closed again. A close that has not begun leaks its descriptor.
+    /// answered with `ECANCELED` at once, other calls if they have not begun by the deadline. Returns
+    /// the ids of calls that still hang: their threads and memory are leaked, and descriptors that
+    /// they open are closed again. A close that has not begun leaks its descriptor.
     pub fn shutdown(mut self, deadline: Instant, into: &mut Vec<CallDone>) -> Vec<u64> {
         if self.guard.is_child() {
             return Vec::new();

@@ -80,8 +80,8 @@ impl Default for UringOptions {
 ///   inside a call (deferred task work, an overflowed completion queue).
 /// - A buffered read that is not offloaded and hits the page cache runs inside `submit`.
 /// - Reads and writes of one segment inside a registered region use the `_FIXED` verbs.
-/// - An operation completes with `ECANCELED` where the kernel needs a thread for it (a buffered read
-///   that misses the page cache) and can start none: the process is at its limit of threads.
+/// - An operation completes with `ECANCELED` where the kernel needs a thread for it (a buffered
+///   read that misses the page cache) and can start none: the process is at its limit of threads.
 /// - `wait` sleeps in the enter call, with a read of the doorbell's eventfd in the ring. That read,
 ///   timeouts and cancels do not count against the depth; the completion queue has room for them.
 ///
