@@ -1,9 +1,9 @@
 //! Image decoders against the truth: every image is made here from samples that are known, stored
 //! by an encoder that shares nothing with the decoder, and read by an independent decoder too.
 
-use millstream_gltf::image::{Format, ImageLimits, Layout, decode_vec};
-use fastrand::Rng;
 use crate::support::pngs::{Color, Picture, chunk};
+use fastrand::Rng;
+use millstream_gltf::image::{Format, ImageLimits, Layout, decode_vec};
 
 /// Level 0 of a decoded image.
 fn pixels(stored: &[u8]) -> Result<(u32, u32, Vec<u8>), &'static str> {
@@ -60,9 +60,15 @@ fn an_independent_decoder_reads_the_same() {
         reader.next_frame(&mut raw).expect("rows");
         let rgba: Vec<u8> = match reader.output_color_type().0 {
             png::ColorType::Rgba => raw,
-            _ => raw.chunks_exact(2).flat_map(|p| [p[0], p[0], p[0], p[1]]).collect(),
+            _ => raw
+                .chunks_exact(2)
+                .flat_map(|p| [p[0], p[0], p[0], p[1]])
+                .collect(),
         };
-        assert!(rgba == made.rgba, "the test makes other PNGs than it thinks");
+        assert!(
+            rgba == made.rgba,
+            "the test makes other PNGs than it thinks"
+        );
     }
 }
 
@@ -101,7 +107,12 @@ fn lossless_webps_decode_to_their_pixels() {
             .expect("encoded");
         let (w, h, found) = pixels(&stored).expect("a sound WebP");
         let widen = |pixel: &[u8]| {
-            [pixel[0], pixel[1], pixel[2], pixel.get(3).copied().unwrap_or(0xff)]
+            [
+                pixel[0],
+                pixel[1],
+                pixel[2],
+                pixel.get(3).copied().unwrap_or(0xff),
+            ]
         };
         let expected: Vec<u8> = raw.chunks_exact(channels).flat_map(widen).collect();
         assert_eq!((w, h), (width, height));
@@ -125,7 +136,11 @@ fn jpegs_decode_nearly_as_an_independent_decoder_does() {
         let mut encoder = Encoder::new(&mut stored, 90);
         encoder.set_progressive(progressive);
         encoder.set_sampling_factor(SamplingFactor::F_1_1);
-        let color = if grey { ColorType::Luma } else { ColorType::Rgb };
+        let color = if grey {
+            ColorType::Luma
+        } else {
+            ColorType::Rgb
+        };
         encoder.encode(&raw, width, height, color).expect("encoded");
         let mut other = jpeg_decoder::Decoder::new(&stored[..]);
         let expected = other.decode().expect("a sound JPEG");
