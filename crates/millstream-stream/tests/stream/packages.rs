@@ -140,7 +140,7 @@ fn nodes() -> Vec<Node> {
     let node = |index: u32| Node {
         name: format!("node {index}"),
         weights: (0..index % 5).map(|weight| weight as f32).collect(),
-        target: (index % 3 == 0).then_some(u64::from(index) << 32),
+        target: index.is_multiple_of(3).then_some(u64::from(index) << 32),
     };
     (0..40).map(node).collect()
 }
