@@ -27,7 +27,7 @@ pub mod user;
 
 mod unavailable;
 
-pub use canary::{Canary, Damage};
+pub use canary::Canary;
 pub use child::{Child, ChildOutcome};
 pub use fork::forked;
 pub use fuse::{Call, Effect, FaultFs, Rule};
