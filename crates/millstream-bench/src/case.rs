@@ -20,10 +20,8 @@ use crate::rows::{self, Params};
 
 /// Distance of poisoned stripes in bytes: a page, the smallest unit that a read could leave out.
 const POISON_STEP_BYTES: usize = 4096;
-/// Length of a stripe in bytes.
 const POISON_BYTES: usize = 64;
 
-/// The work that a run did.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Work {
     pub(crate) bytes: u64,
@@ -70,7 +68,6 @@ impl Work {
 
 /// A way to do a case's work.
 pub(crate) trait Method {
-    /// Prepares a run, untimed.
     fn prepare(&mut self) -> Result<()> {
         Ok(())
     }
@@ -114,7 +111,6 @@ where
     }
 }
 
-/// A method with the name of the contender that uses it.
 pub(crate) struct Contender<'a> {
     /// Name in rows; ours begin with `millstream`.
     name: String,
@@ -123,7 +119,6 @@ pub(crate) struct Contender<'a> {
 }
 
 impl Contender<'_> {
-    /// Sets a parameter, shown in rows.
     pub(crate) fn with(&mut self, name: &str, value: impl Into<serde_json::Value>) -> &mut Self {
         self.params.insert(name.into(), value.into());
         self
@@ -131,7 +126,6 @@ impl Contender<'_> {
 }
 
 type Prepare<'a> = Box<dyn FnMut() -> Result<()> + 'a>;
-/// Checks the bytes of the destination and the work.
 type Check<'a> = Box<dyn Fn(&[u8], &Work) -> Result<()> + 'a>;
 type Figure<'a> = Box<dyn Fn(&Span, &Work) -> Figures + 'a>;
 
@@ -151,7 +145,6 @@ pub(crate) struct Case<'a> {
     /// not ours.
     pub(crate) limit: bool,
     contenders: Vec<Contender<'a>>,
-    /// Rows of contenders that cannot run.
     pub(crate) skipped: Vec<Row>,
     /// Bytes of the destination, if contenders need more than is checked.
     pub(crate) room: usize,
@@ -162,7 +155,6 @@ pub(crate) struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// Creates a case without preparation, check and figures.
     pub(crate) fn new(workload: &'static str, name: impl Into<String>, runs: usize) -> Case<'a> {
         Case {
             workload,
@@ -202,7 +194,6 @@ impl<'a> Case<'a> {
         self.push(name, run)
     }
 
-    /// Adds a contender, or the reason why it cannot run.
     pub(crate) fn try_push(
         &mut self,
         name: &str,
@@ -314,7 +305,6 @@ impl<'a> Case<'a> {
     }
 }
 
-/// The figures of a contender's runs.
 #[derive(Debug, Default)]
 pub(crate) struct Samples(Vec<(Metric, Vec<f64>)>);
 
@@ -328,7 +318,6 @@ impl Samples {
         }
     }
 
-    /// Returns the rows of a workload, case and contender.
     pub(crate) fn rows(self, names: [&str; 3], params: &Params) -> Vec<Row> {
         let row = |(metric, values)| rows::figures(names, metric, values, params.clone());
         self.0.into_iter().map(row).collect()

@@ -11,7 +11,6 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Deserializer, de};
 use toml::{Table, Value};
 
-/// Cases that differ in their variables; see `cases.toml`.
 #[derive(Deserialize)]
 pub(crate) struct Family {
     name: String,
@@ -69,13 +68,11 @@ impl Instance {
         value.unwrap_or_else(|| panic!("{:?} has no variable {variable}", self.name))
     }
 
-    /// Returns the value of a variable that not every case has.
     pub(crate) fn find<T: de::DeserializeOwned>(&self, variable: &str) -> Option<T> {
         let value = self.values.get(variable)?.clone().try_into();
         Some(value.unwrap_or_else(|error| panic!("{variable} of {:?}: {error}", self.name)))
     }
 
-    /// Returns the names of the contenders that take part.
     pub(crate) fn contenders(&self) -> impl Iterator<Item = &'static str> {
         let has = |value| self.values.values().any(|it| it.as_str() == Some(value));
         let all = self.family.contenders.iter();

@@ -41,7 +41,6 @@ impl Moment {
     }
 }
 
-/// Returns the result of `work`, and the time that it takes.
 pub(crate) fn span_of<T>(work: impl FnOnce() -> T) -> (T, Span) {
     let start = Moment::now();
     let done = work();

@@ -33,7 +33,6 @@ pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 pub(crate) enum Form {
     Stored,
     Zlib,
-    /// One frame.
     Zstd,
     /// One frame whose blocks depend on one another.
     Lz4,
@@ -101,7 +100,6 @@ fn linked_lz4(raw: &[u8]) -> Result<Vec<u8>> {
     encoder.finish().what("lz4")
 }
 
-/// An independently encoded block of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BlockSpan {
     pub(crate) stored_offset: u64,
@@ -118,14 +116,11 @@ pub(crate) struct CorpusFile {
     pub(crate) stored_len: u64,
     pub(crate) raw_len: u64,
     stored_xxh3: u64,
-    /// XXH3-64 of the bytes after decoding.
     pub(crate) raw_xxh3: u64,
-    /// The block table, empty without blocks.
     pub(crate) blocks: Vec<BlockSpan>,
 }
 
 impl CorpusFile {
-    /// Returns an error unless these are the raw bytes.
     pub(crate) fn check(&self, bytes: &[u8]) -> Result<()> {
         ensure(
             xxh3_64(bytes) == self.raw_xxh3,
@@ -134,7 +129,6 @@ impl CorpusFile {
     }
 }
 
-/// Makes and finds the corpus files.
 pub(crate) struct Corpus {
     folder: PathBuf,
 }
@@ -151,7 +145,6 @@ impl Corpus {
         Ok(Corpus { folder })
     }
 
-    /// Returns the folder of the files.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }

@@ -8,11 +8,9 @@ use std::path::Path;
 #[derive(Debug)]
 pub(crate) struct Error(String);
 
-/// A result with this crate's error.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Creates a failure from words.
     pub(crate) fn new(what: impl Into<String>) -> Error {
         Error(what.into())
     }
@@ -33,9 +31,7 @@ impl<E: std::error::Error> From<E> for Error {
 
 /// Adds what failed to an error.
 pub(crate) trait Context<T> {
-    /// Adds the failed call.
     fn what(self, call: &str) -> Result<T>;
-    /// Adds the failed call and the file it was made on.
     fn on(self, call: &str, path: &Path) -> Result<T>;
 }
 

@@ -14,7 +14,6 @@ use crate::error::{Context, Error, Result};
 /// Alignment of offsets and lengths of direct reads: a page suits every block size up to it.
 pub(crate) const DIRECT_ALIGNMENT: u64 = 4096;
 
-/// Opens a file for buffered reads.
 pub(crate) fn open_buffered(path: &Path) -> Result<File> {
     File::open(path).on("open", path)
 }
@@ -71,7 +70,6 @@ pub(crate) fn drop_all(paths: &[PathBuf]) -> Result<()> {
     paths.iter().try_for_each(|path| drop_path(path))
 }
 
-/// Returns whether any page of a file is in the page cache.
 pub(crate) fn is_cached(path: &Path) -> Result<bool> {
     let cached = cached_bytes(&open_buffered(path)?).on("look for cached pages of", path)?;
     let cached = cached.ok_or_else(|| Error::new("the system does not report cached pages"))?;

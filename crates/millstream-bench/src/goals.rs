@@ -1,4 +1,4 @@
-//! The goals, as data (`goals.toml`), and their judgment from rows.
+//! The goals, as data (`goals.toml`), their judgment from rows, and the studies' figures.
 //!
 //! A verdict has the interval of the figure over the rounds; if the goal's bound lies within it the
 //! verdict says so, because another run could come out the other way.
@@ -10,7 +10,6 @@ use millstream_report::bench::Goal as Verdict;
 use millstream_report::rows::{Figures, Row};
 use serde::Deserialize;
 
-use crate::pattern;
 use crate::rows::samples_of;
 use crate::stats;
 
@@ -24,7 +23,6 @@ enum Figure {
     Distance,
 }
 
-/// The required value of a figure; see `goals.toml`.
 #[derive(Deserialize)]
 struct Goal {
     cases: Vec<String>,
@@ -46,7 +44,7 @@ fn ours() -> String {
 
 impl Goal {
     fn is_of(&self, row: &Row) -> bool {
-        let any = |of: &[String]| of.iter().any(|of| pattern::matches(of, &row.case));
+        let any = |of: &[String]| of.iter().any(|of| matches(of, &row.case));
         row.contender == self.ours && any(&self.cases) && !any(&self.not)
     }
 
@@ -69,7 +67,6 @@ static GOALS: LazyLock<Goals> = LazyLock::new(|| {
     toml::from_str(include_str!("goals.toml")).expect("a table of this crate, which tests read")
 });
 
-/// Judges every goal that the rows have figures for.
 pub(crate) fn judge(rows: &[Row]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for (workload, goals) in &GOALS.goals {
@@ -120,7 +117,6 @@ fn verdict(goal: &Goal, row: &Row, rows: &[Row]) -> Option<Verdict> {
     })
 }
 
-/// Returns the best of the goal's rivals in the case of `ours`.
 fn best_of<'a>(
     goal: &Goal,
     ours: &Row,
@@ -138,6 +134,41 @@ fn best_of<'a>(
         .filter(is_named)
         .filter_map(|row| Some((&*row.contender, samples_of(row, &figures.metric)?)))
         .max_by(|(_, a), (_, b)| figures.better.order(stats::median(a), stats::median(b)))
+}
+
+/// What a study measured of one contender in some cases, shown beside ours (`study.toml`).
+#[derive(Deserialize)]
+struct Studied {
+    workload: String,
+    contender: String,
+    cases: Vec<String>,
+    figures: String,
+}
+
+static STUDIES: LazyLock<BTreeMap<String, Vec<Studied>>> = LazyLock::new(|| {
+    toml::from_str(include_str!("study.toml")).expect("a table of this crate, which tests read")
+});
+
+/// Returns the study's figure for a row of ours, if there is one.
+pub(crate) fn beside(workload: &str, case: &str, contender: &str) -> Option<&'static str> {
+    let mut figures = STUDIES.values().flatten();
+    let found = figures.find(|it| {
+        let named = it.workload == workload && it.contender == contender;
+        named && it.cases.iter().any(|of| matches(of, case))
+    });
+    found.map(|it| &*it.figures)
+}
+
+/// Returns whether a pattern matches: `*` stands for any text.
+fn matches(pattern: &str, text: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(text) = text.strip_prefix(first) else {
+        return false;
+    };
+    let starts = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+    starts.into_iter().any(|at| matches(rest, &text[at..]))
 }
 
 #[cfg(test)]
@@ -198,6 +229,24 @@ mod tests {
                 assert_eq!(goal.theirs.is_empty(), goal.figure() == Figure::Amount);
                 assert!(goal.at_least.is_some() != goal.at_most.is_some());
             }
+        }
+    }
+
+    #[test]
+    fn figures_stand_beside_the_case_they_are_of() {
+        assert_eq!(STUDIES["figures"].len(), 73);
+        let zlib = beside("read", "100MB 48 MB/s zlib", "async-8");
+        assert!(zlib.is_some_and(|it| it.contains("+42 %")), "{zlib:?}");
+        assert_eq!(beside("read", "100MB 550 MB/s stored", "read"), None);
+    }
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        for pattern in ["a b", "*", "a*", "*b", "a*b", "*a* *b*"] {
+            assert!(matches(pattern, "a b"), "{pattern}");
+        }
+        for pattern in ["", "a", "b*", "*a", "a*c", "*b*a*"] {
+            assert!(!matches(pattern, "a b"), "{pattern}");
         }
     }
 }

@@ -12,16 +12,13 @@ pub(crate) const QUICK_RUNS: usize = 3;
 pub(crate) const RUNS_MIN: usize = 3;
 /// Time after which a case begins no further round, unless the caller sets the number of runs.
 pub(crate) const CASE_BUDGET: Duration = Duration::from_secs(3);
-/// Maximum number of runs of a contender.
 pub(crate) const RUNS_MAX: i64 = 1000;
-/// Minimum rate of a throttle, in MB/s.
 pub(crate) const THROTTLE_MBPS_MIN: f64 = 0.1;
 /// Throttles below this many MB/s read a shorter file.
 pub(crate) const SLOW_THROTTLE_MBPS: f64 = 20.0;
 /// Bytes of the file for random requests. A gibibyte holds 1024 requests of 1 MiB that do not
 /// overlap, and 8192 offsets 128 KiB apart, no closer than any read-ahead of a random read.
 pub(crate) const RANDOM_BYTES: u64 = 1 << 30;
-/// The same in a quick run.
 pub(crate) const QUICK_RANDOM_BYTES: u64 = 128 << 20;
 /// Size of a picture in bytes below which contenders practice before each load.
 pub(crate) const PNM_SMALL_BYTES: usize = 1 << 20;
@@ -29,7 +26,6 @@ pub(crate) const PNM_SMALL_BYTES: usize = 1 << 20;
 pub(crate) const POOL_THREADS: usize = 8;
 /// Number of tries of a rival in a sweep: the better one counts.
 pub(crate) const TRIES: usize = 2;
-/// Number of threads that submit in workload `startup`.
 pub(crate) const SUBMIT_THREADS: usize = 4;
 /// One in this many requests of workload `startup` is canceled right after it is queued.
 pub(crate) const CANCEL_ONE_IN: usize = 64;

@@ -7,7 +7,6 @@ use std::process::Command;
 use millstream::{DeviceKind, Storage, StorageOptions};
 use millstream_io::fs::probe;
 
-/// The commit that the program was built from, if the build set it.
 const COMMIT: Option<&str> = option_env!("MILLSTREAM_COMMIT");
 
 /// Returns the load averages over 1, 5 and 15 minutes, as the kernel formats them.
@@ -76,7 +75,6 @@ fn virtual_machine() -> Option<String> {
     guest.then(|| "yes: cores and disk may be shared with others".into())
 }
 
-/// Returns the current date in UTC, from the program `date`.
 fn today() -> Option<String> {
     let output = Command::new("date")
         .args(["-u", "+%Y-%m-%d (UTC)"])

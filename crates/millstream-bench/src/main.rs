@@ -45,7 +45,6 @@ mod memory;
 mod metric;
 mod ours;
 mod packages;
-mod pattern;
 mod peers;
 mod pnm;
 mod prelude;
@@ -57,7 +56,6 @@ mod session;
 mod startup;
 mod stats;
 mod streams;
-mod study;
 mod threads;
 mod throttle;
 
@@ -139,7 +137,7 @@ fn measure(args: &Args) -> Result<Run> {
         goals: goals::judge(&session.rows),
         rows: session.rows,
         failures: session.failures,
-        study: Some(study::beside),
+        study: Some(goals::beside),
         facts,
     };
     if let Some(path) = &args.report {

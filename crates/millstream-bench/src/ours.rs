@@ -37,12 +37,10 @@ pub(crate) fn options(contender: &str) -> StorageOptions {
     options
 }
 
-/// Creates the storage of a variant of our contender.
 pub(crate) fn storage(contender: &str) -> Result<Storage> {
     Ok(Storage::new(options(contender))?)
 }
 
-/// Creates a storage with direct I/O.
 pub(crate) fn direct() -> Result<Storage> {
     storage("millstream-direct")
 }
@@ -60,7 +58,6 @@ pub(crate) fn queue_for(storage: &Storage, count: usize) -> Result<Queue> {
 pub(crate) struct Ready {
     pub(crate) file: FileId,
     pub(crate) queue: Queue,
-    /// Dropped last, after what uses it.
     pub(crate) storage: Storage,
 }
 

@@ -13,8 +13,6 @@
 use crate::prelude::*;
 
 mod batch;
-mod folder;
-mod mixed;
 mod packing;
 mod tables;
 
@@ -28,7 +26,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
         .join(format!("packages-made-{MADE}"));
     make_folder(&folder)?;
     tables::run(session, &folder)?;
-    folder::start_up(session, &folder)?;
-    mixed::run(session, &folder)?;
+    batch::start_up(session, &folder)?;
+    batch::mixed(session, &folder)?;
     packing::rate(session, &folder)
 }

@@ -17,13 +17,9 @@ use crate::prelude::*;
 use crate::requests::cells::{Cell, Mode, held, random_reads};
 use crate::startup::plan::Plan as Startup;
 
-/// Numbers of files in flight that are tried in `startup`.
 const FILE_DEPTHS: [usize; 4] = [4, 8, 32, 128];
-/// Maximum number of files that a trial loads.
 const TRIAL_FILES: usize = 128;
-/// Maximum number of bytes that a trial reads of a file.
 const TRIAL_BYTES: u64 = 32 << 20;
-/// Block sizes and depths that are tried in `read`.
 const BLOCKS: [(u32, usize); 5] = [
     (128 << 10, 8),
     (256 << 10, 8),
@@ -70,7 +66,6 @@ impl Sweeps {
     }
 }
 
-/// Returns the best time of a plan in seconds.
 pub(crate) fn read_time(
     rival: Rival,
     file: &CorpusFile,
@@ -152,12 +147,10 @@ pub(crate) struct AtWork {
     peer: Box<dyn Peer>,
 }
 
-/// Combines a peer with its plan.
 pub(crate) fn at_work(peer: Box<dyn Peer>, plan: Plan, way: Way) -> AtWork {
     AtWork { plan, way, peer }
 }
 
-/// Adds a rival, or the reason why it cannot run.
 pub(crate) fn add(
     case: &mut Case<'_>,
     name: &str,
@@ -175,12 +168,10 @@ pub(crate) fn add(
     }
 }
 
-/// Returns a rival that needs no library.
 pub(crate) fn bare(kind: &str) -> Rival {
     millstream_peers::bare(kind).expect("a name of cases.toml")
 }
 
-/// Adds a rival that loads the files of a start-up.
 pub(crate) fn add_files(
     case: &mut Case<'_>,
     name: &str,

@@ -20,7 +20,6 @@ use crate::prelude::*;
 
 pub(crate) mod loads;
 pub(crate) mod pictures;
-pub(crate) mod stages;
 
 use pictures::Picture;
 
@@ -54,7 +53,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
                     peers::add_straight(&mut case, name, &picture.path, picture.file_len as u64);
                 }
                 _ if loads::add(&mut case, name, picture) => {}
-                _ => stages::add(&mut case, name, picture),
+                _ => loads::add_stage(&mut case, name, picture),
             }
         }
         if picture.file_len < PNM_SMALL_BYTES {
@@ -76,7 +75,6 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Compiles the study's first stages in `folder`; returns the program.
 fn compiled(folder: &Path) -> Result<PathBuf> {
     make_folder(folder)?;
     let (source, program) = (folder.join("stages.cpp"), folder.join("stages"));
@@ -89,7 +87,6 @@ fn compiled(folder: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Adds one of the study's first stages, `stage-1` or `stage-2`.
 fn add_compiled<'a>(
     case: &mut Case<'a>,
     name: &'static str,

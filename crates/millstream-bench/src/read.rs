@@ -18,7 +18,6 @@ use crate::threads;
 use crate::throttle::Throttle;
 
 pub(crate) mod rivals;
-pub(crate) mod sink;
 
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let mut cases = session.cases("read", "cold");
@@ -93,7 +92,6 @@ fn one(session: &mut Session<'_>, instance: &Instance) -> Result<()> {
     }
 }
 
-/// Adds a contender of `cases.toml`.
 fn add<'a>(case: &mut Case<'a>, name: &'static str, files: &'a Files) {
     let file = &files.file;
     if name.starts_with("ring-") {
@@ -120,7 +118,6 @@ fn add<'a>(case: &mut Case<'a>, name: &'static str, files: &'a Files) {
     };
 }
 
-/// Reads the whole file with one request.
 fn whole_file(file: &CorpusFile, name: &'static str) -> impl Method {
     let codec = file.form.codec();
     let decode = match file.form {
@@ -182,7 +179,6 @@ fn ideal(
     )])
 }
 
-/// Returns the MB/s of raw bytes when every core decodes blocks from memory.
 fn codec_rate(file: &CorpusFile) -> Result<f64> {
     let stored = std::fs::read(&file.path).on("read", &file.path)?;
     let span = threads::each(

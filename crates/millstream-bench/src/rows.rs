@@ -15,7 +15,6 @@ use crate::error::{Context, Result};
 use crate::metric::Metric;
 use crate::stats;
 
-/// Parameters of a contender, shown with its row.
 pub(crate) type Params = BTreeMap<String, Value>;
 
 /// Returns a row of figures; a skipped row if there are no samples or one is not finite.
@@ -46,7 +45,6 @@ pub(crate) fn figures(
     row([workload, case, contender], Finding::Figures(figures))
 }
 
-/// Returns a row with the reason why there is no figure.
 pub(crate) fn skipped(workload: &str, case: &str, contender: &str, why: &str) -> Row {
     let skipped = why.to_owned();
     row([workload, case, contender], Finding::Skipped { skipped })
@@ -72,7 +70,6 @@ pub(crate) fn as_limit(row: &Row) -> Row {
     row
 }
 
-/// Returns the samples of a row if it has figures of `metric`.
 pub(crate) fn samples_of<'a>(row: &'a Row, metric: &str) -> Option<&'a [f64]> {
     let figures = row.figures()?;
     (figures.metric == metric).then_some(&figures.samples)

@@ -128,7 +128,6 @@ impl Loaded {
     }
 }
 
-/// The crate `gltf`, with all its images.
 #[cfg(feature = "peers")]
 fn gltf_import(scene: &Scene) -> Result<Work> {
     let (imported, span) = span_of(|| gltf::import(&scene.gltf));

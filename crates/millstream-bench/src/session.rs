@@ -73,7 +73,6 @@ impl<'a> Session<'a> {
         if self.options.quick { quick } else { full }
     }
 
-    /// The cases of a kind that are to run.
     pub(crate) fn cases(&self, workload: &str, kind: &str) -> Vec<Instance> {
         self.cases_with(workload, kind, Table::new())
     }
@@ -115,7 +114,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs a case and keeps what came out.
     pub(crate) fn run(&mut self, mut case: Case<'_>) -> Result<()> {
         self.keep(std::mem::take(&mut case.skipped))?;
         let (rows, failures) = case.take_turns()?;
@@ -123,7 +121,6 @@ impl<'a> Session<'a> {
         self.keep(rows)
     }
 
-    /// Keeps a row that says why a contender has no figures.
     pub(crate) fn skip(&mut self, of: &Instance, contender: &str, why: &Error) -> Result<()> {
         let row = rows::skipped(of.workload, &of.name, contender, &why.to_string());
         self.keep(vec![row])

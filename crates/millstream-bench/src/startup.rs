@@ -57,7 +57,6 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Adds a contender of `cases.toml`.
 fn add<'a>(case: &mut Case<'a>, name: &'static str, plan: &'a Plan) {
     match name {
         "std" => peers::add_files(case, name, bare("pread"), 1, plan),

@@ -11,7 +11,6 @@ const T_975: [f64; 30] = [
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
-/// The 0.975 quantile of the normal distribution.
 const NORMAL_975: f64 = 1.96;
 
 /// Returns the median, for an even number the mean of the two middle values; NaN if empty.

@@ -7,17 +7,18 @@
 //! Contenders that read four bytes at a time sum the words, so that no call can be left out. In the
 //! cases called `disturbed` another process writes to the same disk all the time.
 
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Cursor, Read, Write};
 use std::path::{Path, PathBuf};
 
 use millstream::Storage;
+use millstream_stream::{
+    MemoryStream, Mode, ReadStream, ReadTyped, Stream, StreamView, Streams, WriteStream, WriteTyped,
+};
 
 use crate::ours::storage;
 use crate::prelude::*;
-use crate::streams::load::{Load, sync};
 use crate::threads::Disturber;
-
-pub(crate) mod contenders;
-pub(crate) mod load;
 
 /// The folder of the files, and the storage for them.
 pub(crate) struct Place {
@@ -56,7 +57,7 @@ fn calls(session: &mut Session<'_>, instance: &Instance, place: &Place) -> Resul
     match &*way {
         "memory write" => {
             let all = instance.contenders();
-            all.for_each(|name| contenders::memory_write(&mut case, name, load));
+            all.for_each(|name| memory_write(&mut case, name, load));
             let wanted = Some(load.sign_of(&load.bytes));
             case.check(len, move |_, work| {
                 ensure(work.digest == wanted, "other bytes than were written")
@@ -64,19 +65,19 @@ fn calls(session: &mut Session<'_>, instance: &Instance, place: &Place) -> Resul
         }
         "memory read" => {
             let all = instance.contenders();
-            all.for_each(|name| contenders::memory_read(&mut case, name, load));
+            all.for_each(|name| memory_read(&mut case, name, load));
             case.check(len, |bytes, work| load.check(bytes, work));
         }
         _ if way.starts_with("file read") => {
             for name in instance.contenders() {
-                contenders::file_read(&mut case, name, load, place, &path)?;
+                file_read(&mut case, name, load, place, &path)?;
             }
             case.check(len, |bytes, work| load.check(bytes, work));
         }
         _ => {
             replace(&path, &load.bytes)?;
             for name in instance.contenders() {
-                contenders::file_write(&mut case, name, load, place, &path)?;
+                file_write(&mut case, name, load, place, &path)?;
             }
             written(&mut case, load, &path, way != "file write existing");
         }
@@ -96,4 +97,261 @@ fn written<'a>(case: &mut Case<'a>, load: &'a Load, path: &Path, is_new: bool) {
         let right = bytes == load.bytes[..];
         ensure(right, "the file holds other bytes than were written")
     });
+}
+
+fn memory_write<'a>(case: &mut Case<'a>, name: &'static str, load: &'a Load) {
+    let len = load.bytes.len() as u64;
+    let sign = |bytes: &[u8]| Ok(load.work(Some(load.sign_of(bytes))));
+    let (mut kept, mut cursor) = (MemoryStream::new(), Cursor::new(Vec::new()));
+    let method = move |_: &mut Destination| {
+        if name == "cursor" {
+            cursor.set_position(0);
+            load.std_write(&mut cursor)?;
+            return sign(cursor.get_ref());
+        }
+        kept.clear();
+        if name == "millstream" {
+            load.write(&mut kept)?;
+        } else {
+            let mut view = StreamView::new(std::mem::take(&mut kept), 0, len, Mode::Write)?;
+            load.write(&mut view)?;
+            kept = view.into_inner();
+        }
+        sign(kept.as_slice())
+    };
+    case.add(name, method);
+}
+
+fn memory_read<'a>(case: &mut Case<'a>, name: &'static str, load: &'a Load) {
+    let len = load.bytes.len() as u64;
+    let mut kept = MemoryStream::from_vec(load.bytes.clone());
+    let method = move |into: &mut Destination| match name {
+        "cursor" => load.std_read(&mut Cursor::new(&load.bytes[..]), into),
+        "millstream" => {
+            kept.seek_to(0)?;
+            load.read(&mut kept, into)
+        }
+        _ => {
+            let mut view = StreamView::new(std::mem::take(&mut kept), 0, len, Mode::Read)?;
+            let work = load.read(&mut view, into);
+            kept = view.into_inner();
+            work
+        }
+    };
+    case.add(name, method);
+}
+
+fn file_read<'a>(
+    case: &mut Case<'a>,
+    name: &'static str,
+    load: &'a Load,
+    place: &Place,
+    path: &'a Path,
+) -> Result<()> {
+    let streams = Streams::new(&place.storage)?;
+    let method = move |into: &mut Destination| match name {
+        "millstream" => {
+            let mut stream = streams.open(path)?;
+            let work = load.read(&mut stream, into)?;
+            stream.close()?;
+            Ok(work)
+        }
+        "millstream-view" => {
+            let stream = streams.open(path)?;
+            let mut view = StreamView::new(stream, 0, load.bytes.len() as u64, Mode::Read)?;
+            let work = load.read(&mut view, into)?;
+            view.into_inner().close()?;
+            Ok(work)
+        }
+        // One call, whatever the call size of the other contenders.
+        "read" => {
+            let into = &mut into[..load.bytes.len()];
+            let read = std::io::Read::read_exact(&mut open_buffered(path)?, into);
+            read.on("read", path)?;
+            Ok(load.work(None))
+        }
+        _ => load.std_read(&mut BufReader::new(open_buffered(path)?), into),
+    };
+    case.add(name, method);
+    Ok(())
+}
+
+fn file_write<'a>(
+    case: &mut Case<'a>,
+    name: &'static str,
+    load: &'a Load,
+    place: &Place,
+    path: &'a Path,
+) -> Result<()> {
+    let streams = Streams::new(&place.storage)?;
+    let create = move || File::create(path).on("create", path);
+    let run = move || match name {
+        "millstream" => {
+            let mut stream = streams.create(path)?;
+            load.write(&mut stream)?;
+            Ok(stream.close()?)
+        }
+        "millstream-view" => {
+            let (stream, len) = (streams.create(path)?, load.bytes.len() as u64);
+            let mut view = StreamView::new(stream, 0, len, Mode::Write)?;
+            load.write(&mut view)?;
+            Ok(view.into_inner().close()?)
+        }
+        "write" => create()?.write_all(&load.bytes).on("write", path),
+        // The study's choice: an archive in memory, written to the file afterwards.
+        "memory+write" => {
+            let mut bytes = Vec::with_capacity(load.bytes.len());
+            load.std_write(&mut bytes)?;
+            create()?.write_all(&bytes).on("write", path)
+        }
+        _ => {
+            let mut file = BufWriter::new(create()?);
+            load.std_write(&mut file)?;
+            file.flush().on("write", path)
+        }
+    };
+    case.add(name, move |_| run().map(|()| load.work(None)));
+    Ok(())
+}
+
+/// Bytes that a case moves, as in the study: 100,000 vectors of three floats.
+const STREAM_BYTES: usize = 1_200_000;
+
+/// The bytes that a case moves, and the size of its calls.
+#[derive(Debug)]
+pub(crate) struct Load {
+    pub(crate) chunk: usize,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Load {
+    /// Creates a load moved in calls of `chunk` bytes, or in one call.
+    pub(crate) fn new(chunk: Option<usize>) -> Load {
+        let chunk = chunk.unwrap_or(STREAM_BYTES);
+        let len = if chunk > STREAM_BYTES / 4 && chunk != STREAM_BYTES {
+            STREAM_LARGE_BYTES
+        } else {
+            STREAM_BYTES
+        };
+        let mut random = fastrand::Rng::with_seed(7);
+        let bytes = (0..len).map(|_| random.u8(..)).collect();
+        Load { chunk, bytes }
+    }
+
+    fn words(&self) -> &[[u8; 4]] {
+        self.bytes.as_chunks().0
+    }
+
+    fn calls(&self) -> usize {
+        self.bytes.len().div_ceil(self.chunk)
+    }
+
+    /// Returns the sum of the words, which readers of four bytes deliver.
+    pub(crate) fn digest(&self) -> u64 {
+        let words = self
+            .words()
+            .iter()
+            .map(|word| u64::from(u32::from_le_bytes(*word)));
+        words.fold(0, u64::wrapping_add)
+    }
+
+    /// Returns a signature of what was written, from its length and its last word: a sum of all
+    /// words would cost as much as the write.
+    pub(crate) fn sign_of(&self, bytes: &[u8]) -> u64 {
+        let same_len = bytes.len() == self.bytes.len();
+        let last = bytes.last_chunk::<4>().copied().unwrap_or_default();
+        u64::from(u32::from_le_bytes(last)) << 1 | u64::from(same_len)
+    }
+
+    pub(crate) fn work(&self, digest: Option<u64>) -> Work {
+        Work {
+            digest,
+            ..Work::of(self.bytes.len() as u64, self.calls())
+        }
+    }
+
+    pub(crate) fn file(&self, folder: &Path) -> Result<PathBuf> {
+        let path = folder.join(format!("streams-{}", self.bytes.len()));
+        std::fs::write(&path, &self.bytes).on("write", &path)?;
+        sync(&path)?;
+        Ok(path)
+    }
+
+    pub(crate) fn check(&self, bytes: &[u8], work: &Work) -> Result<()> {
+        let right = match work.digest {
+            Some(sum) => sum == self.digest(),
+            None => bytes == self.bytes,
+        };
+        ensure(right, "other bytes than the file's")
+    }
+
+    /// Makes the calls of a write: of words, if calls are of four bytes, or of slices.
+    #[inline(always)]
+    fn write_by<W>(
+        &self,
+        out: &mut W,
+        word: impl Fn(&mut W, &[u8; 4]) -> Result<()>,
+        slice: impl Fn(&mut W, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        match self.chunk {
+            4 => self.words().iter().try_for_each(|it| word(out, it)),
+            size => self.bytes.chunks(size).try_for_each(|it| slice(out, it)),
+        }
+    }
+
+    /// Makes the calls of a read; returns the sum of the words, if calls are of four bytes.
+    #[inline(always)]
+    fn read_by<R>(
+        &self,
+        input: &mut R,
+        into: &mut [u8],
+        word: impl Fn(&mut R) -> Result<u32>,
+        slice: impl Fn(&mut R, &mut [u8]) -> Result<()>,
+    ) -> Result<Work> {
+        if self.chunk == 4 {
+            let mut sum = 0u64;
+            for _ in 0..self.calls() {
+                sum = sum.wrapping_add(u64::from(word(input)?));
+            }
+            return Ok(self.work(Some(sum)));
+        }
+        for chunk in into[..self.bytes.len()].chunks_mut(self.chunk) {
+            slice(input, chunk)?;
+        }
+        Ok(self.work(None))
+    }
+
+    #[inline(never)]
+    pub(crate) fn write<W: WriteStream>(&self, out: &mut W) -> Result<()> {
+        let word = |out: &mut W, word: &[u8; 4]| Ok(out.write_u32_le(u32::from_le_bytes(*word))?);
+        self.write_by(out, word, |out, chunk| Ok(out.write_slice(chunk)?))
+    }
+
+    #[inline(never)]
+    pub(crate) fn read<R: ReadStream>(&self, input: &mut R, into: &mut [u8]) -> Result<Work> {
+        let word = |input: &mut R| Ok(input.read_u32_le()?);
+        self.read_by(input, into, word, |input, it| Ok(input.read_slice(it)?))
+    }
+
+    #[inline(never)]
+    pub(crate) fn std_write<W: Write>(&self, out: &mut W) -> Result<()> {
+        let word = |out: &mut W, word: &[u8; 4]| out.write_all(word).what("write");
+        self.write_by(out, word, |out, it| out.write_all(it).what("write"))
+    }
+
+    #[inline(never)]
+    pub(crate) fn std_read<R: Read>(&self, input: &mut R, into: &mut [u8]) -> Result<Work> {
+        let word = |input: &mut R| {
+            let mut word = [0; 4];
+            input.read_exact(&mut word).what("read")?;
+            Ok(u32::from_le_bytes(word))
+        };
+        self.read_by(input, into, word, |input, it| {
+            input.read_exact(it).what("read")
+        })
+    }
+}
+
+pub(crate) fn sync(path: &Path) -> Result<()> {
+    open_buffered(path)?.sync_all().on("fsync", path)
 }

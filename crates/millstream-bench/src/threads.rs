@@ -43,7 +43,6 @@ pub(crate) fn joined<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     thread.join().unwrap_or_else(gone)
 }
 
-/// Returns the number of threads that use every core.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
@@ -70,7 +69,6 @@ impl Disturber {
         Ok(Disturber(child))
     }
 
-    /// Starts `count` processes that spin.
     pub(crate) fn loops(count: usize, nice: i32) -> Result<Vec<Disturber>> {
         let spin = |_| Disturber::start("while :; do :; done", Path::new(""), nice);
         (0..count).map(spin).collect()

@@ -14,7 +14,6 @@ use crate::error::{Context, Error, Result};
 
 const GROUP_PREFIX: &str = "millstream-bench-";
 
-/// The version of the cgroup interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     /// `blkio.throttle.read_bps_device`.

@@ -133,7 +133,6 @@ fn tables(cases: &[Case<'_>], study: Option<Study>) -> String {
     text
 }
 
-/// Returns the table of a case's figures.
 fn figures(case: &Case<'_>, primary: &Figures, study: Option<Study>) -> Table {
     let metrics = || case.metrics.iter().take(CASE_METRICS_MAX);
     let limit = case.figures("limit", &primary.metric);

@@ -7,18 +7,14 @@ use std::hash::Hash;
 use crate::compare::{Comparison, compare};
 use crate::rows::{Figures, Finding, Row, is_ours};
 
-/// A case, with its rows in their order.
 #[derive(Debug, Clone)]
 pub(crate) struct Case<'a> {
     pub(crate) workload: &'a str,
     pub(crate) name: &'a str,
     /// The first figures of each metric, for their name and unit.
     pub(crate) metrics: Vec<&'a Figures>,
-    /// Contenders with figures.
     pub(crate) contenders: Vec<&'a str>,
-    /// The figures by contender and metric.
     figures: HashMap<(&'a str, &'a str), &'a Figures>,
-    /// Skipped contenders, with the reason.
     pub(crate) skipped: Vec<(&'a str, &'a str)>,
 }
 
@@ -53,14 +49,11 @@ const TELLING: &str = "p99-beside";
 /// Our figures compared with the best rival and the limit.
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict<'a> {
-    /// The best rival, and the comparison with it.
     pub(crate) rival: Option<(&'a str, Comparison)>,
-    /// The comparison with the limit.
     pub(crate) limit: Option<Comparison>,
 }
 
 impl<'a> Case<'a> {
-    /// Creates the case of rows that share its names.
     fn new(rows: &[&'a Row]) -> Case<'a> {
         let of_row = |row: &&'a Row| Some((&*row.contender, row.figures()?));
         // In reverse order, so that the first of two rows with the same names remains in the map.
@@ -83,13 +76,11 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Returns the most significant metric.
     pub(crate) fn primary(&self) -> Option<&'a Figures> {
         let telling = self.metrics.iter().find(|it| it.metric == TELLING);
         telling.or(self.metrics.first()).copied()
     }
 
-    /// Returns the figures of a contender and a metric.
     pub(crate) fn figures(&self, contender: &str, metric: &str) -> Option<&'a Figures> {
         self.figures.get(&(contender, metric)).copied()
     }
@@ -145,7 +136,6 @@ fn best<'a>(all: impl Iterator<Item = (&'a str, &'a Figures)>) -> Option<(&'a st
     all.min_by(|(_, a), (_, b)| a.better.order(b.median, a.median))
 }
 
-/// Returns the first item with each key.
 fn distinct<T, K: Eq + Hash>(items: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<T> {
     let mut known = HashSet::new();
     let items = items.into_iter();

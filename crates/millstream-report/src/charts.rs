@@ -106,7 +106,6 @@ fn cell(svg: &mut Svg, map: &Heat, (x, y): (usize, usize), place: [f64; 4], best
     }
 }
 
-/// A row of dots.
 #[derive(Debug, Clone)]
 pub(crate) struct Ratios<'a> {
     pub(crate) label: &'a str,

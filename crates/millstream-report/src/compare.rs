@@ -32,11 +32,8 @@ impl Standing {
 /// The ratio of our figure to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Comparison {
-    /// The ratio of medians; more than 1 is better.
     pub(crate) ratio: f64,
-    /// Lower end of the ratio's interval.
     pub(crate) low: f64,
-    /// Upper end of the ratio's interval.
     pub(crate) high: f64,
 }
 

@@ -12,10 +12,8 @@ use crate::page::Table;
 use crate::rows::Better;
 use crate::svg::Svg;
 
-/// Bytes of a request, and depth.
 type Place = (u64, u64);
 
-/// A heat map.
 pub(crate) struct Map<'c, 'a> {
     /// The words of the names of its cells, without their numbers.
     name: String,

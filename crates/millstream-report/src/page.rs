@@ -16,7 +16,6 @@ const STYLE: &str = include_str!("page.css");
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Html {
     markup: String,
-    /// Links to the sections.
     links: String,
 }
 
@@ -51,7 +50,6 @@ impl Table {
         self.columns.push(column);
     }
 
-    /// Adds a row with a cell for each column.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
         self.rows.push(cells);
@@ -100,7 +98,6 @@ impl Html {
         let _ = write!(self.markup, "<p class=\"{class}\">{}</p>", escape(text));
     }
 
-    /// Adds text with its own line breaks.
     pub(crate) fn preformatted(&mut self, text: &str) {
         let text = escape(text);
         let _ = write!(
@@ -109,7 +106,6 @@ impl Html {
         );
     }
 
-    /// Adds terms and their descriptions.
     pub(crate) fn terms(&mut self, terms: &[(String, String)]) {
         let terms = terms
             .iter()
@@ -161,7 +157,6 @@ pub(crate) struct Script {
     pub(crate) hash: &'static str,
 }
 
-/// Renders the whole page.
 pub(crate) fn render(title: &str, body: &Html, more_style: &str, script: Option<Script>) -> String {
     let policy = match script {
         Some(script) => format!("'sha256-{}'", script.hash),

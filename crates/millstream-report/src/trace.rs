@@ -18,10 +18,8 @@ use parse::{Lane, Span, Trace};
 use time::LaneTimes;
 pub use time::Times;
 
-/// The style sheet that only the page of a trace has.
 const STYLE: &str = include_str!("trace/timeline.css");
 
-/// The script of the timeline.
 const SCRIPT: Script = Script {
     text: include_str!("trace/timeline.js"),
     hash: "OmXErecHKKNaij2c7H9nxeXrq6HGzb/n97gdlrgb2fk=",

@@ -14,31 +14,7 @@
 
 #![expect(unsafe_code, reason = "maps and protects memory by hand")]
 
-use std::fmt;
 use std::io;
-
-/// A byte that has changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Damage {
-    /// Offset from the first byte of the body; negative before it.
-    pub offset: isize,
-    /// The byte that was written by `poison`.
-    pub expected: u8,
-    /// The byte that is there now.
-    pub found: u8,
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "byte {} of the guarded buffer is {:#04x}, not {:#04x}",
-            self.offset, self.found, self.expected
-        )
-    }
-}
-
-impl std::error::Error for Damage {}
 
 /// A buffer between guard pages. See the module.
 pub struct Canary {
@@ -63,23 +39,15 @@ impl Canary {
         assert!(len > 0, "a canary of no bytes guards nothing");
         let page_len = rustix::param::page_size();
         let mapping_len = len.next_multiple_of(page_len) + 2 * page_len;
+        let (flags, none) = (
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            std::ptr::null_mut(),
+        );
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing
         // that exists.
-        let mapping = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                mapping_len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        assert!(
-            mapping != libc::MAP_FAILED,
-            "mmap: {}",
-            io::Error::last_os_error()
-        );
+        let mapping = unsafe { libc::mmap(none, mapping_len, libc::PROT_NONE, flags, -1, 0) };
+        let made = mapping != libc::MAP_FAILED;
+        assert!(made, "mmap: {}", io::Error::last_os_error());
         let mut canary = Canary {
             mapping: mapping.cast(),
             mapping_len,
@@ -87,8 +55,11 @@ impl Canary {
             len,
             seed,
         };
-        canary.protect(0, page_len, libc::PROT_NONE);
-        canary.protect(mapping_len - page_len, page_len, libc::PROT_NONE);
+        let (middle, middle_len) = canary.middle();
+        let writable = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the range lies in our own mapping, and no slice of it is alive.
+        let result = unsafe { libc::mprotect(middle.cast(), middle_len, writable) };
+        assert!(result == 0, "mprotect: {}", io::Error::last_os_error());
         canary.poison();
         canary
     }
@@ -100,14 +71,17 @@ impl Canary {
         self.len
     }
 
+    /// Returns the start and the length of what lies between the guard pages.
+    fn middle(&self) -> (*mut u8, usize) {
+        let start = self.mapping.wrapping_add(self.page_len);
+        (start, self.mapping_len - 2 * self.page_len)
+    }
+
     /// Returns a pointer to the first byte of the body, for devices.
     #[must_use]
     pub fn pointer(&self) -> *mut u8 {
-        // SAFETY: the body lies inside the mapping, one guard page before its end.
-        unsafe {
-            self.mapping
-                .add(self.mapping_len - self.page_len - self.len)
-        }
+        let (start, len) = self.middle();
+        start.wrapping_add(len - self.len)
     }
 
     /// Returns the body. No operation may be writing to it.
@@ -120,90 +94,45 @@ impl Canary {
 
     /// Fills everything between the guard pages with the pattern.
     pub fn poison(&mut self) {
-        let seed = self.seed;
-        for (index, byte) in self.middle_mut().iter_mut().enumerate() {
-            *byte = pattern(seed, index);
+        let (start, len) = self.middle();
+        // SAFETY: all between the guard pages is ours, and we hold it exclusively.
+        let middle = unsafe { std::slice::from_raw_parts_mut(start, len) };
+        for (index, byte) in middle.iter_mut().enumerate() {
+            *byte = pattern(self.seed, index);
         }
     }
 
     /// Checks that nothing was written anywhere since `poison`.
     ///
     /// # Errors
-    /// Returns the first byte that differs.
-    pub fn intact(&self) -> Result<(), Damage> {
-        self.check(self.middle().len())
+    /// Names the first byte that differs.
+    pub fn intact(&self) -> Result<(), String> {
+        self.check(self.middle().1)
     }
 
     /// Checks that nothing was written before the body since `poison`: for after a read that filled
     /// the body. (A write beyond the body hits the guard page.)
     ///
     /// # Errors
-    /// Returns the first byte that differs.
-    pub fn edges_intact(&self) -> Result<(), Damage> {
-        self.check(self.slack_len())
+    /// Names the first byte that differs.
+    pub fn edges_intact(&self) -> Result<(), String> {
+        self.check(self.middle().1 - self.len)
     }
 
-    /// Makes the body read-only: from now on a thread that writes to it faults, and a system call
-    /// that writes to it fails with `EFAULT`.
-    pub fn freeze(&mut self) {
-        self.protect(self.page_len, self.middle().len(), libc::PROT_READ);
-    }
-
-    /// Undoes `freeze`.
-    pub fn thaw(&mut self) {
-        self.protect(
-            self.page_len,
-            self.middle().len(),
-            libc::PROT_READ | libc::PROT_WRITE,
-        );
-    }
-
-    fn check(&self, count: usize) -> Result<(), Damage> {
-        for (index, &found) in self.middle()[..count].iter().enumerate() {
+    fn check(&self, count: usize) -> Result<(), String> {
+        let (start, len) = self.middle();
+        // SAFETY: all between the guard pages is readable and ours.
+        let middle = unsafe { std::slice::from_raw_parts(start, len) };
+        for (index, found) in middle[..count].iter().enumerate() {
             let expected = pattern(self.seed, index);
-            if found != expected {
-                let offset = index as isize - self.slack_len() as isize;
-                return Err(Damage {
-                    offset,
-                    expected,
-                    found,
-                });
+            if *found != expected {
+                let at = index as isize - (len - self.len) as isize;
+                return Err(format!(
+                    "byte {at} of the guarded buffer is {found:#04x}, not {expected:#04x}"
+                ));
             }
         }
         Ok(())
-    }
-
-    /// Returns the number of bytes between the first guard page and the body.
-    fn slack_len(&self) -> usize {
-        self.mapping_len - 2 * self.page_len - self.len
-    }
-
-    fn middle(&self) -> &[u8] {
-        // SAFETY: all between the guard pages is readable and ours.
-        unsafe {
-            std::slice::from_raw_parts(
-                self.mapping.add(self.page_len),
-                self.mapping_len - 2 * self.page_len,
-            )
-        }
-    }
-
-    fn middle_mut(&mut self) -> &mut [u8] {
-        // SAFETY: all between the guard pages is ours, and we hold it exclusively.
-        unsafe {
-            std::slice::from_raw_parts_mut(
-                self.mapping.add(self.page_len),
-                self.mapping_len - 2 * self.page_len,
-            )
-        }
-    }
-
-    fn protect(&mut self, start: usize, len: usize, protection: i32) {
-        assert!(start + len <= self.mapping_len);
-        // SAFETY: the range lies in our own mapping, as just asserted; no slice of it is alive,
-        // because we hold it exclusively.
-        let result = unsafe { libc::mprotect(self.mapping.add(start).cast(), len, protection) };
-        assert!(result == 0, "mprotect: {}", io::Error::last_os_error());
     }
 }
 
@@ -239,7 +168,7 @@ mod tests {
             // SAFETY: as above.
             unsafe { byte.write(!before) };
             let damage = canary.intact().expect_err("written");
-            assert_eq!((damage.offset, damage.found), (offset, !before));
+            assert!(damage.starts_with(&format!("byte {offset} ")), "{damage}");
             assert_eq!(canary.edges_intact().is_err(), offset < 0);
             // SAFETY: as above.
             unsafe { byte.write(before) };
@@ -248,31 +177,14 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_cannot_write_past_the_end_or_into_a_frozen_body() {
-        let zero = std::fs::File::open("/dev/zero").expect("/dev/zero");
-        let mut canary = Canary::new(4096, 1);
-        // SAFETY: the kernel checks the address, and finds the guard page.
-        let past = unsafe { libc::read(raw(&zero), canary.pointer().add(4096).cast(), 1) };
-        assert_eq!(
-            (past, io::Error::last_os_error().raw_os_error()),
-            (-1, Some(libc::EFAULT))
-        );
-        canary.freeze();
-        // SAFETY: as above; the page is read-only.
-        let frozen = unsafe { libc::read(raw(&zero), canary.pointer().cast(), 1) };
-        assert_eq!(
-            (frozen, io::Error::last_os_error().raw_os_error()),
-            (-1, Some(libc::EFAULT))
-        );
-        canary.intact().expect("nothing was written");
-        canary.thaw();
-        // SAFETY: one writable byte of the body.
-        let thawed = unsafe { libc::read(raw(&zero), canary.pointer().cast(), 1) };
-        assert_eq!(thawed, 1);
-    }
-
-    fn raw(file: &std::fs::File) -> i32 {
+    fn the_kernel_cannot_write_past_the_end() {
         use std::os::fd::AsRawFd as _;
-        file.as_raw_fd()
+        let zero = std::fs::File::open("/dev/zero").expect("/dev/zero");
+        let canary = Canary::new(4096, 1);
+        // SAFETY: the kernel checks the address, and finds the guard page.
+        let past = unsafe { libc::read(zero.as_raw_fd(), canary.pointer().add(4096).cast(), 1) };
+        let error = io::Error::last_os_error().raw_os_error();
+        assert_eq!((past, error), (-1, Some(libc::EFAULT)));
+        canary.intact().expect("nothing was written");
     }
 }

@@ -39,7 +39,7 @@ mod unavailable;
 
 #[cfg(target_os = "linux")]
 pub use self::{
-    canary::{Canary, Damage},
+    canary::Canary,
     child::{Child, ChildOutcome},
     fork::forked,
     fuse::{Call, Effect, FaultFs, Rule},

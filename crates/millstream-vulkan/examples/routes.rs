@@ -42,7 +42,7 @@ struct Bench {
 fn main() -> Outcome<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, or: usize| words.get(at).map_or(Ok(or), |word| word.parse::<usize>());
-    let (entry_bytes, total_bytes) = (number(0, 64)? << 10, number(1, 4)? << 20);
+    let (entry_bytes, total_bytes) = (number(0, 64)? << 10, number(1, 1)? << 20);
     let raw = heights(total_bytes);
     let raw: Vec<&[u8]> = raw.chunks(entry_bytes).collect();
     let mut scratch = Scratch::default();

@@ -17,7 +17,6 @@ const WORDS: [&str; 32] = [
     "path",
 ];
 
-/// Fills `into` with the first bytes of the file of `seed`.
 pub(crate) fn fill(seed: u64, into: &mut [u8]) {
     for (index, chunk) in into.chunks_mut(CHUNK_BYTES).enumerate() {
         // Spreads indices over the seed space; neighboring seeds of the generator are independent.
@@ -43,7 +42,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The kinds in the mixed corpora.
     pub(crate) const ALL: [Kind; 5] = [
         Kind::Noise,
         Kind::Vertices,

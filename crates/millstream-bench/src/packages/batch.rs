@@ -6,13 +6,18 @@ use std::sync::Arc;
 
 use millstream::{CodecId, Storage};
 use millstream_pak::{BatchOptions, Coding, Item, PackOptions, Package, Target};
+use toml::Table;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::ours::{options as ours, queue_for};
+use super::packing::{FILE_BYTES, inputs, items};
+use crate::ours::options as ours;
+use crate::ours::queue_for;
+use crate::peers::{self, AtWork, bare};
 use crate::prelude::*;
+use crate::startup::plan::Plan;
 use crate::threads::cores;
+use crate::throttle::Throttle;
 
-/// Size in bytes of the blocks that packing makes.
 pub(super) const BLOCK_BYTES: usize = 256 << 10;
 /// Rate that `auto` assumes if nothing throttles.
 const UNTHROTTLED_MBPS: f64 = 3500.0;
@@ -33,7 +38,6 @@ pub(super) fn options(coding: Coding) -> PackOptions<'static> {
     }
 }
 
-/// Packs the items, unless the package exists.
 pub(super) fn packed(
     path: &Path,
     coding: Coding,
@@ -45,7 +49,6 @@ pub(super) fn packed(
     Ok(())
 }
 
-/// Returns the codec of a word in the names of contenders and cases.
 pub(super) fn codec_of(word: &str) -> CodecId {
     match word {
         "lz4" => CodecId::LZ4_BLOCK,
@@ -117,4 +120,115 @@ impl Method for Batch {
         }
         Ok(work.took(span).with_digest(CHECKED))
     }
+}
+
+pub(super) fn start_up(session: &mut Session<'_>, made: &Path) -> Result<()> {
+    for instance in session.cases("packages", "start-up") {
+        let count: usize = instance.get("count");
+        let files = session.corpus.small(count)?;
+        let named = |path: &Path| {
+            let name = path.strip_prefix(session.corpus.folder()).unwrap_or(path);
+            name.to_string_lossy().into_owned()
+        };
+        let wanted = files.iter().map(|file| Wanted {
+            name: named(&file.path),
+            xxh3: file.raw_xxh3,
+        });
+        let wanted = Arc::new(wanted.collect());
+        let item = |path: &PathBuf| Ok(Item::from_file(named(path), path)?);
+        let plan = Plan::of_all(files);
+        let mut case = session.begin(&instance);
+        let mut packages = Vec::<PathBuf>::new();
+        for name in instance.contenders() {
+            match name {
+                "device" => {
+                    let device = peers::device(&packages[0]);
+                    let run = |mut device: AtWork| {
+                        move |into: &mut Destination| Ok(device.run(into)?.with_digest(CHECKED))
+                    };
+                    case.try_push(name, device.map(run));
+                }
+                "std-8" => {
+                    peers::add_files(&mut case, name, bare("pread"), POOL_THREADS, &plan);
+                }
+                _ => {
+                    let path = made.join(format!("small-{count}-{name}.mpak"));
+                    let items = || plan.paths().iter().map(item).collect();
+                    packed(&path, coding_of(name, None), items)?;
+                    case.push(name, Batch::new(&path, &wanted, 1)?)
+                        .with("stored_bytes", len_of(&path)?);
+                    packages.push(path);
+                }
+            }
+        }
+        peers::startup(&mut case, &plan);
+        let largest = packages.iter().map(|path| len_of(path));
+        let largest = largest.collect::<Result<Vec<u64>>>()?.into_iter().max();
+        let paths = [plan.paths(), packages].concat();
+        case.prepare(move || drop_all(&paths));
+        case.check(plan.destination_len, |bytes, work| match work.digest {
+            Some(CHECKED) => Ok(()),
+            _ => plan.check(bytes),
+        });
+        case.room = (largest.unwrap_or(0) as usize).max(plan.destination_len) + (1 << 20);
+        session.run(case)?;
+    }
+    Ok(())
+}
+
+/// Number of generated files, in a quick and in a full run; for a slow disk as many as it reads in
+/// a case's time, but at least those of a quick run, which has two of each kind.
+const FILES_QUICK: usize = 10;
+const FILES: usize = 160;
+const SECONDS_QUICK: f64 = 4.0;
+const SECONDS: f64 = 8.0;
+
+pub(super) fn mixed(session: &mut Session<'_>, folder: &Path) -> Result<()> {
+    let files_max = session.size(FILES, FILES_QUICK);
+    let seconds = session.size(SECONDS, SECONDS_QUICK);
+    one(session, folder, files_max, None)?;
+    for &rate in &session.options.throttle {
+        let asked = rate * 1e6 * seconds / FILE_BYTES as f64;
+        let files = (asked as usize).clamp(FILES_QUICK, files_max);
+        let passes = (asked / files as f64).ceil() as usize;
+        one(session, folder, files, Some((rate, passes)))?;
+    }
+    Ok(())
+}
+
+/// Runs the case of a number of files, read `passes` times from a disk of a rate in MB/s.
+fn one(
+    session: &mut Session<'_>,
+    folder: &Path,
+    files: usize,
+    throttled: Option<(f64, usize)>,
+) -> Result<()> {
+    let (rate, passes) = (throttled.map(|it| it.0), throttled.map_or(1, |it| it.1));
+    let disk = rate.map_or("unthrottled".into(), |rate| format!("{rate} MB/s"));
+    let found = format!("{files} files {disk}").into();
+    let found = Table::from_iter([("corpus".to_owned(), found)]);
+    for instance in session.cases_with("packages", "mixed", found) {
+        let inputs = inputs(files);
+        let wanted = inputs.iter().map(|(name, bytes)| Wanted {
+            name: name.clone(),
+            xxh3: xxh3_64(bytes),
+        });
+        let wanted = Arc::new(wanted.collect());
+        let mut case = session.begin(&instance);
+        let mut paths = Vec::new();
+        for contender in instance.contenders() {
+            let path =
+                folder.join(format!("mixed-{files}-{disk}-{contender}.mpak").replace('/', "-"));
+            packed(&path, coding_of(contender, rate), || Ok(items(&inputs)))?;
+            case.push(contender, Batch::new(&path, &wanted, passes)?);
+            paths.push(path);
+        }
+        case.prepare(move || drop_all(&paths));
+        let throttle = rate.map(|rate| Throttle::new(folder, (rate * 1e6) as u64));
+        match throttle.transpose() {
+            Ok(_throttle) => session.run(case)?,
+            Err(error) => session.skip(&instance, "throttle", &error)?,
+        }
+    }
+    Ok(())
 }

@@ -18,7 +18,6 @@ use crate::corpus::generate::Kind;
 use crate::prelude::*;
 use crate::threads;
 
-/// Size in bytes of a file of the mixed corpus.
 pub(super) const FILE_BYTES: usize = 600_000;
 
 pub(super) type Inputs = Vec<(String, Arc<[u8]>)>;
@@ -75,7 +74,6 @@ fn packing(codec: CodecId, inputs: &Inputs, path: &Path, synced: bool) -> Result
     remove(path).map(|()| span)
 }
 
-/// Runs the codec on all cores, for the same blocks.
 fn codec_alone(codec: CodecId, inputs: &Inputs) -> Result<Span> {
     let blocks = inputs
         .iter()

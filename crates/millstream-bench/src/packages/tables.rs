@@ -83,7 +83,6 @@ struct Names {
     names: Vec<String>,
     hashes: Vec<u64>,
     found: RefCell<Vec<Option<EntryInfo>>>,
-    /// Dropped last, after the package that uses it.
     _storage: Storage,
 }
 

@@ -13,27 +13,25 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{Error as Os, Read as _};
+use std::io::Error as Os;
+use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::ptr::NonNull;
 
 use memmap2::{Advice, Mmap, MmapOptions};
-use millstream_codec::{Scratch, decode_block};
+use millstream_codec::{CodecId, Scratch, StreamDecoder, decode_block, stream_decoder};
 use millstream_peers::read_in_order;
 use rustix::fs::fadvise;
 
-use super::sink::Sink;
 use crate::prelude::*;
 use crate::threads;
 
 /// Size of a piece of a stream, and of a window of a map, in bytes: the study's block.
 const PIECE_BYTES: usize = 128 << 10;
-/// The study's number of outstanding blocks.
 const OUTSTANDING: usize = 8;
 
-/// `fread`, whole file.
 pub(super) fn stdio(file: &CorpusFile, into: &mut [u8]) -> Result<Work> {
     let mut stream = Stream::open(&file.path)?;
     deliver(file, into, &mut |into| stream.read(into))
@@ -100,7 +98,6 @@ pub(super) fn outstanding(file: &CorpusFile, into: &mut [u8]) -> Result<Work> {
     Ok(Work::of(sink.finish()?, 1))
 }
 
-/// Maps a part of a file that is read sequentially.
 pub(crate) fn map(file: &File, offset: usize, len: usize) -> Result<Mmap> {
     let mut options = MmapOptions::new();
     // SAFETY: the file does not shrink (see the module's header).
@@ -159,5 +156,68 @@ impl Drop for Stream {
     fn drop(&mut self) {
         // SAFETY: opened in `open`, closed here alone.
         unsafe { libc::fclose(self.0.as_ptr()) };
+    }
+}
+
+/// Takes a file's stored bytes piece by piece, in order.
+pub(crate) struct Sink<'a> {
+    destination: &'a mut [u8],
+    produced: usize,
+    decoder: Option<Box<dyn StreamDecoder>>,
+    at_end: bool,
+}
+
+impl<'a> Sink<'a> {
+    /// Creates a sink into `destination`, which has exactly the length of the raw bytes.
+    pub(crate) fn new(codec: CodecId, destination: &'a mut [u8]) -> Result<Sink<'a>> {
+        let decoder = match codec {
+            CodecId::STORED => None,
+            codec => Some(stream_decoder(codec)?),
+        };
+        Ok(Sink {
+            destination,
+            produced: 0,
+            decoder,
+            at_end: false,
+        })
+    }
+
+    pub(crate) fn take(&mut self, mut piece: &[u8]) -> Result<()> {
+        let Some(decoder) = &mut self.decoder else {
+            let room = &mut self.destination[self.produced..];
+            let fits = piece.len() <= room.len();
+            ensure(fits, "the file is longer than its record says")?;
+            room[..piece.len()].copy_from_slice(piece);
+            self.produced += piece.len();
+            return Ok(());
+        };
+        while !piece.is_empty() {
+            let progress = decoder.decode(piece, &mut self.destination[self.produced..])?;
+            let goes_on = progress.consumed > 0 || progress.produced > 0;
+            ensure(goes_on, "a decoder makes no progress")?;
+            piece = &piece[progress.consumed..];
+            self.produced += progress.produced;
+            self.at_end = progress.at_end;
+        }
+        Ok(())
+    }
+
+    /// Ends the stream; returns the number of raw bytes delivered.
+    pub(crate) fn finish(mut self) -> Result<u64> {
+        if let Some(decoder) = &mut self.decoder {
+            // Bytes buffered in the decoder come out without further input.
+            while !self.at_end {
+                let progress = decoder.decode(&[], &mut self.destination[self.produced..])?;
+                self.produced += progress.produced;
+                self.at_end = progress.at_end;
+                let goes_on = progress.produced > 0 || progress.at_end;
+                ensure(goes_on, "the stream ends early")?;
+            }
+        }
+        let (got, want) = (self.produced, self.destination.len());
+        match got == want {
+            true => Ok(got as u64),
+            false => Err(Error::new(format!("{got} raw bytes instead of {want}"))),
+        }
     }
 }

@@ -37,7 +37,6 @@ impl Mode {
         }
     }
 
-    /// Returns how rivals open the file.
     pub(crate) fn access(self) -> Access {
         match self {
             Mode::Direct => Access::Direct,
@@ -102,7 +101,6 @@ impl PageHashes {
         Ok(PageHashes((0..pages).map(hash).collect::<Result<_>>()?))
     }
 
-    /// Checks the results of page-aligned requests.
     pub(crate) fn check(&self, reads: &[Read], bytes: &[u8]) -> Result<()> {
         for read in reads {
             let first = read.offset as usize / PAGE_BYTES;

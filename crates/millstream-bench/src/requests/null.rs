@@ -42,7 +42,6 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Opens a file of a storage over a device that does nothing.
 fn make() -> Result<Ready> {
     let (_, files) = Sim::new(SimOptions::default());
     files.add_generated(PATH, 1, FILE_BYTES, SimFileOptions::default());

@@ -24,10 +24,8 @@ use crate::threads::joined;
 const READERS: usize = 4;
 const REQUEST_BYTES: usize = 64 << 10;
 const PAUSE: Duration = Duration::from_micros(500);
-/// Bytes of bulk reads submitted at a time.
 const BULK_BATCH_BYTES: usize = 32 << 20;
 const BULK_REQUEST_BYTES: usize = 1 << 20;
-/// Depths that are tried for the bulk of a rival.
 const BULK_DEPTHS: [usize; 5] = [1, 2, 4, 8, 16];
 /// Share of the best depth's rate with which a smaller depth is good enough.
 const ENOUGH: f64 = 0.95;
@@ -193,7 +191,6 @@ impl Bench<'_> {
         }
     }
 
-    /// Runs one reader: request, pause, request.
     fn read_until(&self, nth: usize, stop: &AtomicBool) -> Result<Vec<u64>> {
         let size = REQUEST_BYTES as u64;
         let places = half_of(self.file) / size..self.file.stored_len / size;

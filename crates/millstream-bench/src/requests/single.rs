@@ -24,14 +24,12 @@ use crate::threads::Disturber;
 /// Bytes between requests, no less than any read-ahead of a random read, so that none finds pages
 /// that another has read: the default read-ahead of Linux is 128 KiB.
 const STEP_BYTES: usize = 128 << 10;
-/// Number of reads whose submission is timed together.
 const BATCH: usize = 16;
 /// A batch is submitted in one of so many rounds over all contenders.
 const BATCH_EVERY: usize = 4;
 /// Time for which the caller computes between rounds beside other processes.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// A contender and what it has measured.
 struct Reader {
     name: String,
     peer: Box<dyn Peer>,
@@ -84,7 +82,6 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
     Ok(())
 }
 
-/// Starts the contenders of a case.
 fn readers(
     session: &mut Session<'_>,
     instance: &Instance,

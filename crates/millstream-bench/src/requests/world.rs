@@ -77,7 +77,6 @@ fn frames(ready: &Ready, tiles: usize, pages: &PageHashes) -> Result<Work> {
     ]))
 }
 
-/// The read of a tile into memory of its own.
 fn tile_of(tile: usize) -> Read {
     Read {
         file: 0,

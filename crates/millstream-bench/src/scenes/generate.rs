@@ -12,7 +12,6 @@ use crate::threads;
 /// Version of the generator; each version makes new files.
 const VERSION: u32 = 3;
 const VERTEX_BYTES: usize = 200_000;
-/// Number of sine waves that shape a texture.
 const WAVES: usize = 6;
 
 fn failed(error: impl std::fmt::Display) -> Error {
@@ -66,7 +65,6 @@ fn png(random: &mut Rng, side: u32, rgba: bool) -> Result<Vec<u8>> {
     Ok(stored)
 }
 
-/// A scene of one mesh and PNGs in a folder of its own.
 pub(crate) struct Scene {
     pub(crate) folder: PathBuf,
     pub(crate) gltf: PathBuf,
@@ -74,7 +72,6 @@ pub(crate) struct Scene {
 
 pub(super) const NAME: &str = "scene.gltf";
 
-/// Makes a scene, unless it exists.
 pub(crate) fn scene(corpus: &Path, images: usize, side: u32) -> Result<Scene> {
     let folder = corpus.join(format!("scene-{VERSION}-{images}x{side}"));
     let gltf = folder.join(NAME);

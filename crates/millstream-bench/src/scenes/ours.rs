@@ -26,7 +26,6 @@ const DRAWABLE: &str = "first drawable part";
 /// Memory retained by a program that loads one scene after another: as much as one takes.
 const RETAINED_BYTES: usize = 512 << 20;
 
-/// Creates a storage with nothing open, on memory that was used before.
 fn storage(memory: &Arc<Recycled>) -> Result<Storage> {
     let mut options = StorageOptions::default();
     options.retained_bytes = RETAINED_BYTES;
@@ -86,7 +85,6 @@ struct OneScene<'a> {
     urgent: bool,
 }
 
-/// Returns the package of a scene in one form, making it if it does not exist.
 fn package(source: &Source, folder: &Path, name: &str, target: Option<Target>) -> Result<PathBuf> {
     let scene = source.folder.file_name().unwrap_or_default();
     let path = folder.join(format!("{}.{name}-{MADE}.mpak", scene.display()));

@@ -23,12 +23,10 @@ pub(crate) const PRIORITIES: [millstream::Priority; 6] = [
 ];
 const NORMAL: Priority = 3;
 
-/// A request of the plan, for a whole file.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) index: usize,
     pub(crate) file: CorpusFile,
-    /// Its range in the destination.
     pub(crate) place: Range<usize>,
     pub(crate) priority: Priority,
     /// Whether it is canceled right after it is queued.
@@ -78,7 +76,6 @@ impl Plan {
         self.entries.iter().skip(thread).step_by(SUBMIT_THREADS)
     }
 
-    /// Returns the requests that must be served.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(|entry| !entry.canceled)
     }
@@ -88,7 +85,6 @@ impl Plan {
         paths.collect()
     }
 
-    /// Checks that every wanted file has arrived.
     pub(crate) fn check(&self, bytes: &[u8]) -> Result<()> {
         let mut wanted = self.wanted();
         wanted.try_for_each(|entry| entry.file.check(&bytes[entry.place.clone()]))

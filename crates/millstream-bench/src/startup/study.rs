@@ -30,7 +30,6 @@ use crate::startup::plan::{Entry, Plan};
 use crate::threads::joined;
 
 pub(super) trait Key: Eq + Hash + Clone + Send + 'static {
-    /// Makes the key of a file's name, when a request is queued.
     fn of(name: &str) -> Self;
 }
 
@@ -79,10 +78,8 @@ impl Key for NameHash {
 /// The handles by key; FNV-1a is a common string hash of the study's time.
 type Handles<K, V> = FnvHashMap<K, V>;
 
-/// A message from a queuing thread to the I/O thread.
 enum Message<'a, K> {
     Queue(&'a Entry, K),
-    /// The index of a request.
     Cancel(usize),
 }
 
@@ -204,7 +201,6 @@ impl<'a, K: Key> Ticker<'a, K> {
         (0..self.outstanding.len()).min_by_key(order)
     }
 
-    /// Step 3: serves a request.
     fn serve(&self, entry: &Entry, key: &K, into: &mut [u8]) -> Result<()> {
         let file = self.handles.get(key);
         let file = file.ok_or_else(|| Error::new("a handle opened ahead is gone"))?;
@@ -213,7 +209,6 @@ impl<'a, K: Key> Ticker<'a, K> {
     }
 }
 
-/// Lookups of one run, in rounds over all names.
 const ROUNDS: usize = 20;
 
 /// Adds contenders that find a handle by name without a read: by names compared with folded case,
@@ -245,7 +240,6 @@ fn by_key<K: Key>(case: &mut Case<'_>, name: &str, names: &[String]) {
     });
 }
 
-/// Returns the nanoseconds of one lookup.
 fn look_up_all(count: usize, lookup: impl Fn(usize) -> Option<usize>) -> Work {
     let start = Instant::now();
     for _ in 0..ROUNDS {

@@ -42,7 +42,6 @@ const LANES: [(Lane, &str, &str, &str); 3] = [
     (Lane::Decode, "workers", "decoding", "worker"),
 ];
 
-/// Writes the timeline.
 pub(super) fn write(body: &mut Html, trace: &Trace, times: &Times) {
     body.raw(TOOLS);
     let timeline = Timeline {

@@ -27,7 +27,6 @@ pub(crate) enum Lane {
     Decode,
 }
 
-/// An event that took time.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Span {
     pub(crate) lane: Lane,
@@ -46,7 +45,6 @@ impl Span {
     }
 }
 
-/// Memory use at a moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counter {
     pub(crate) at_ns: u64,
@@ -54,7 +52,6 @@ pub(crate) struct Counter {
     pub(crate) in_flight_bytes: u64,
 }
 
-/// A trace.
 #[derive(Debug, Clone)]
 pub(crate) struct Trace {
     /// Spans of the three lanes, in the order of the text.
@@ -203,7 +200,6 @@ impl<'de> Deserialize<'de> for Events {
     }
 }
 
-/// Parses a trace.
 pub(super) fn parse(text: &[u8]) -> Result<Trace> {
     if text.len() as u64 > TRACE_BYTES_MAX {
         let cause = format!(

@@ -8,7 +8,6 @@
 use crate::markup::{count, figure, percent};
 use crate::trace::parse::{Lane, Trace};
 
-/// Times of a lane.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LaneTimes {
     /// Time in which at least one span was active.
@@ -82,7 +81,6 @@ pub struct Times {
 const IDLE_NONE: f64 = 0.05;
 
 impl Times {
-    /// Returns the times of a lane.
     pub(crate) fn of(&self, lane: Lane) -> &LaneTimes {
         &self.lanes[lane as usize]
     }
@@ -159,7 +157,6 @@ impl Times {
 /// A start (true) or an end of a span, at a time.
 type Edge = (u64, bool, Lane);
 
-/// Measures a trace.
 pub(super) fn measure(trace: &Trace) -> Times {
     let start_ns = trace.spans.iter().map(|it| it.start_ns).min().unwrap_or(0);
     let end_ns = trace.spans.iter().map(|it| it.end_ns).max().unwrap_or(0);
