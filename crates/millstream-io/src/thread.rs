@@ -2,7 +2,7 @@
 //!
 //! All settings affect only speed, so a refusal by the system is no error; on macOS they have no
 //! effect. Threads run under the ordinary policy with a short slice by default: on busy cores a
-//! thread that is woken gets a core at once, not after the slices of those that run (3 to 4 ms each).
+//! thread that is woken gets a core at once, not after the slices of others (3 to 4 ms each).
 
 use std::time::Duration;
 

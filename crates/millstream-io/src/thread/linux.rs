@@ -7,8 +7,7 @@ use std::path::Path;
 use super::{Cores, Scheduling, ThreadSettings};
 
 /// How long a thread under the ordinary policy runs before another may take its core: the shortest
-/// that the kernel grants. A thread with a shorter slice than the running one preempts it when it is
-/// woken.
+/// time that the kernel grants. A thread that is woken preempts one with a longer slice.
 const SLICE_NS: u64 = 100_000;
 
 /// Applies settings to the calling thread, the `index`-th of its kind.

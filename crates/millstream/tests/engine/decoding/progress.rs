@@ -1,5 +1,5 @@
-//! Requests that share staging: one that holds a window half filled is not held up by one that waits
-//! for staging, whatever their deadlines, priorities and queues.
+//! Requests that share staging: one that holds a window half filled does not wait for one that
+//! waits for staging, whatever their deadlines, priorities and queues.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
