@@ -1,5 +1,6 @@
-//! What the cases of workload `packages` share: how packages are made, and the load of all entries
-//! in one batch.
+//! The load of all entries of a package in one batch, how packages are made, and the small files of
+//! a start-up as a package: beside the same files loose, read by threads of the standard library
+//! and by every rival, and beside the device.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
