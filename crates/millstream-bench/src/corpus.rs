@@ -2,8 +2,8 @@
 //!
 //! Each file has a small record beside it (`NAME.json`) with the lengths and XXH3-64 hashes of the
 //! stored and the decoded bytes. A file is used only if its content matches the hash in its record;
-//! otherwise it is made again and replaced atomically, so that an interrupted benchmark never leaves
-//! half a file behind. Two concurrent benchmarks may both make a file; both make the same one.
+//! otherwise it is made again and replaced atomically: an interrupted benchmark never leaves half a
+//! file behind. Two concurrent benchmarks may both make a file; both make the same one.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -27,6 +27,6 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     make_folder(&folder)?;
     tables::run(session, &folder)?;
     batch::start_up(session, &folder)?;
-    batch::mixed(session, &folder)?;
+    packing::mixed(session, &folder)?;
     packing::rate(session, &folder)
 }

@@ -10,7 +10,7 @@
 //! Pictures are made from a seed: `photo` is smooth with noise, as photographs are (about 3.6 bytes
 //! of text per sample), `flat` nearly constant, as the study's (3.5, repetitive). The study's
 //! stages 1 and 2 are compiled from C++ when the benchmark runs, if there is a compiler; stages 3
-//! to 5 are reimplemented in `stages`.
+//! to 5 are reimplemented.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

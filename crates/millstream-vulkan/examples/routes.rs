@@ -1,7 +1,7 @@
-//! The routes of a package's entries into buffers of a device, in turns: read and copied, decoded by
-//! the processor and copied, decoded by the device, the same from memory; as one request, or as two
-//! that go through host memory; and, for comparison, into host memory only. Every result is read
-//! back and compared, untimed.
+//! The routes of a package's entries into buffers of a device, in turns: read and copied, decoded
+//! by the processor and copied, decoded by the device, the same from memory; as one request, or as
+//! two that go through host memory; and, for comparison, into host memory only. Every result is
+//! read back and compared, untimed.
 //! `cargo run --release -p millstream-vulkan --example routes [-- ENTRY_KIB TOTAL_MIB]`
 //!
 //! On a device that is a processor (lavapipe) the figures say nothing about GPUs.
@@ -45,31 +45,9 @@ fn main() -> Outcome<()> {
     let (entry_bytes, total_bytes) = (number(0, 64)? << 10, number(1, 1)? << 20);
     let raw = heights(total_bytes);
     let raw: Vec<&[u8]> = raw.chunks(entry_bytes).collect();
-    let mut scratch = Scratch::default();
-    let mut streams: Vec<Arc<[u8]>> = Vec::new();
-    for entry in &raw {
-        let (codec, mut stream) = (CodecId::GDEFLATE, Vec::new());
-        encode_block(
-            codec,
-            default_level(codec),
-            &mut scratch,
-            entry,
-            &mut stream,
-        )?;
-        streams.push(stream.into());
-    }
     let folder = tempfile::tempdir()?;
+    let streams = pack(&raw, folder.path())?;
     let path = |codec: CodecId| folder.path().join(codec.name());
-    for codec in [CodecId::STORED, CodecId::GDEFLATE] {
-        let items = raw.iter().enumerate();
-        let items = items.map(|(nth, raw)| Item::from_bytes(format!("{nth:05}"), *raw));
-        let options = PackOptions {
-            coding: Coding::Fixed(codec),
-            share_below: Some(0),
-            ..PackOptions::default()
-        };
-        write_file(items.collect(), &options, path(codec))?;
-    }
     let tier = Gpu::create(GpuOptions::default())?.report().tier;
     println!("tier of the device: {tier:?}");
     let mut contenders = Vec::new();
@@ -115,6 +93,34 @@ fn main() -> Outcome<()> {
         println!("{name:26} {rate:8.0} MB/s");
     }
     Ok(())
+}
+
+/// Packs the entries stored and as GDeflate; returns their streams of GDeflate.
+fn pack(raw: &[&[u8]], folder: &Path) -> Outcome<Vec<Arc<[u8]>>> {
+    let mut scratch = Scratch::default();
+    let mut streams: Vec<Arc<[u8]>> = Vec::new();
+    for entry in raw {
+        let (codec, mut stream) = (CodecId::GDEFLATE, Vec::new());
+        encode_block(
+            codec,
+            default_level(codec),
+            &mut scratch,
+            entry,
+            &mut stream,
+        )?;
+        streams.push(stream.into());
+    }
+    for codec in [CodecId::STORED, CodecId::GDEFLATE] {
+        let items = raw.iter().enumerate();
+        let items = items.map(|(nth, raw)| Item::from_bytes(format!("{nth:05}"), *raw));
+        let options = PackOptions {
+            coding: Coding::Fixed(codec),
+            share_below: Some(0),
+            ..PackOptions::default()
+        };
+        write_file(items.collect(), &options, folder.join(codec.name()))?;
+    }
+    Ok(streams)
 }
 
 /// Returns the heights of a landscape, which change slowly.

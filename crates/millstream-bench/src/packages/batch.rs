@@ -1,22 +1,19 @@
-//! What the cases of workload `packages` share: how packages are made, and the load of all entries
-//! in one batch.
+//! The load of all entries of a package in one batch, how packages are made, and the small files of
+//! a start-up as a package: beside the same files loose, read by threads of the standard library
+//! and by every rival, and beside the device.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millstream::{CodecId, Storage};
 use millstream_pak::{BatchOptions, Coding, Item, PackOptions, Package, Target};
-use toml::Table;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::packing::{FILE_BYTES, inputs, items};
-use crate::ours::options as ours;
-use crate::ours::queue_for;
+use crate::ours::{options as ours, queue_for};
 use crate::peers::{self, AtWork, bare};
 use crate::prelude::*;
 use crate::startup::plan::Plan;
 use crate::threads::cores;
-use crate::throttle::Throttle;
 
 pub(super) const BLOCK_BYTES: usize = 256 << 10;
 /// Rate that `auto` assumes if nothing throttles.
@@ -172,63 +169,6 @@ pub(super) fn start_up(session: &mut Session<'_>, made: &Path) -> Result<()> {
         });
         case.room = (largest.unwrap_or(0) as usize).max(plan.destination_len) + (1 << 20);
         session.run(case)?;
-    }
-    Ok(())
-}
-
-/// Number of generated files, in a quick and in a full run; for a slow disk as many as it reads in
-/// a case's time, but at least those of a quick run, which has two of each kind.
-const FILES_QUICK: usize = 10;
-const FILES: usize = 160;
-const SECONDS_QUICK: f64 = 4.0;
-const SECONDS: f64 = 8.0;
-
-pub(super) fn mixed(session: &mut Session<'_>, folder: &Path) -> Result<()> {
-    let files_max = session.size(FILES, FILES_QUICK);
-    let seconds = session.size(SECONDS, SECONDS_QUICK);
-    one(session, folder, files_max, None)?;
-    for &rate in &session.options.throttle {
-        let asked = rate * 1e6 * seconds / FILE_BYTES as f64;
-        let files = (asked as usize).clamp(FILES_QUICK, files_max);
-        let passes = (asked / files as f64).ceil() as usize;
-        one(session, folder, files, Some((rate, passes)))?;
-    }
-    Ok(())
-}
-
-/// Runs the case of a number of files, read `passes` times from a disk of a rate in MB/s.
-fn one(
-    session: &mut Session<'_>,
-    folder: &Path,
-    files: usize,
-    throttled: Option<(f64, usize)>,
-) -> Result<()> {
-    let (rate, passes) = (throttled.map(|it| it.0), throttled.map_or(1, |it| it.1));
-    let disk = rate.map_or("unthrottled".into(), |rate| format!("{rate} MB/s"));
-    let found = format!("{files} files {disk}").into();
-    let found = Table::from_iter([("corpus".to_owned(), found)]);
-    for instance in session.cases_with("packages", "mixed", found) {
-        let inputs = inputs(files);
-        let wanted = inputs.iter().map(|(name, bytes)| Wanted {
-            name: name.clone(),
-            xxh3: xxh3_64(bytes),
-        });
-        let wanted = Arc::new(wanted.collect());
-        let mut case = session.begin(&instance);
-        let mut paths = Vec::new();
-        for contender in instance.contenders() {
-            let path =
-                folder.join(format!("mixed-{files}-{disk}-{contender}.mpak").replace('/', "-"));
-            packed(&path, coding_of(contender, rate), || Ok(items(&inputs)))?;
-            case.push(contender, Batch::new(&path, &wanted, passes)?);
-            paths.push(path);
-        }
-        case.prepare(move || drop_all(&paths));
-        let throttle = rate.map(|rate| Throttle::new(folder, (rate * 1e6) as u64));
-        match throttle.transpose() {
-            Ok(_throttle) => session.run(case)?,
-            Err(error) => session.skip(&instance, "throttle", &error)?,
-        }
     }
     Ok(())
 }

@@ -1,5 +1,10 @@
-//! Our ways to load an image, and the crate `image`.
-#![expect(unsafe_code, reason = "calls atoi")]
+//! Our ways to load an image, the crate `image`, the study's stages 3 to 5, reimplemented, and
+//! reading without parsing.
+//!
+//! 3: the whole file in memory, a tokenizer, `atoi`. 4: the same with a hand-written integer
+//! parser. 5: as 4, over a map of the file. All read well-formed files and check nothing, as in the
+//! study.
+#![expect(unsafe_code, reason = "calls atoi and malloc_trim, and maps files")]
 
 use std::io::Read as _;
 use std::path::Path;
@@ -54,7 +59,6 @@ pub(super) fn add<'a>(case: &mut Case<'a>, name: &'static str, picture: &'a Pict
 /// Returns free heap memory to the system, so that the next image is in fresh memory. Called before
 /// each run.
 pub(super) fn give_memory_back() -> Result<()> {
-    #![expect(unsafe_code, reason = "the allocator has no safe interface")]
     // SAFETY: it only releases memory that is free.
     #[cfg(target_env = "gnu")]
     unsafe {
@@ -140,7 +144,6 @@ fn parsed(storage: &Storage, path: &Path) -> Read {
 /// Views samples whose layout in the file is that in memory.
 fn viewed(picture: &Picture, touch: bool) -> Result<Work> {
     let start = Moment::now();
-    #[expect(unsafe_code, reason = "maps a file of the corpus")]
     // SAFETY: nothing changes the corpus while a case runs.
     let mapped = unsafe { Mapped::open(&picture.path, touch) }?;
     let viewed = view(mapped.bytes())?;

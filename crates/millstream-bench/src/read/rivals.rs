@@ -13,8 +13,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::Error as Os;
-use std::io::Read as _;
+use std::io::{Error as Os, Read as _};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
