@@ -466,7 +466,7 @@ impl Engine {
         if complete && self.may_merge(index, &block) && self.begin_merged(index, block) {
             return;
         }
-        self.count_issued(index, &block);
+        self.count_issued(index, &block, block.want);
         self.transfers.begin(id, block, self.now_ns);
         match complete {
             true => self.leave(index, Event::Issued),
@@ -501,15 +501,15 @@ impl Engine {
         }
     }
 
-    /// Counts a block as in flight.
+    /// Counts a block as in flight, of which `own` bytes are the request's.
     #[inline(always)]
-    pub(super) fn count_issued(&mut self, index: u32, block: &Block) {
+    fn count_issued(&mut self, index: u32, block: &Block, own: u64) {
         if block.mount == 0 {
             self.scheduler
                 .issued(index, block.priority, block.want, self.now_ns);
         }
         if self.queues.are_limited() {
-            self.spend_bandwidth(index, block.want);
+            self.spend_bandwidth(index, own);
         }
         let counters = &self.shared.counters;
         counters.operations.add(1);
@@ -619,7 +619,8 @@ impl Engine {
         if members.len() == 1 {
             return false;
         }
-        self.count_issued(first, &block);
+        // Followers are of queues without a limit.
+        self.count_issued(first, &block, members[0].1);
         self.shared.counters.merged_operations.add(1);
         for (id, len, _) in &members {
             let index = id.index();
@@ -741,7 +742,7 @@ impl Engine {
         (block.direct, block.window) = (direct.is_some(), fill.serial);
         self.find_lane(&mut block);
         self.cols[index as usize].operations += 1;
-        self.count_issued(index, &block);
+        self.count_issued(index, &block, block.want);
         let id = self.id(index);
         self.transfers.begin(id, block, self.now_ns);
     }

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::support::{Bench, each_backend, each_backend_with, options};
+use crate::support::{Bench, each_backend, each_backend_with, options, over_sim};
 use millstream::{
-    Buffer, CodecId, Decode, Error, ErrorKind, Fence, FileId, FileOp, Group, Job, JobSystem,
-    Priority, Read, StatusArray, Ticket, Write, limits,
+    Access, Buffer, CodecId, Decode, Error, ErrorKind, Fence, FileId, FileOp, FileOptions, Group,
+    Job, JobSystem, Priority, QueueOptions, Read, StatusArray, Storage, Ticket, Write, limits,
 };
+use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
 
 fn kind<T>(result: Result<T, Error>) -> Result<T, ErrorKind> {
     result.map_err(|error| error.kind())
@@ -538,6 +539,40 @@ fn a_paused_or_limited_queue_holds_back_no_other() {
         paused.resume();
         held.wait().expect("read");
     });
+}
+
+/// One byte at 1000 bytes a second is paid for after a millisecond, what is read with it would take
+/// minutes.
+#[test]
+fn a_limited_queue_does_not_pay_for_neighbors_that_are_read_with_its_own() {
+    let (sim, files) = Sim::new(SimOptions::default());
+    let stored = crate::support::bytes(1 << 20);
+    files.add("f", stored, SimFileOptions::default());
+    let mut options = over_sim(sim, &files, Access::Buffered);
+    options.merge = true;
+    let storage = Storage::new(options).expect("a storage");
+    let queue = || storage.queue(QueueOptions::default()).expect("a queue");
+    let (limited, free) = (queue(), queue());
+    limited.set_bandwidth(Some(1000));
+    let file = storage.open("f", FileOptions::default());
+    let opened = storage.opened(file).expect("room").wait();
+    opened.expect("it is there");
+    let mut own = limited.submit(Read::range(file, 0, 1)).expect("room");
+    let mut batch = free.batch();
+    let others: Vec<_> = (0..7)
+        .map(|other| Read::range(file, 1 + (other << 16), 1 << 16))
+        .map(|read| batch.add(read).expect("room"))
+        .collect();
+    batch.submit();
+    own.wait().expect("read");
+    for mut other in others {
+        other.wait().expect("read");
+    }
+    let stats = storage.stats();
+    assert_eq!((stats.merged_operations, stats.operations), (1, 1));
+    let mut next = limited.submit(Read::range(file, 0, 1)).expect("room");
+    let next = next.wait_timeout(crate::support::PATIENCE);
+    assert!(next.expect("not claimed").is_some(), "it waits for minutes");
 }
 
 /// A mapped view is brought into memory ahead of its use by requests like any other.
