@@ -245,8 +245,7 @@ pub(crate) struct SceneArgs {
     #[arg(long)]
     pub(crate) partial: bool,
     /// Load buffers and images into the memory of Vulkan device N of the list that `info` prints
-    /// [default: the first discrete one, else any]
-    #[cfg(feature = "gpu")]
+    /// [default: the first discrete one, else any]; for a program built with the feature `gpu`
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
     pub(crate) gpu: Option<Option<usize>>,
     /// Maximum memory of each scene, on the host or the device: a small file may declare many large

@@ -65,6 +65,11 @@ struct Outcome {
 
 /// Runs `scene`.
 pub(crate) fn scene(args: &SceneArgs, json: bool) -> Result<(), Ending> {
+    #[cfg(not(feature = "gpu"))]
+    if args.gpu.is_some() {
+        let cause = crate::commands::NO_GPU;
+        return Err(Ending::Usage(format!("--gpu: {cause}")));
+    }
     check_trace(args.trace.as_deref(), std::slice::from_ref(&args.file))?;
     check_kind(&args.file)?;
     let mut options = StorageOptions::default();

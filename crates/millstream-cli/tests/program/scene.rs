@@ -96,6 +96,22 @@ fn a_scene_takes_two_batches_loose_and_one_from_a_package_cooked_or_not() {
     }
 }
 
+#[test]
+#[cfg(not(feature = "gpu"))]
+fn a_build_without_vulkan_says_how_to_get_one_with_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let loose = scene(folder.path());
+    let refused = run(&mut millstream(&["scene", &loose, "--gpu"]));
+    let errors = expect_status(&refused, 2);
+    assert!(errors.contains("--features gpu"), "{errors}");
+    let about = document(&["info", "--json"]);
+    let refused = about["vulkan"]["refused"].as_str();
+    assert!(
+        refused.is_some_and(|it| it.contains("--features gpu")),
+        "{about}"
+    );
+}
+
 /// Loose, packed, cooked, and packed for a GPU, the same bytes land in memory and on a device.
 #[test]
 #[cfg(feature = "gpu")]

@@ -43,7 +43,7 @@ pub(super) fn devices(table: &mut Table) -> Value {
 /// Adds why no device can be used.
 #[cfg(not(feature = "gpu"))]
 pub(super) fn devices(table: &mut Table) -> Value {
-    none(table, "this build has no Vulkan (cargo feature `gpu`)")
+    none(table, crate::commands::NO_GPU)
 }
 
 fn none(table: &mut Table, why: &str) -> Value {
