@@ -1454,7 +1454,10 @@ MST_API mst_result mst_queue_cancel_tagged(mst_queue *queue, uint64_t mask, uint
  */
 MST_API mst_result mst_queue_cancel_group(mst_queue *queue, const mst_group *group);
 
-/** Stops serving the queue (`paused` true), or resumes; what is in flight goes on. */
+/**
+ * Stops serving the queue (`paused` true), or resumes. Operations in flight complete, and staging
+ * memory that is half filled is filled to its end.
+ */
 MST_API mst_result mst_queue_pause(mst_queue *queue, bool paused);
 
 /** Sets the bytes per second that the queue's requests may move; 0 for no limit. */

@@ -196,7 +196,8 @@ pub unsafe extern "C" fn mst_queue_cancel_group(
     })
 }
 
-/// Stops serving the queue (`paused` true), or resumes; what is in flight goes on.
+/// Stops serving the queue (`paused` true), or resumes. Operations in flight complete, and staging
+/// memory that is half filled is filled to its end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_queue_pause(queue: *mut mst_queue, paused: bool) -> mst_result {
     border(|| {

@@ -173,7 +173,9 @@ impl Queue {
         self.batch().close(file)
     }
 
-    /// Stops serving the queue; operations in flight complete.
+    /// Stops serving the queue. Operations in flight complete, and a window of staging that is half
+    /// filled is filled to its end, since others may wait for that memory: for most codecs at most
+    /// 4 MiB, for those that need all stored bytes at once the rest of one request.
     pub fn pause(&self) {
         self.shared().ask(|wishes, _| wishes.paused = Some(true));
     }
@@ -183,7 +185,8 @@ impl Queue {
         self.shared().ask(|wishes, _| wishes.paused = Some(false));
     }
 
-    /// Sets the bytes per second that the queue's requests may move; `None` for no limit.
+    /// Sets the bytes per second that the queue's requests may move; `None` for no limit. The queue
+    /// may go into debt by one operation, or by one window of staging as for [`Queue::pause`].
     pub fn set_bandwidth(&self, bytes_per_second: Option<u64>) {
         self.shared()
             .ask(|wishes, _| wishes.bandwidth = Some(bytes_per_second));

@@ -48,7 +48,8 @@ impl Window {
     }
 }
 
-/// A bytes-per-second limit: a bucket that may go into debt by one block and is paid back by time.
+/// A bytes-per-second limit: a bucket that may go into debt, by one block or by the rest of a window
+/// of staging, and is paid back by time.
 pub(crate) struct Bucket {
     bytes_per_second: u64,
     /// When the debt is paid.
@@ -319,6 +320,12 @@ impl Queues {
     #[inline]
     pub(crate) fn are_limited(&self) -> bool {
         self.limited
+    }
+
+    /// Whether any queue holds requests back, by a pause or its bandwidth.
+    pub(crate) fn have_held(&self) -> bool {
+        let mut states = self.states.iter().flatten();
+        self.limited && states.any(|state| !state.held.is_empty())
     }
 
     #[inline]

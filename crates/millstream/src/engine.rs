@@ -261,13 +261,16 @@ impl Engine {
         let waits = self.scheduler.has_waiting()
             || self.memory_scheduler.has_waiting()
             || self.files.opening() > 0;
-        let stalled = waits
+        let mut stalled = waits
             && self.is_idle()
             && self.until_next_timer().is_none()
-            && self.gated.is_empty()
-            && !self.queues.are_limited()
-            && self.transfers.quarantined() + self.transfers.lost() == 0
+            && !self.queues.have_held()
             && !self.shared.has_mail();
+        if stalled {
+            let cols = &self.cols;
+            self.gated.retain(|id| columns::is_known(cols, *id));
+            stalled = self.gated.is_empty();
+        }
         if stalled && !std::mem::replace(&mut self.stalled, stalled) {
             let counters = &self.shared.counters;
             counters.stalls.add(1);

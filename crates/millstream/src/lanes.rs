@@ -18,7 +18,8 @@ use millstream_io::device::null::NullDevice;
 use millstream_io::device::threads::{Threads, ThreadsOptions};
 use millstream_io::limits::IO_THREADS_DEFAULT;
 use millstream_io::{
-    Completion, Device, Doorbell, FileSystem, IoError, Operation, Region, ThreadSettings,
+    Completion, Device, DeviceKind, Doorbell, FileSystem, IoError, Operation, Region,
+    ThreadSettings,
 };
 
 use crate::limits::{SLOW_MOUNT_THREADS, SLOW_MOUNTS_MAX};
@@ -41,6 +42,8 @@ pub(crate) struct Lanes {
     clock: Option<ModelClock>,
     /// Mounts that can hang need threads beside the main lane.
     slow_apart: bool,
+    /// The main lane's descriptors are the system's, and it may cancel operations.
+    cancels: bool,
     depth: u32,
     io_threads: usize,
     bell: Doorbell,
@@ -75,6 +78,7 @@ impl Lanes {
     ) -> Lanes {
         let clock = options.disk_model.clone().map(ModelClock::new);
         let bell = device.doorbell();
+        let cancels = matches!(device.kind(), DeviceKind::Uring | DeviceKind::Iocp);
         let main = modeled(device, clock.as_ref());
         let pumped = options.threads.pumped;
         let cores = millstream_io::available_cores();
@@ -94,6 +98,7 @@ impl Lanes {
             fs,
             clock,
             slow_apart,
+            cancels,
             depth: options.depth,
             io_threads: options.threads.io_threads.unwrap_or(IO_THREADS_DEFAULT),
             bell,
@@ -108,6 +113,11 @@ impl Lanes {
     /// Whether completions are delayed by a disk model: then the page cache counts as empty.
     pub(crate) fn is_modeled(&self) -> bool {
         self.clock.is_some()
+    }
+
+    /// Whether operations that the main lane canceled can be made as blocking calls.
+    pub(crate) fn has_blocking(&self) -> bool {
+        self.cancels
     }
 
     pub(crate) fn depth(&self) -> usize {
@@ -334,6 +344,7 @@ impl Lanes {
         );
         let mut held = calls.shutdown(deadline, answers).len();
         self.sort_out(completions, answers);
+        self.blocking = 0;
         let slow = self.slow.drain(..).map(|(_, slow)| slow);
         for lane in [main, cached].into_iter().chain(slow) {
             held += lane.shutdown(deadline, completions).operations.len();

@@ -275,7 +275,8 @@ impl Scheduler {
 
     /// Whether a request waits in front of the others of its priority.
     pub(crate) fn is_pinned(&self, key: u32) -> bool {
-        self.links[key as usize].place == Place::Pinned
+        let link = self.links.get(key as usize);
+        link.is_some_and(|link| link.place == Place::Pinned)
     }
 
     /// Largest operation of a priority to issue now: of `blocks` blocks, unless others may have to

@@ -228,10 +228,12 @@ impl Transfers {
 
     /// What a completion that lacks bytes means; operations that continue are pushed again.
     /// `wanted` says whether any of its requests still waits for the bytes, `way` the logical block
-    /// of direct reads and the descriptor through the page cache.
+    /// of direct reads and the descriptor through the page cache; `blocking` whether the main
+    /// device's operations can be made as blocking calls.
     pub(crate) fn complete(
         &mut self,
         completion: &Completion,
+        blocking: bool,
         way: impl FnOnce() -> (u64, Option<Descriptor>),
         wanted: impl Fn(Id) -> bool,
     ) -> Meaning {
@@ -250,8 +252,9 @@ impl Transfers {
             self.push_to(Lane::Main, number, completion.moved().unwrap_or(0));
             return Meaning::Continued;
         }
+        // A call on a mount that can hang might be made on this thread.
         if completion.moved() == Err(Errno::CANCELED)
-            && transfer.block.lane == Lane::Main
+            && (blocking && transfer.block.lane == Lane::Main && transfer.block.mount == 0)
             && is_wanted
         {
             self.push_to(Lane::Blocking, number, 0);
@@ -346,11 +349,6 @@ impl Transfers {
         self.count_back(&block);
         self.lost += 1;
         (block, members)
-    }
-
-    /// Requests that have ended and whose memory is still in use.
-    pub(crate) fn quarantined(&self) -> usize {
-        self.quarantine.len()
     }
 
     pub(crate) fn lost(&self) -> usize {

@@ -75,7 +75,13 @@ fn set_scheduling(scheduling: Scheduling) {
         ..SchedAttributes::default()
     };
     // SAFETY: the kernel reads `size` bytes of the attributes.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    let refused = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    if refused != 0 && now != libc::c_long::from(policy) {
+        // Some sandboxes know the older call alone, which has no slice.
+        let priority: libc::c_int = 0;
+        // SAFETY: the kernel reads one int, the priority, which must be 0 for these policies.
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
+    }
 }
 
 /// `struct sched_attr` of `sched_setattr(2)`, in its first version.

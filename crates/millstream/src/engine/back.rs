@@ -54,7 +54,8 @@ impl Engine {
             let col = &cols[id.index() as usize];
             side.is_live(id) && col.generation == id.generation() && col.ending.is_none()
         };
-        match self.transfers.complete(&completion, way, wanted) {
+        let blocking = self.lanes.has_blocking();
+        match self.transfers.complete(&completion, blocking, way, wanted) {
             Meaning::Continued => self.shared.counters.retried_operations.add(1),
             Meaning::DirectRefused => {
                 self.shared.counters.retried_operations.add(1);
@@ -188,7 +189,9 @@ impl Engine {
     /// Advances a staged request: gives out jobs, asks for more windows, or ends it.
     pub(super) fn advance(&mut self, index: u32) -> Flow {
         loop {
-            let landed = match self.step(index) {
+            let step = self.step(index);
+            self.unpin(index);
+            let landed = match step {
                 Ok(Step::Wait) => return Flow::Wait,
                 Ok(Step::More) => return self.resume(index),
                 Ok(Step::Done) => return self.staged_done(index),
@@ -410,21 +413,21 @@ impl Engine {
             return self.after_out(index);
         }
         match done {
-            Ok(()) => {
-                if staged_of(&mut self.extras, index).restart {
-                    // A unit could not be decoded alone: nothing more is served before the restart.
-                    self.leave_for_restart(index);
-                }
-                self.advance(index)
-            }
+            Ok(()) => self.advance(index),
             Err(error) => self.end_wanted(index, error),
         }
     }
 
-    /// A request that is to restart leaves the scheduler until everything of it is back.
-    fn leave_for_restart(&mut self, index: u32) {
-        if self.scheduler_of(index).remove(index) {
-            self.cols[index as usize].state.on(Event::Issued);
+    /// A request that is to restart as a stream leaves the scheduler until everything of it is back;
+    /// one that has restarted has lost its open window.
+    fn unpin(&mut self, index: u32) {
+        if self.cols[index as usize].state != State::Ready {
+            return;
+        }
+        if staged_of(&mut self.extras, index).restart {
+            self.leave(index, Event::Issued);
+        } else if self.scheduler.is_pinned(index) {
+            self.pin(index, self.has_open_window(index));
         }
     }
 

@@ -65,8 +65,8 @@ impl Engine {
                 continue;
             }
             match self.issue(index, priority, staging_short) {
-                Issue::Issued => worked = true,
-                Issue::Left => {}
+                // What it waits for now, an open perhaps, is begun by the next round.
+                Issue::Issued | Issue::Left => worked = true,
                 Issue::NoStaging => {
                     skip.set(priority, true);
                     staging_short = true;
@@ -140,7 +140,7 @@ impl Engine {
 
     /// Takes a request out of the scheduler.
     #[inline]
-    fn leave(&mut self, index: u32, event: Event) {
+    pub(super) fn leave(&mut self, index: u32, event: Event) {
         let was_in = self.scheduler_of(index).remove(index);
         assert!(was_in, "a pick is in its scheduler");
         self.cols[index as usize].state.on(event);
@@ -190,7 +190,11 @@ impl Engine {
         };
         push_waiting(waiting, id, &self.cols);
         self.leave(index, Event::Hold);
-        self.detach_file(index);
+        // With a window open it holds staging that others may wait for: it needs its file again,
+        // whatever those have open.
+        if !self.has_open_window(index) {
+            self.detach_file(index);
+        }
         true
     }
 
@@ -668,7 +672,7 @@ impl Engine {
     }
 
     /// Pins a waiting request whose window is open, and no other.
-    fn pin(&mut self, index: u32, open: bool) {
+    pub(super) fn pin(&mut self, index: u32, open: bool) {
         if self.scheduler.is_pinned(index) != open {
             self.scheduler.remove(index);
             self.schedule(index);
