@@ -1,4 +1,5 @@
-//! The storages of this process, which end before the interpreter does and are not of a forked child.
+//! The storages of this process, which end before the interpreter does and are not of a forked
+//! child.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
