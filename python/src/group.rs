@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use crate::completions::PyCompletions;
 use crate::errors;
 use crate::memory::release_dropped;
-use crate::storage;
+use crate::shared;
 use crate::wait::{self, Notify};
 
 /// Requests that belong together: counted from the call that accepts them until they complete.
@@ -26,7 +26,7 @@ pub(crate) struct Group {
 impl Group {
     /// In a forked child the requests of the parent never complete.
     fn check_generation(&self, py: Python<'_>) -> PyResult<()> {
-        if self.group.remaining() > 0 && self.generation != storage::generation() {
+        if self.group.remaining() > 0 && self.generation != shared::generation() {
             let cause = "a forked child has no engine: the group's requests belong to its parent";
             return Err(errors::simple(py, "closed", cause));
         }
@@ -57,7 +57,7 @@ impl Group {
     fn new() -> Group {
         Group {
             group: millstream::Group::new(),
-            generation: storage::generation(),
+            generation: shared::generation(),
             awaited: Mutex::default(),
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `storage`, `queue`, `ticket`, `group` | the engine's objects as Python's |
+//! | `storage`, `file`, `queue`, `ticket`, `group` | the engine's objects as Python's |
+//! | `shared` | the storages of this process |
 //! | `buffer`, `memory` | memory of the library for Python, and of Python for the engine |
 //! | `wait`, `completions` | blocking waits that notice Ctrl-C; event loops |
 //! | `package`, `pack` | packages: read, verify, make |
@@ -15,6 +16,7 @@
 mod buffer;
 mod completions;
 mod errors;
+mod file;
 mod group;
 mod header;
 mod memory;
@@ -23,6 +25,7 @@ mod pack;
 mod package;
 mod queue;
 mod region;
+mod shared;
 mod storage;
 mod ticket;
 mod wait;
@@ -43,14 +46,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<package::Verification>()?;
     module.add_class::<queue::Batch>()?;
     module.add_class::<queue::Queue>()?;
-    module.add_class::<storage::File>()?;
+    module.add_class::<file::File>()?;
     module.add_class::<storage::Storage>()?;
     module.add_class::<ticket::Ticket>()?;
     module.add_function(wrap_pyfunction!(header::parse_safetensors, module)?)?;
     module.add_function(wrap_pyfunction!(pack::encode_task, module)?)?;
     module.add_function(wrap_pyfunction!(pack::pack, module)?)?;
-    module.add_function(wrap_pyfunction!(storage::_after_fork, module)?)?;
-    module.add_function(wrap_pyfunction!(storage::_close_all, module)?)?;
+    module.add_function(wrap_pyfunction!(shared::_after_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(shared::_close_all, module)?)?;
     module.add_function(wrap_pyfunction!(ticket::wait_all, module)?)?;
     Ok(())
 }

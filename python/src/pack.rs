@@ -11,10 +11,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors::{self, IntoPy as _};
+use crate::file::path_of;
 use crate::memory::{Lent, release_dropped};
 use crate::options;
 use crate::package::name_of;
-use crate::storage::path_of;
 use crate::wait;
 
 /// What was packed.

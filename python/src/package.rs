@@ -12,10 +12,12 @@ use pyo3::types::PyBytes;
 
 use crate::buffer::{Buffer, Memory};
 use crate::errors::{self, IntoPy as _};
+use crate::file::path_of;
 use crate::group::{self, Group};
 use crate::memory::{Lent, release_dropped};
 use crate::queue::{self, Checked, Common};
-use crate::storage::{Shared, Storage, path_of};
+use crate::shared::Shared;
+use crate::storage::Storage;
 use crate::ticket::{Pending, Ticket};
 use crate::wait;
 

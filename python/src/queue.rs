@@ -13,10 +13,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::errors::{self, IntoPy as _};
+use crate::file::{File, path_of};
 use crate::group::Group;
 use crate::memory::{Lent, release_dropped};
 use crate::options;
-use crate::storage::{File, Shared, path_of};
+use crate::shared::Shared;
 use crate::ticket::{Pending, Ticket};
 use crate::wait;
 

@@ -1,151 +1,18 @@
-//! `Storage` and `File`.
+//! `Storage`.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use millstream::{DeviceKind, FileId, FileInfo, FileOptions, Priority, QueueOptions, Stats};
+use millstream::{DeviceKind, FileOptions, Priority, QueueOptions, Stats};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::buffer::{Buffer, Memory};
-use crate::errors::{self, IntoPy as _};
-use crate::memory::release_dropped;
+use crate::errors::IntoPy as _;
+use crate::file::{File, path_of};
 use crate::options::{self, Given};
 use crate::queue::Queue;
-use crate::wait;
-
-/// Seconds that leaving a `with` block, and the end of the interpreter, wait for the system.
-const CLOSE_SECONDS: f64 = 5.0;
-
-/// A storage behind all Python objects that use it.
-pub(crate) struct Shared {
-    pub(crate) storage: millstream::Storage,
-    /// For closing files.
-    own: millstream::Queue,
-    closed: AtomicBool,
-    generation: u32,
-}
-
-/// How often this process's ancestors have forked since the module was loaded: what was made in an
-/// earlier generation belongs to a parent, whose threads may have held any lock.
-static GENERATION: AtomicU32 = AtomicU32::new(0);
-
-/// The generation of this process.
-pub(crate) fn generation() -> u32 {
-    GENERATION.load(Ordering::Relaxed)
-}
-
-/// What a forked child calls before anything else.
-#[pyfunction]
-pub(crate) fn _after_fork() {
-    GENERATION.fetch_add(1, Ordering::Relaxed);
-    // Locked only while attached, and the thread that forks is.
-    ALL.lock().unwrap_or_else(PoisonError::into_inner).clear();
-}
-
-/// All storages, to be closed before the interpreter ends. Locked only while attached.
-static ALL: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
-
-impl Shared {
-    fn new(py: Python<'_>, given: &Given<'_>) -> PyResult<Arc<Shared>> {
-        let options = given.options()?;
-        let made = py.detach(|| {
-            let storage = millstream::Storage::new(options)?;
-            let own = storage.queue(QueueOptions::default())?;
-            Ok((storage, own))
-        });
-        let (storage, own) = made.map_err(|error: millstream::Error| errors::engine(py, &error))?;
-        let closed = AtomicBool::new(false);
-        let shared = Arc::new(Shared {
-            storage,
-            own,
-            closed,
-            generation: generation(),
-        });
-        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|other| other.strong_count() > 0);
-        all.push(Arc::downgrade(&shared));
-        Ok(shared)
-    }
-
-    /// # Errors
-    /// `Closed`.
-    pub(crate) fn check_open(&self, py: Python<'_>) -> PyResult<()> {
-        if self.is_inherited() {
-            let cause = "a forked child has no engine: the storage belongs to its parent";
-            return Err(errors::simple(py, "closed", cause));
-        }
-        match self.closed.load(Ordering::Relaxed) {
-            false => Ok(()),
-            true => Err(errors::simple(py, "closed", "the storage is closed")),
-        }
-    }
-
-    /// Whether it belongs to a parent of this process.
-    fn is_inherited(&self) -> bool {
-        self.generation != generation()
-    }
-
-    /// Opens a file for reading, or for what the options say.
-    pub(crate) fn open(
-        &self,
-        py: Python<'_>,
-        path: &Path,
-        options: FileOptions,
-    ) -> PyResult<FileId> {
-        self.check_open(py)?;
-        Ok(self.storage.open(path, options))
-    }
-
-    fn close(&self, py: Python<'_>, seconds: f64) -> millstream::CloseReport {
-        self.closed.store(true, Ordering::Relaxed);
-        let timeout = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
-        let report = py.detach(|| self.storage.close(timeout));
-        release_dropped(py);
-        report
-    }
-}
-
-impl Drop for Shared {
-    /// Waits for the system without the interpreter lock.
-    fn drop(&mut self) {
-        if !*self.closed.get_mut() && !self.is_inherited() {
-            let storage = &self.storage;
-            let timeout = Duration::from_secs_f64(CLOSE_SECONDS);
-            let close = |py: Python<'_>| py.detach(|| storage.close(timeout));
-            // Without an interpreter the engine's own drop does the same.
-            let _ = Python::try_attach(close);
-        }
-    }
-}
-
-/// Closes all storages: what the interpreter calls before it ends, so that no request uses memory
-/// of objects that it destroys.
-#[pyfunction]
-pub(crate) fn _close_all(py: Python<'_>) {
-    let all = std::mem::take(&mut *ALL.lock().unwrap_or_else(PoisonError::into_inner));
-    for shared in all.iter().filter_map(Weak::upgrade) {
-        shared.close(py, CLOSE_SECONDS);
-    }
-}
-
-/// A path from str, bytes or os.PathLike.
-pub(crate) fn path_of(object: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
-    match object.extract::<OsString>() {
-        Ok(path) => Ok(PathBuf::from(path)),
-        Err(_) => {
-            let decoded = object
-                .py()
-                .import("os")?
-                .getattr("fsdecode")?
-                .call1((object,))?;
-            decoded.extract::<OsString>().map(PathBuf::from)
-        }
-    }
-}
+use crate::shared::{CLOSE_SECONDS, Shared};
 
 /// Files, queues, threads and memory that belong together.
 ///
@@ -241,14 +108,7 @@ impl Storage {
         };
         let path = path_of(path)?;
         let id = self.0.open(py, &path, options)?;
-        let shared = Arc::clone(&self.0);
-        let closed = AtomicBool::new(false);
-        Ok(File {
-            id,
-            path,
-            shared,
-            closed,
-        })
+        Ok(File::new(Arc::clone(&self.0), id, path))
     }
 
     /// A buffer of the storage's pool: page-aligned, so that direct reads into it need no copy. Its
@@ -326,76 +186,6 @@ impl Storage {
     fn __repr__(&self) -> String {
         let closed = if self.closed() { ", closed" } else { "" };
         format!("<millstream.Storage on {}{closed}>", self.device())
-    }
-}
-
-/// A file of a storage, to be named by requests.
-#[pyclass(frozen, weakref, module = "millstream")]
-pub(crate) struct File {
-    id: FileId,
-    path: PathBuf,
-    pub(crate) shared: Arc<Shared>,
-    closed: AtomicBool,
-}
-
-impl File {
-    /// Its id in a storage.
-    ///
-    /// # Errors
-    /// It was closed.
-    pub(crate) fn id(&self, py: Python<'_>) -> PyResult<FileId> {
-        match self.closed.load(Ordering::Relaxed) {
-            false => Ok(self.id),
-            true => Err(errors::simple(py, "stale_file", "the file was closed")),
-        }
-    }
-}
-
-#[pymethods]
-impl File {
-    /// The path it was opened by.
-    #[getter]
-    fn path(&self) -> OsString {
-        self.path.clone().into_os_string()
-    }
-
-    /// Its length in bytes. Blocks until the file is open.
-    fn size(&self, py: Python<'_>) -> PyResult<u64> {
-        self.shared.check_open(py)?;
-        let id = self.id(py)?;
-        let mut ticket = self.shared.storage.opened(id).into_py(py)?;
-        let mut info: Option<Result<FileInfo, millstream::Error>> = None;
-        wait::in_slices(py, None, |slice| {
-            info = ticket
-                .wait_timeout(slice)?
-                .map(millstream::Outcome::into_result);
-            Ok(info.is_some())
-        })?;
-        let info = info.expect("the wait had no deadline");
-        info.map(|info| info.len).into_py(py)
-    }
-
-    /// Closes the file once the requests before have completed; later ones raise MillstreamError.
-    fn close(&self) {
-        if !self.closed.swap(true, Ordering::Relaxed) && !self.shared.is_inherited() {
-            // Fails only with the storage, whose end closes all files.
-            let _ = self.shared.own.close(self.id);
-        }
-    }
-
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
-        self.close();
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        self.close();
     }
 }
 

@@ -749,19 +749,6 @@ MST_API mst_result mst_file_open(
     const mst_file_desc *desc,
     mst_file *file);
 
-/** A ticket that completes once the file is open, for `mst_file_info_wait` later; see there. */
-MST_API mst_result mst_file_opened(mst_storage *storage, mst_file file, mst_ticket *ticket);
-
-/**
- * Waits until the file of a ticket of `mst_file_opened` is open, and fills `info`, whose size must
- * be set. The ticket is claimed, but for `MST_ERROR_NOT_READY`.
- */
-MST_API mst_result mst_file_info_wait(
-    mst_storage *storage,
-    mst_ticket ticket,
-    uint64_t timeout_ns,
-    mst_file_info *info);
-
 /** Takes a buffer of at least `size` bytes, page-aligned, with unspecified content. */
 MST_API mst_result mst_buffer_create(mst_storage *storage, size_t size, mst_buffer **buffer);
 
@@ -1130,6 +1117,19 @@ MST_API mst_result mst_ticket_free(mst_storage *storage, mst_ticket ticket);
 
 /** Frees the buffer and the error of a completion, and sets them to NULL. NULL is allowed. */
 MST_API void mst_completion_free(mst_completion *completion);
+
+/** A ticket that completes once the file is open, for `mst_file_info_wait` later; see there. */
+MST_API mst_result mst_file_opened(mst_storage *storage, mst_file file, mst_ticket *ticket);
+
+/**
+ * Waits until the file of a ticket of `mst_file_opened` is open, and fills `info`, whose size must
+ * be set. The ticket is claimed, but for `MST_ERROR_NOT_READY`.
+ */
+MST_API mst_result mst_file_info_wait(
+    mst_storage *storage,
+    mst_ticket ticket,
+    uint64_t timeout_ns,
+    mst_file_info *info);
 
 /* ======================================================= */
 /** Requests: reads, writes and operations on files, described by structs. */

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use millstream::{
-    Access, Backend, Buffer, Cores, DiskModel, FileId, FileInfo, FileOptions, Priority, Scheduling,
-    Stats, Storage, StorageOptions, ThreadSettings,
+    Access, Backend, Buffer, Cores, DiskModel, FileOptions, Priority, Scheduling, Stats, Storage,
+    StorageOptions, ThreadSettings,
 };
 use millstream_stream::Streams;
 
@@ -22,7 +22,7 @@ use crate::hooks::{
     Allocator, JobQueue, log_hook, mst_allocator, mst_codec_desc, mst_job_system, mst_log_fn,
     register_codecs,
 };
-use crate::number::{mst_file, mst_priority, mst_ticket, priority_of};
+use crate::number::{mst_file, mst_priority, priority_of};
 
 /// A storage: files, queues, threads and memory that belong together.
 pub struct mst_storage {
@@ -595,50 +595,6 @@ pub unsafe extern "C" fn mst_file_open(
         };
         result.write(storage.storage.open(name, options).to_bits());
         Ok(())
-    })
-}
-
-/// A ticket that completes once the file is open, for `mst_file_info_wait` later; see there.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mst_file_opened(
-    storage: *mut mst_storage,
-    file: mst_file,
-    ticket: *mut mst_ticket,
-) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_storage_create`.
-        let (storage, result) = unsafe { (at(storage)?, out(ticket)?) };
-        let opened = storage.storage.opened(FileId::from_bits(file))?;
-        result.write(crate::ticket::number_of_ticket(opened));
-        Ok(())
-    })
-}
-
-/// Waits until the file of a ticket of `mst_file_opened` is open, and fills `info`, whose size must
-/// be set. The ticket is claimed, but for `MST_ERROR_NOT_READY`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mst_file_info_wait(
-    storage: *mut mst_storage,
-    ticket: mst_ticket,
-    timeout_ns: u64,
-    info: *mut mst_file_info,
-) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_storage_create`.
-        let (storage, _) = unsafe { (at(storage)?, check_sized(info)?) };
-        let outcome = crate::ticket::claim::<FileInfo>(storage, ticket, timeout_ns)?;
-        let known = outcome.into_result()?;
-        let filled = mst_file_info {
-            size: size_of::<mst_file_info>(),
-            length: known.len,
-            device: known.identity.device,
-            inode: known.identity.inode,
-            modified_ns: known.identity.modified_ns as i64,
-            direct: u32::from(known.direct),
-            reserved: 0,
-        };
-        // SAFETY: as above.
-        unsafe { fill_sized(info, &filled) }
     })
 }
 

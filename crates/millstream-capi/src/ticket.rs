@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use millstream::{Buffer, Completion, Error, Outcome, Priority, Ticket};
+use millstream::{Buffer, Completion, Error, FileId, FileInfo, Outcome, Priority, Ticket};
 
-use crate::desc::{at, at_mut, border, deadline_of, limit};
+use crate::desc::{at, at_mut, border, check_sized, deadline_of, fill_sized, limit, out};
 use crate::error::{
     Failure, MST_ERROR_STALE_TICKET, MST_ERROR_STILL_HELD, MST_OK, invalid, mst_error, mst_result,
     owned_error, result_of,
 };
 use crate::handle::{owned, take, unharmed};
 use crate::hooks::User;
-use crate::number::{mst_priority, mst_ticket, priority_of};
-use crate::storage::{NOT_READY, mst_buffer, mst_storage};
+use crate::number::{mst_file, mst_priority, mst_ticket, priority_of};
+use crate::storage::{NOT_READY, mst_buffer, mst_file_info, mst_storage};
 
 /// How a request completed. To be freed by `mst_completion_free`.
 #[repr(C)]
@@ -305,4 +305,48 @@ pub unsafe extern "C" fn mst_completion_free(completion: *mut mst_completion) {
             }
         }
     });
+}
+
+/// A ticket that completes once the file is open, for `mst_file_info_wait` later; see there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_file_opened(
+    storage: *mut mst_storage,
+    file: mst_file,
+    ticket: *mut mst_ticket,
+) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_storage_create`.
+        let (storage, result) = unsafe { (at(storage)?, out(ticket)?) };
+        let opened = storage.storage.opened(FileId::from_bits(file))?;
+        result.write(number_of_ticket(opened));
+        Ok(())
+    })
+}
+
+/// Waits until the file of a ticket of `mst_file_opened` is open, and fills `info`, whose size must
+/// be set. The ticket is claimed, but for `MST_ERROR_NOT_READY`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_file_info_wait(
+    storage: *mut mst_storage,
+    ticket: mst_ticket,
+    timeout_ns: u64,
+    info: *mut mst_file_info,
+) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_storage_create`.
+        let (storage, _) = unsafe { (at(storage)?, check_sized(info)?) };
+        let outcome = claim::<FileInfo>(storage, ticket, timeout_ns)?;
+        let known = outcome.into_result()?;
+        let filled = mst_file_info {
+            size: size_of::<mst_file_info>(),
+            length: known.len,
+            device: known.identity.device,
+            inode: known.identity.inode,
+            modified_ns: known.identity.modified_ns as i64,
+            direct: u32::from(known.direct),
+            reserved: 0,
+        };
+        // SAFETY: as above.
+        unsafe { fill_sized(info, &filled) }
+    })
 }

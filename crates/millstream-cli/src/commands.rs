@@ -14,6 +14,5 @@ pub(crate) mod scene;
 pub(crate) mod verify;
 
 /// Why a build without the feature `gpu` uses no device, and what to do about it.
-#[cfg(not(feature = "gpu"))]
 pub(crate) const NO_GPU: &str = "this program was built without Vulkan; build it with \
                                  `cargo build --release --features gpu`";

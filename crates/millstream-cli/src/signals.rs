@@ -1,10 +1,11 @@
 //! Interruption (Ctrl-C, termination, a lost terminal) ends the program and leaves no partial file.
 //!
 //! The thread that handles an interruption runs no part of the command. It does not ask the
-//! command's threads to stop, since those may hang in a read that never returns: it removes every unfinished output (from then on none can
-//! be created or finished) and ends the process as interrupted, so a shell ends its script, too. A
-//! command that reports about an interruption (`load` counts canceled files) sets a canceler while
-//! it works, and then has [`INTERRUPT_GRACE`] to end by itself.
+//! command's threads to stop, since those may hang in a read that never returns: it removes every
+//! unfinished output (from then on none can be created or finished) and ends the process as
+//! interrupted, so a shell ends its script, too. A command that reports about an interruption
+//! (`load` counts canceled files) sets a canceler while it works, and then has [`INTERRUPT_GRACE`]
+//! to end by itself.
 
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};

@@ -43,7 +43,8 @@ pub(crate) fn encode(
         *out = stored;
         return Ok(());
     }
-    crate::encode::reserve(out, stored.len())?;
+    out.try_reserve(stored.len())
+        .map_err(|_| Fault::OUT_OF_MEMORY)?;
     out.extend_from_slice(&stored);
     Ok(())
 }

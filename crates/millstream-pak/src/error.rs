@@ -110,7 +110,7 @@ impl Error {
     pub(crate) fn entry(mut self, name: &[u8]) -> Error {
         self.0
             .entry
-            .get_or_insert_with(|| crate::names::escape(name));
+            .get_or_insert_with(|| crate::names::escape::escape(name));
         self
     }
 

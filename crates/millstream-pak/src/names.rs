@@ -5,13 +5,16 @@
 //! Names of devices (`NUL`, `com1.txt`) and drives (`c:`) are refused too: on Windows they are not
 //! files, and a package should unpack everywhere.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{NAME_BYTES_MAX, NAME_PART_BYTES_MAX};
+
+pub use escape::escape;
+
+pub(crate) mod escape;
 
 /// Names that Windows reserves for devices, with any extension and in any case.
 const DEVICES: [&[u8]; 6] = [b"con", b"prn", b"aux", b"nul", b"conin$", b"conout$"];
@@ -69,58 +72,6 @@ fn is_device(part: &[u8]) -> bool {
         .iter()
         .any(|device| stem.eq_ignore_ascii_case(device))
         || NUMBERED_DEVICES.iter().any(numbered)
-}
-
-/// Returns the name as one line of UTF-8 text, without loss. Bytes that are not UTF-8, control
-/// characters (Unicode's Cc: C0, DEL and C1), characters that are invisible or change the order of
-/// others, and the backslash itself become `\xNN`, two lower-case hexadecimal digits a byte, so
-/// that names and texts correspond one to one, and no name can forge a line or drive a terminal.
-#[must_use]
-pub fn escape(name: &[u8]) -> String {
-    let mut text = String::with_capacity(name.len());
-    for chunk in name.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            if character == '\\' || character.is_control() || is_unseen(character) {
-                let mut utf8 = [0; 4];
-                push_hex(&mut text, character.encode_utf8(&mut utf8).as_bytes());
-            } else {
-                text.push(character);
-            }
-        }
-        push_hex(&mut text, chunk.invalid());
-    }
-    text
-}
-
-/// Whether a character is a line separator, a mark of direction or annotation, or invisible
-/// (`Default_Ignorable_Code_Point` of Unicode 17).
-fn is_unseen(character: char) -> bool {
-    matches!(
-        character,
-        '\u{ad}'
-            | '\u{34f}'
-            | '\u{61c}'
-            | '\u{115f}'..='\u{1160}'
-            | '\u{17b4}'..='\u{17b5}'
-            | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}'
-            | '\u{feff}'
-            | '\u{ffa0}'
-            | '\u{fff0}'..='\u{fffb}'
-            | '\u{1bca0}'..='\u{1bca3}'
-            | '\u{1d173}'..='\u{1d17a}'
-            | '\u{e0000}'..='\u{e0fff}'
-    )
-}
-
-fn push_hex(text: &mut String, bytes: &[u8]) {
-    for byte in bytes {
-        write!(text, "\\x{byte:02x}").expect("a String takes every write");
-    }
 }
 
 /// Returns the path of a name's file, relative to the folder that the package is unpacked to.

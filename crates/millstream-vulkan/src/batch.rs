@@ -310,8 +310,8 @@ impl Batch {
         } in &self.images
         {
             let layout = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
-            // SAFETY: the image is in this layout since the transition above, its regions are texels
-            // of it, and the buffer has their bytes, which landed in an earlier batch.
+            // SAFETY: the image is in this layout since the transition above, its regions are
+            // texels of it, and the buffer has their bytes, which landed in an earlier batch.
             unsafe { device.cmd_copy_buffer_to_image(commands, *from, *to, layout, regions) };
         }
         barrier(device, commands, COPY_WRITES, LATER_USES);

@@ -194,8 +194,8 @@ impl ImageTarget {
         Ok(())
     }
 
-    /// Reports that a part announced by [`ImageTarget::expect`] has ended; `landed`: it was the last
-    /// one of a request that has landed.
+    /// Reports that a part announced by [`ImageTarget::expect`] has ended; `landed`: it was the
+    /// last one of a request that has landed.
     pub(crate) fn part_ended(&self, landed: bool) {
         let mut state = self.state();
         state.parts -= 1;

@@ -98,8 +98,8 @@ impl Target {
         made
     }
 
-    /// Reports that a part announced by [`Target::expect`] is about to be completed; `landed`: it is
-    /// the last one, and the request has landed.
+    /// Reports that a part announced by [`Target::expect`] is about to be completed; `landed`: it
+    /// is the last one, and the request has landed.
     pub(crate) fn part_ended(&self, landed: bool) {
         if let Target::Image(place) = self {
             if landed {

@@ -208,9 +208,10 @@ impl WgpuDevice {
     /// # Safety
     /// The texture belongs to the device, and the regions do not overlap. No command that wgpu runs
     /// uses their levels and layers while a request to them is in flight, and no other destination
-    /// of these levels and layers is loaded meanwhile. The texture is not destroyed ([`wgpu::Texture::destroy`]) while
-    /// the destination lives. wgpu has recorded each level and layer as initialized, because it was
-    /// written to, or cleared; else wgpu clears it on its first use, after bytes have landed.
+    /// of these levels and layers is loaded meanwhile. The texture is not destroyed
+    /// ([`wgpu::Texture::destroy`]) while the destination lives. wgpu has recorded each level and
+    /// layer as initialized, because it was written to, or cleared; else wgpu clears it on its
+    /// first use, after bytes have landed.
     pub unsafe fn adopt_texture(
         &self,
         texture: &wgpu::Texture,

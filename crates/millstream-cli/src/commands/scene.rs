@@ -63,13 +63,18 @@ struct Outcome {
     first_drawable: Option<Duration>,
 }
 
+/// Refuses `--gpu` in a build without the feature.
+fn check_gpu(args: &SceneArgs) -> Result<(), Ending> {
+    if cfg!(feature = "gpu") || args.gpu.is_none() {
+        return Ok(());
+    }
+    let cause = crate::commands::NO_GPU;
+    Err(Ending::Usage(format!("--gpu: {cause}")))
+}
+
 /// Runs `scene`.
 pub(crate) fn scene(args: &SceneArgs, json: bool) -> Result<(), Ending> {
-    #[cfg(not(feature = "gpu"))]
-    if args.gpu.is_some() {
-        let cause = crate::commands::NO_GPU;
-        return Err(Ending::Usage(format!("--gpu: {cause}")));
-    }
+    check_gpu(args)?;
     check_trace(args.trace.as_deref(), std::slice::from_ref(&args.file))?;
     check_kind(&args.file)?;
     let mut options = StorageOptions::default();

@@ -11,8 +11,8 @@
 //! and the row above is always the row above in the destination.
 //!
 //! On the fast path the zlib stream's Adler-32 is checked; the CRCs of chunks, which guard the same
-//! bytes, are not. A stream that does not fill the rows exactly goes to the `png` crate as well, which
-//! ignores rows and bytes after the last row, as other decoders do.
+//! bytes, are not. A stream that does not fill the rows exactly goes to the `png` crate as well,
+//! which ignores rows and bytes after the last row, as other decoders do.
 
 use std::io::Cursor;
 

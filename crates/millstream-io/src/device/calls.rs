@@ -183,9 +183,9 @@ impl Calls {
     /// # Safety
     /// Memory that the call refers to ([`Call::Replace`]) must be readable and unchanged until the
     /// call is answered; forever if `shutdown` returns its id. For a [`Call::Transfer`] the
-    /// contract of [`Device::push`](super::Device::push) holds. Memory lent by an offer must be writable and
-    /// otherwise unused until the answer or until its token is withdrawn. Descriptors must be open,
-    /// and stay so; a close takes over its descriptor.
+    /// contract of [`Device::push`](super::Device::push) holds. Memory lent by an offer must be
+    /// writable and otherwise unused until the answer or until its token is withdrawn. Descriptors
+    /// must be open, and stay so; a close takes over its descriptor.
     #[expect(unsafe_code, reason = "declares the contract of lending memory")]
     pub unsafe fn push(&mut self, id: u64, urgent: bool, call: Call) {
         self.in_flight += 1;
@@ -231,7 +231,8 @@ impl Calls {
     /// Ends the device. Opens, lengths, contents, transfers and prefetches that have not begun are
     /// answered with `ECANCELED` at once, other calls if they have not begun by the deadline.
     /// Returns the ids of calls that still hang: their threads and memory are leaked, and
-    /// descriptors that they open are closed again. A close that has not begun leaks its descriptor.
+    /// descriptors that they open are closed again. A close that has not begun leaks its
+    /// descriptor.
     pub fn shutdown(mut self, deadline: Instant, into: &mut Vec<CallDone>) -> Vec<u64> {
         if self.guard.is_child() {
             return Vec::new();

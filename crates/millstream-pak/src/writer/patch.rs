@@ -1,9 +1,10 @@
 //! Differences of two packages, and the patch that turns one into the other.
 //!
 //! A patch is a package to be mounted over its base. It has an entry for each name whose content or
-//! executable bit is new or changed, and one marked as gone for each name that is removed. It holds the blocks of its
-//! entries that the base does not have; the others are references into the base's file. Blocks are
-//! compared by their stored bytes, so both packages should be made with the same options.
+//! executable bit is new or changed, and one marked as gone for each name that is removed. It holds
+//! the blocks of its entries that the base does not have; the others are references into the base's
+//! file. Blocks are compared by their stored bytes, so both packages should be made with the same
+//! options.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! Verifying holds a page of a section at a time, not the section, and visits list no more than they
-//! load ahead: as procfs tells.
+//! Verifying holds a page of a section at a time, not the section, and visits list no more than
+//! they load ahead: as procfs tells.
 
 use std::ops::ControlFlow;
 use std::path::Path;

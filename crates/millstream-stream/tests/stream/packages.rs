@@ -1,5 +1,5 @@
-//! Entries of real packages as streams: every codec, and seeks that read only what they lead to; and
-//! as data of rkyv, used in the buffer of the request.
+//! Entries of real packages as streams: every codec, and seeks that read only what they lead to;
+//! and as data of rkyv, used in the buffer of the request.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,35 +1,29 @@
 //! Cycles of imports between the files of a crate.
 //!
-//! An edge is a `use` of what another file declares, by `crate::`, `super::`, `self::` or the name
-//! of a child. Edges between a module and one inside it do not count: together they are one thing,
-//! as a file and its functions are. Nor does what tests import.
+//! An edge is a path to what another file declares, in a `use` or anywhere else: it begins with
+//! `crate`, `super`, `self` or the name of a child. Edges between a module and one inside it do not
+//! count: together they are one thing, as a file and its functions are. Nor does what tests name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use syn::visit::{self, Visit};
+use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 
 type Module = Vec<String>;
 
-/// The files of a crate below its `src`, with the modules that they import.
+/// The files of a crate below its `src`, with the modules that they name.
 #[derive(Default)]
 pub(crate) struct Imports {
     files: BTreeMap<Module, BTreeSet<Module>>,
 }
 
 impl Imports {
-    /// Adds a file; `path` begins below `src`.
-    pub(crate) fn add(&mut self, path: &Path, file: &syn::File) {
+    /// Adds a file; `path` begins below `src`, or below the folder of a program's `main.rs`.
+    pub(crate) fn add(&mut self, path: &Path, tokens: &TokenStream) {
         let module = module_of(path);
-        if module.iter().any(|name| name == "tests") {
-            return;
-        }
-        let mut uses = Uses {
-            module: module.clone(),
-            found: BTreeSet::new(),
-        };
-        uses.visit_file(file);
-        self.files.insert(module, uses.found);
+        let mut found = BTreeSet::new();
+        follow(tokens, &module, &mut found);
+        self.files.insert(module, found);
     }
 
     /// Groups of files that import each other in a circle.
@@ -93,69 +87,99 @@ fn module_of(path: &Path) -> Module {
     module
 }
 
-struct Uses {
-    module: Module,
-    found: BTreeSet<Module>,
-}
-
-impl Uses {
-    fn follow(&mut self, mut path: Module, tree: &syn::UseTree) {
-        match tree {
-            syn::UseTree::Path(part) => {
-                self.step(&mut path, &part.ident.to_string());
-                self.follow(path, &part.tree);
+/// Finds the paths in the tokens of a module.
+fn follow(tokens: &TokenStream, module: &Module, found: &mut BTreeSet<Module>) {
+    let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
+    let mut at = 0;
+    while at < trees.len() {
+        at += match &trees[at..] {
+            [
+                TokenTree::Ident(word),
+                TokenTree::Ident(name),
+                TokenTree::Group(body),
+                ..,
+            ] if word == "mod" => {
+                let inner = [&module[..], &[name.to_string()]].concat();
+                follow(&body.stream(), &inner, found);
+                3
             }
-            syn::UseTree::Name(part) => self.end(path, &part.ident.to_string()),
-            syn::UseTree::Rename(part) => self.end(path, &part.ident.to_string()),
-            syn::UseTree::Glob(_) => self.keep(path),
-            syn::UseTree::Group(group) => {
-                for tree in &group.items {
-                    self.follow(path.clone(), tree);
-                }
+            // The rest of a path that begins with `::` or a type names another crate.
+            [TokenTree::Ident(_), ..] if !ends_with_colons(&trees[..at]) => {
+                follow_path(&trees[at..], &Module::new(), module, found)
             }
-        }
-    }
-
-    fn end(&mut self, mut path: Module, name: &str) {
-        self.step(&mut path, name);
-        self.keep(path);
-    }
-
-    fn keep(&mut self, path: Module) {
-        self.found.insert(path);
-    }
-
-    fn step(&self, path: &mut Module, name: &str) {
-        match name {
-            "crate" => *path = vec![name.to_owned()],
-            "self" if path.is_empty() => path.clone_from(&self.module),
-            "self" => {}
-            "super" => {
-                if path.is_empty() {
-                    path.clone_from(&self.module);
-                }
-                path.pop();
+            [TokenTree::Group(group), ..] => {
+                follow(&group.stream(), module, found);
+                1
             }
-            // Of a child, or of another crate; the latter is no file of this one.
-            _ if path.is_empty() => {
-                path.clone_from(&self.module);
-                path.push(name.to_owned());
-            }
-            _ => path.push(name.to_owned()),
-        }
+            _ => 1,
+        };
     }
 }
 
-impl<'ast> Visit<'ast> for Uses {
-    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        self.follow(Vec::new(), &item.tree);
-    }
-
-    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        if item.ident != "tests" {
-            visit::visit_item_mod(self, item);
+/// Finds the path, or the tree of paths of a `use`, at the beginning of some tokens; returns how
+/// many it has.
+fn follow_path(
+    trees: &[TokenTree],
+    prefix: &Module,
+    module: &Module,
+    found: &mut BTreeSet<Module>,
+) -> usize {
+    let mut path = prefix.clone();
+    let mut at = 0;
+    loop {
+        match &trees[at..] {
+            [TokenTree::Ident(name), ..] => step(&mut path, &name.to_string(), module),
+            [TokenTree::Group(group), ..] if group.delimiter() == Delimiter::Brace => {
+                let inside: Vec<TokenTree> = group.stream().into_iter().collect();
+                let is_comma =
+                    |tree: &TokenTree| matches!(tree, TokenTree::Punct(it) if it.as_char() == ',');
+                for tree in inside.split(is_comma) {
+                    follow_path(tree, &path, module, found);
+                }
+                return at + 1;
+            }
+            // `*`, or the arguments of a generic function.
+            _ => break,
         }
+        at += 1;
+        if !ends_with_colons(&trees[at..trees.len().min(at + 2)]) {
+            break;
+        }
+        at += 2;
     }
+    // A single name is of the same file.
+    if at > 1 || !prefix.is_empty() {
+        found.insert(path);
+    }
+    at
+}
+
+fn step(path: &mut Module, name: &str, module: &Module) {
+    match name {
+        "crate" => *path = vec![name.to_owned()],
+        "self" if path.is_empty() => path.clone_from(module),
+        "self" => {}
+        "super" => {
+            if path.is_empty() {
+                path.clone_from(module);
+            }
+            path.pop();
+        }
+        // Of a child, or of another crate; the latter is no file of this one.
+        _ if path.is_empty() => {
+            path.clone_from(module);
+            path.push(name.to_owned());
+        }
+        _ => path.push(name.to_owned()),
+    }
+}
+
+fn ends_with_colons(trees: &[TokenTree]) -> bool {
+    let [.., TokenTree::Punct(first), TokenTree::Punct(second)] = trees else {
+        return false;
+    };
+    let is_joint = first.spacing() == Spacing::Joint;
+    first.as_char() == ':' && is_joint && second.as_char() == ':'
 }
 
 #[test]
@@ -163,18 +187,21 @@ fn a_circle_of_imports_is_found() {
     let mut imports = Imports::default();
     for (path, text) in [
         ("lib.rs", "mod a; mod b; pub use a::A;"),
-        ("a.rs", "use crate::b::inner::B; use std::fmt;"),
+        (
+            "a.rs",
+            "use std::fmt; fn f() -> crate::b::inner::B { crate::b::inner::B::new::<u8>() }",
+        ),
         ("b.rs", "mod inner; use inner::B;"),
         (
             "b/inner.rs",
-            "use super::super::a::{self, A}; use crate::free;",
+            "use super::super::{a::{self, A}, free}; use ::c::C;",
         ),
         (
             "c.rs",
-            "#[cfg(test)] mod tests { use super::C; use crate::a::A; }",
+            "mod inside { fn f() { super::C; super::super::a::f() } }",
         ),
     ] {
-        imports.add(Path::new(path), &syn::parse_file(text).expect("it is Rust"));
+        imports.add(Path::new(path), &text.parse().expect("it is Rust"));
     }
     let found = imports.cycles();
     assert_eq!(found, ["crate::a, crate::b::inner"], "{found:?}");

@@ -8,18 +8,36 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use proc_macro2::TokenStream;
+
 use imports::Imports;
+use product::Product;
 
 mod dead;
 mod functions;
 mod imports;
 mod licenses;
+mod product;
 
 /// Longest file of Rust.
 const FILE_LINES_MAX: usize = 1500;
 
 /// Longest line of Rust outside string tables.
 const LINE_COLUMNS_MAX: usize = 100;
+
+/// Most lines of source, without tests, of all crates but those of the next limit.
+const PRODUCT_LINES_MAX: usize = 79_800;
+
+/// Most lines of source, without tests, of the crates that measure and test the others.
+const TOOL_LINES_MAX: usize = 14_200;
+
+/// The crates that measure and test the others.
+const TOOLS: &[&str] = &[
+    "millstream-bench",
+    "millstream-peers",
+    "millstream-report",
+    "millstream-testing",
+];
 
 /// Largest file that is not a test vector.
 const FILE_BYTES_MAX: u64 = 400 << 10;
@@ -49,7 +67,7 @@ const VECTOR_FOLDERS: &[&str] = &["vectors", "corpus", "seeds", "golden", "recor
 fn the_tree_is_tidy() {
     let root = root();
     let mut findings = Vec::new();
-    let (mut crates, mut sources) = (BTreeMap::new(), BTreeMap::new());
+    let (mut texts, mut products) = (BTreeMap::new(), BTreeMap::new());
     let files = files(&root);
     assert!(files.len() > 20, "only {} files found", files.len());
     for file in &files {
@@ -65,19 +83,77 @@ fn the_tree_is_tidy() {
             findings.push(format!("{}: {} bytes", shown.display(), metadata.len()));
         }
         if shown.extension() == Some(OsStr::new("rs"))
-            && let Some(text) = check_rust(file, shown, &mut crates, &mut findings)
+            && let Some((text, tokens)) = check_rust(file, shown, &mut findings)
         {
-            sources.insert(shown.to_owned(), text);
+            texts.insert(shown.to_owned(), text);
+            products.insert(shown.to_owned(), Product::of(&tokens));
         }
     }
-    for path in dead::dead(&sources) {
+    for path in dead::dead(&texts) {
         findings.push(format!("{}: no module declares it", path.display()));
     }
-    for (of, imports) in &crates {
-        let cycles = imports.cycles().into_iter();
-        findings.extend(cycles.map(|cycle| format!("{of}: these import each other: {cycle}")));
-    }
+    products.retain(|path, _| in_crate(path).is_some());
+    let of_tests = |path: &PathBuf| product::is_of_tests(path, &products);
+    let paths: Vec<&PathBuf> = products.keys().filter(|path| !of_tests(path)).collect();
+    check_imports(&paths, &products, &mut findings);
+    check_lines(&paths, &products, &texts, &mut findings);
     assert!(findings.is_empty(), "untidy:\n{}", findings.join("\n"));
+}
+
+/// The folder of a crate's sources in which a file lies, or that of a program in it.
+fn in_crate(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|folder| folder.ends_with("src"))
+}
+
+fn check_imports(
+    paths: &[&PathBuf],
+    products: &BTreeMap<PathBuf, Product>,
+    findings: &mut Vec<String>,
+) {
+    let mut crates: BTreeMap<&Path, Imports> = BTreeMap::new();
+    for path in paths {
+        let mut folders = path.ancestors().skip(1);
+        let is_root = |folder: &&Path| {
+            folder.ends_with("src") || products.contains_key(&folder.join("main.rs"))
+        };
+        let root = folders.find(is_root).expect("below `src`");
+        let below = path.strip_prefix(root).expect("below its root");
+        let imports = crates.entry(root).or_default();
+        imports.add(below, &products[*path].tokens);
+    }
+    for (root, imports) in crates {
+        let cycles = imports.cycles().into_iter();
+        let root = root.display();
+        findings.extend(cycles.map(|cycle| format!("{root}: these import each other: {cycle}")));
+    }
+}
+
+fn check_lines(
+    paths: &[&PathBuf],
+    products: &BTreeMap<PathBuf, Product>,
+    texts: &BTreeMap<PathBuf, String>,
+    findings: &mut Vec<String>,
+) {
+    let (mut product, mut tools) = (0, 0);
+    for path in paths.iter().filter(|path| path.starts_with("crates")) {
+        let lines = product::lines(&texts[*path], &products[*path]);
+        let is_tool = TOOLS
+            .iter()
+            .any(|tool| path.starts_with(Path::new("crates").join(tool)));
+        *(if is_tool { &mut tools } else { &mut product }) += lines;
+    }
+    println!(
+        "lines without tests: {product}, and {tools} of {}",
+        TOOLS.join(", ")
+    );
+    for (what, lines, most) in [
+        ("the product", product, PRODUCT_LINES_MAX),
+        ("the tools", tools, TOOL_LINES_MAX),
+    ] {
+        if lines > most {
+            findings.push(format!("{what} has {lines} lines, {most} at most"));
+        }
+    }
 }
 
 #[test]
@@ -122,34 +198,23 @@ fn the_checks_find_what_they_are_for() {
     assert!(findings.is_empty(), "{findings:?}");
 }
 
-/// Checks a file; returns its text.
+/// Checks a file; returns its text and tokens.
 fn check_rust(
     file: &Path,
     shown: &Path,
-    crates: &mut BTreeMap<String, Imports>,
     findings: &mut Vec<String>,
-) -> Option<String> {
+) -> Option<(String, TokenStream)> {
     let mut failed = |error: &dyn Display| findings.push(format!("{}: {error}", shown.display()));
     let text = fs::read_to_string(file)
         .map_err(|error| failed(&error))
         .ok()?;
-    let parsed = syn::parse_file(&text)
-        .map_err(|error| failed(&error))
-        .ok()?;
+    let tokens: TokenStream = text.parse().map_err(|error| failed(&error)).ok()?;
     check_text(&text, shown, findings);
     // A test may be one long table of cases.
     if !in_tests(shown) {
-        functions::check(&parsed, shown, findings);
+        functions::check(&tokens, shown, findings);
     }
-    let mut parts = shown.iter();
-    let place = [parts.next(), parts.next(), parts.next()];
-    if let [Some(_), Some(name), Some(source)] = place
-        && source == "src"
-    {
-        let imports: &mut Imports = crates.entry(name.to_string_lossy().into()).or_default();
-        imports.add(parts.as_path(), &parsed);
-    }
-    Some(text)
+    Some((text, tokens))
 }
 
 fn check_text(text: &str, shown: &Path, findings: &mut Vec<String>) {
