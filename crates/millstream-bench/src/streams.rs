@@ -5,13 +5,14 @@
 //! the same bytes in calls of one size; the figures are nanoseconds per call, of wall-clock and of
 //! processor time. A case with files counts everything from open to close; all is cached.
 //! Contenders that read four bytes at a time sum the words, so that no call can be left out. In the
-//! cases called `disturbed` another process writes to the same disk all the time.
+//! cases called `disturbed` another process writes to the same disk all the time. Objects of rkyv
+//! are validated and used in the memory that they were read into.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Cursor, Read, Write};
 use std::path::{Path, PathBuf};
 
-use millstream::Storage;
+use millstream::{FileOptions, Read as Request, Storage};
 use millstream_stream::{
     MemoryStream, Mode, ReadStream, ReadTyped, Stream, StreamView, Streams, WriteStream, WriteTyped,
 };
@@ -34,6 +35,9 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     make_folder(&place.folder)?;
     for instance in session.cases("streams", "calls") {
         calls(session, &instance, &place)?;
+    }
+    for instance in session.cases("streams", "objects") {
+        objects(session, &instance, &place)?;
     }
     std::fs::remove_dir_all(&place.folder).on("remove", &place.folder)
 }
@@ -212,6 +216,61 @@ fn file_write<'a>(
     };
     case.add(name, move |_| run().map(|()| load.work(None)));
     Ok(())
+}
+
+#[derive(rkyv::Archive, rkyv::Serialize)]
+struct Object {
+    name: String,
+    place: [f32; 3],
+    parts: Vec<u32>,
+}
+
+const OBJECTS: usize = 100_000;
+
+fn objects(session: &mut Session<'_>, instance: &Instance, place: &Place) -> Result<()> {
+    let object = |index: usize| Object {
+        name: format!("object {index}"),
+        place: [index as f32, 0.5, -1.0],
+        parts: (0..index as u32 % 4).collect(),
+    };
+    let made: Vec<Object> = (0..OBJECTS).map(object).collect();
+    let parts = made.iter().flat_map(|object| &object.parts);
+    let digest = parts.map(|part| u64::from(*part) + 1).sum::<u64>();
+    let bytes = rkyv::to_bytes::<rkyv::rancor::Error>(&made);
+    let bytes = bytes.map_err(|error| Error::new(format!("the objects are not made: {error}")))?;
+    let path = &place.folder.join("objects");
+    std::fs::write(path, &bytes).on("write", path)?;
+    sync(path)?;
+    let (len, queue) = (bytes.len(), &place.storage.queue(Default::default())?);
+    let work = move |bytes: &[u8]| Ok(Work::of(len as u64, OBJECTS).with_digest(look_at(bytes)?));
+    let mut case = session.begin(instance);
+    for name in instance.contenders() {
+        case.add(name, move |_: &mut Destination| {
+            if name == "millstream" {
+                let file = place.storage.open(path, FileOptions::default());
+                let buffer = queue.submit(Request::whole(file))?.wait()?;
+                return work(&buffer);
+            }
+            let mut buffer = rkyv::util::AlignedVec::<16>::with_capacity(len);
+            buffer.resize(len, 0);
+            let read = open_buffered(path)?.read_exact(&mut buffer);
+            read.on("read", path)?;
+            work(&buffer)
+        });
+    }
+    case.check(0, move |_, work| {
+        let right = work.digest == Some(digest);
+        ensure(right, "other objects than were made")
+    });
+    session.run(case)
+}
+
+/// Validates objects, and returns a sum over their parts.
+fn look_at(bytes: &[u8]) -> Result<u64> {
+    let objects = rkyv::access::<rkyv::Archived<Vec<Object>>, rkyv::rancor::Error>(bytes);
+    let objects = objects.map_err(|error| Error::new(format!("damaged objects: {error}")))?;
+    let parts = objects.iter().flat_map(|object| object.parts.iter());
+    Ok(parts.map(|part| u64::from(part.to_native()) + 1).sum())
 }
 
 /// Bytes that a case moves, as in the study: 100,000 vectors of three floats.

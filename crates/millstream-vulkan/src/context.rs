@@ -62,18 +62,18 @@ impl Context {
         }
         // SAFETY: a device of the instance.
         let families = unsafe { instance.get_physical_device_queue_family_properties(physical) };
-        let check = |queue: &AdoptedQueue, does: vk::QueueFlags| {
+        let check = |queue: &AdoptedQueue, (flags, what): (vk::QueueFlags, &str)| {
             let family = families.get(queue.family as usize);
-            match family.is_some_and(|family| family.queue_flags.intersects(does)) {
+            match family.is_some_and(|family| family.queue_flags.intersects(flags)) {
                 true => Ok(()),
                 false => Err(Error::new(
                     ErrorKind::Limit,
-                    format!("queues of family {} do not {does:?}", queue.family),
+                    format!("queues of family {} cannot {what}", queue.family),
                 )),
             }
         };
         let computes = vk::QueueFlags::COMPUTE;
-        check(&adopted.compute, computes)?;
+        check(&adopted.compute, (computes, "compute"))?;
         if let Some(transfer) = &adopted.transfer {
             if matches!(transfer.access, QueueAccess::Recorded) {
                 return Err(invalid(
@@ -82,7 +82,7 @@ impl Context {
             }
             // Queues that compute or draw can also copy, and need not set `TRANSFER`.
             let copies = vk::QueueFlags::TRANSFER | vk::QueueFlags::GRAPHICS | computes;
-            check(transfer, copies)?;
+            check(transfer, (copies, "copy"))?;
         }
         Ok(Context::new(adopted))
     }
@@ -188,7 +188,10 @@ impl Context {
     ) -> Result<u32, Error> {
         let first = self.memory_types(allowed, properties).next();
         first.ok_or_else(|| {
-            let cause = format!("the device has no memory that is {properties:?}");
+            let cause = format!(
+                "the device has no memory with the property flags {:#x}",
+                properties.as_raw()
+            );
             Error::new(ErrorKind::OutOfMemory, cause)
         })
     }
@@ -258,7 +261,10 @@ impl Context {
         let (most, wanted) = match allowed {
             Ok(most) => (most, info.extent),
             Err(vk::Result::ERROR_FORMAT_NOT_SUPPORTED) => {
-                let cause = format!("the device has no such images of {:?}", info.format);
+                let cause = format!(
+                    "the device has no such images of format {}",
+                    info.format.as_raw()
+                );
                 return Err(Error::new(ErrorKind::Limit, cause));
             }
             Err(error) => return Err(vulkan("vkGetPhysicalDeviceImageFormatProperties", error)),
@@ -272,7 +278,14 @@ impl Context {
             true => Ok(()),
             false => Err(Error::new(
                 ErrorKind::Limit,
-                format!("the device has images of at most {most:?}"),
+                format!(
+                    "the device has such images of at most {} x {} x {} texels, {} levels and {} layers",
+                    most.max_extent.width,
+                    most.max_extent.height,
+                    most.max_extent.depth,
+                    most.max_mip_levels,
+                    most.max_array_layers
+                ),
             )),
         }
     }

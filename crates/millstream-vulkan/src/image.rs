@@ -15,7 +15,7 @@ use crate::regions::{AdoptedImage, ImageRegion, ImageState, ImageTarget};
 use crate::target::{ImagePlace, Target};
 
 /// The description of an image for [`Gpu::image`](crate::Gpu::image).
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct ImageOptions {
     /// Its format: one plane of color.
     pub format: vk::Format,

@@ -40,6 +40,7 @@ mod check;
 mod commands;
 mod context;
 mod create;
+mod debug;
 mod decoder;
 mod devices;
 mod done;
