@@ -24,7 +24,6 @@ pub mod fuse;
 #[cfg(target_os = "linux")]
 pub mod loopdev;
 #[cfg(target_os = "linux")]
-pub mod power;
 #[cfg(target_os = "linux")]
 pub mod rss;
 #[cfg(target_os = "linux")]
