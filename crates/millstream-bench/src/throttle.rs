@@ -4,17 +4,14 @@
 //! The process moves itself into a group of its own, with all its threads, so that direct, buffered
 //! and ring reads from any thread are all held to the rate. It needs root and a real block device:
 //! if either is missing, the case is skipped with the reason. The guard moves the process back and
-//! removes the group on every exit but a kill; groups left by a killed benchmark are empty,
-//! harmless, and removed by the next one. The controller `io` of v2 stays enabled.
+//! removes the group on every exit but a kill; groups left by a killed benchmark are empty and
+//! harmless. The controller `io` of v2 stays enabled.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Context, Error, Result};
 
-const GROUP_PREFIX: &str = "millstream-bench-";
-
-/// A throttle in force, lifted when dropped.
 pub(crate) struct Throttle {
     group: PathBuf,
     /// `cgroup.procs` of the group that the process was in.
@@ -41,8 +38,7 @@ impl Throttle {
         let groups = fs::read_to_string("/proc/self/cgroup").what("read /proc/self/cgroup")?;
         let home = own_group(&groups, root == one)
             .ok_or_else(|| Error::new("/proc/self/cgroup does not name this process' group"))?;
-        remove_stale(root);
-        let group = root.join(format!("{GROUP_PREFIX}{}", std::process::id()));
+        let group = root.join(format!("millstream-bench-{}", std::process::id()));
         fs::create_dir(&group).on("make a control group (root is needed)", &group)?;
         let home = root.join(home.trim_start_matches('/')).join("cgroup.procs");
         let throttle = Throttle { group, home };
@@ -100,19 +96,6 @@ fn own_group(groups: &str, is_one: bool) -> Option<&str> {
         };
         ours.then_some(group)
     })
-}
-
-/// Removes the empty groups of earlier benchmarks; the kernel refuses to remove others.
-fn remove_stale(root: &Path) {
-    let Ok(entries) = fs::read_dir(root) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        if name.to_string_lossy().starts_with(GROUP_PREFIX) {
-            let _ = fs::remove_dir(entry.path());
-        }
-    }
 }
 
 #[cfg(test)]
