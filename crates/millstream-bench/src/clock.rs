@@ -14,7 +14,6 @@ pub(crate) struct Moment {
     cpu: Duration,
 }
 
-/// Time between two moments, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Span {
     pub(crate) wall: f64,

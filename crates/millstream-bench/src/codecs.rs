@@ -68,14 +68,14 @@ fn add<'a>(
     raw: &'a [u8],
     piece: usize,
 ) -> Result<()> {
-    let (mut coder, shown) = match coder_of(name, level) {
+    let mut coder = match coder_of(name, level) {
         Ok(coder) => coder,
         Err(why) => {
             case.skip(name, &why.to_string());
             return Ok(());
         }
     };
-    let contender = match way {
+    match way {
         // The encoded data is decoded after the clock has stopped, to be checked.
         "encode" => case.add(name, move |into| {
             let (pieces, span) = span_of(|| Pieces::encode(raw, piece, &mut coder));
@@ -91,13 +91,9 @@ fn add<'a>(
             })
         }
     };
-    if let Some(level) = shown {
-        contender.with("level", level);
-    }
     Ok(())
 }
 
-/// A corpus in pieces, each encoded separately.
 struct Pieces {
     stored: Vec<Vec<u8>>,
     raw_len: usize,
@@ -154,18 +150,15 @@ impl Coder {
     }
 }
 
-/// Returns the coder of a contender of `cases.toml`, and the level to show; without `level` it
-/// works at its default.
-fn coder_of(name: &str, level: Option<i32>) -> Result<(Coder, Option<i32>)> {
+/// Returns the coder of a contender of `cases.toml`; without `level` it works at its default.
+fn coder_of(name: &str, level: Option<i32>) -> Result<Coder> {
     let zlib = level.unwrap_or(default_level(CodecId::ZLIB));
-    let zstd = default_level(CodecId::ZSTD);
     Ok(match name {
-        "memcpy" => (copying(), None),
-        "lz4_flex" => (lz4(), None),
-        "libdeflate" => (libdeflate(zlib, level.is_none())?, Some(zlib)),
-        "zlib-rs" => (zlib_rs(zlib), Some(zlib)),
-        "zstd" => (libzstd(zstd), Some(zstd)),
-        "millstream" => (tiles(zlib, Kernel::fastest())?, level),
+        "memcpy" => copying(),
+        "lz4_flex" => lz4(),
+        "libdeflate" => libdeflate(zlib, level.is_none())?,
+        "zstd" => libzstd(default_level(CodecId::ZSTD)),
+        "millstream" => tiles(zlib, Kernel::fastest())?,
         _ => {
             let word = name.strip_prefix("millstream-").unwrap_or(name);
             if level.is_some() {
@@ -173,10 +166,9 @@ fn coder_of(name: &str, level: Option<i32>) -> Result<(Coder, Option<i32>)> {
                 let kernel = kernels.find(|it| format!("{it:?}").eq_ignore_ascii_case(word));
                 let kernel = kernel.filter(|kernel| kernel.is_available());
                 let lacks = || Error::new("this processor lacks what the kernel needs");
-                return Ok((tiles(zlib, *kernel.ok_or_else(lacks)?)?, level));
+                return tiles(zlib, *kernel.ok_or_else(lacks)?);
             }
-            let codec = CodecId::from_name(word).expect("a codec of cases.toml");
-            (ours(codec), Some(default_level(codec)))
+            ours(CodecId::from_name(word).expect("a codec of cases.toml"))
         }
     })
 }
@@ -230,34 +222,6 @@ fn libdeflate(level: i32, wrapped: bool) -> Result<Coder> {
     ))
 }
 
-fn zlib_rs(level: i32) -> Coder {
-    let result = |code| match code {
-        zlib_rs::ReturnCode::Ok => Ok(()),
-        code => Err(Error::new(format!("zlib-rs: {code:?}"))),
-    };
-    Coder::new(
-        move |raw, stored| {
-            stored.resize(zlib_rs::compress_bound(raw.len()), 0);
-            let config = zlib_rs::DeflateConfig::new(level);
-            let (filled, code) = zlib_rs::compress_slice(stored, raw, config);
-            let len = filled.len();
-            stored.truncate(len);
-            result(code)
-        },
-        move |stored, raw| {
-            let len = raw.len();
-            let config = zlib_rs::InflateConfig::default();
-            let (filled, code) = zlib_rs::decompress_slice(raw, stored, config);
-            let is_whole = filled.len() == len;
-            result(code)?;
-            ensure(
-                is_whole,
-                "zlib-rs: the stream is shorter than its raw bytes",
-            )
-        },
-    )
-}
-
 fn libzstd(level: i32) -> Coder {
     fn failed(code: usize) -> Error {
         Error::new(format!("zstd: {}", zstd_safe::get_error_name(code)))
@@ -290,7 +254,6 @@ fn lz4() -> Coder {
     )
 }
 
-/// A bare copy: what memory allows.
 fn copying() -> Coder {
     Coder::new(
         |raw, stored| {

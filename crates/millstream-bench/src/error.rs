@@ -29,7 +29,6 @@ impl<E: std::error::Error> From<E> for Error {
     }
 }
 
-/// Adds what failed to an error.
 pub(crate) trait Context<T> {
     fn what(self, call: &str) -> Result<T>;
     fn on(self, call: &str, path: &Path) -> Result<T>;

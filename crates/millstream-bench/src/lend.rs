@@ -49,7 +49,6 @@ impl<'a> Loan<'a> {
         }
     }
 
-    /// Waits until everything submitted has completed.
     pub(crate) fn drain(&self) -> Result<()> {
         for queue in &self.queues {
             queue.drain(None)?;

@@ -24,7 +24,6 @@ pub(crate) const QUICK_RANDOM_BYTES: u64 = 128 << 20;
 pub(crate) const PNM_SMALL_BYTES: usize = 1 << 20;
 /// Number of threads of the rivals that use a pool, as in others' published figures.
 pub(crate) const POOL_THREADS: usize = 8;
-/// Number of tries of a rival in a sweep: the better one counts.
 pub(crate) const TRIES: usize = 2;
 pub(crate) const SUBMIT_THREADS: usize = 4;
 /// One in this many requests of workload `startup` is canceled right after it is queued.

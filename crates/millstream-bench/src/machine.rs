@@ -9,11 +9,8 @@ use millstream_io::fs::probe;
 
 const COMMIT: Option<&str> = option_env!("MILLSTREAM_COMMIT");
 
-/// Returns the load averages over 1, 5 and 15 minutes, as the kernel formats them.
 pub(crate) fn load_average() -> Option<String> {
-    let text = fs::read_to_string("/proc/loadavg").ok()?;
-    let three: Vec<&str> = text.split_whitespace().take(3).collect();
-    Some(three.join(" "))
+    Some(fs::read_to_string("/proc/loadavg").ok()?.trim().to_owned())
 }
 
 /// Returns all facts, at the end of a run; `place` is the folder of the run's data.
@@ -21,12 +18,8 @@ pub(crate) fn facts(place: &Path, load_before: Option<String>) -> Vec<(String, S
     let (machine, place) = (probe::machine(), probe::place(place).ok());
     let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
     let seeks = |rotating| if rotating { "rotating" } else { "not rotating" };
-    let peers = if cfg!(feature = "peers") {
-        ", with feature `peers`"
-    } else {
-        ""
-    };
     let words: Vec<String> = std::env::args().collect();
+    let peers = format!(", feature `peers`: {}", cfg!(feature = "peers"));
     let version = env!("CARGO_PKG_VERSION");
     let facts = [
         (
@@ -51,7 +44,7 @@ pub(crate) fn facts(place: &Path, load_before: Option<String>) -> Vec<(String, S
         ("load before", load_before),
         ("load after", load_average()),
         // A comparable run must repeat it.
-        ("call", Some(words.join(" ") + peers)),
+        ("call", Some(words.join(" ") + &peers)),
     ];
     let known = facts
         .into_iter()
@@ -70,8 +63,7 @@ fn backend() -> String {
 /// Reports whether there is a hypervisor: cores and disk may then be shared with other machines.
 fn virtual_machine() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
-    let flags = text.lines().find(|line| line.starts_with("flags"))?;
-    let guest = flags.split_whitespace().any(|flag| flag == "hypervisor");
+    let guest = text.split_whitespace().any(|flag| flag == "hypervisor");
     guest.then(|| "yes: cores and disk may be shared with others".into())
 }
 
@@ -80,5 +72,5 @@ fn today() -> Option<String> {
         .args(["-u", "+%Y-%m-%d (UTC)"])
         .output();
     let text = String::from_utf8(output.ok()?.stdout).ok()?;
-    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    Some(text.trim().to_owned())
 }

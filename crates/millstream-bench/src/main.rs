@@ -132,6 +132,7 @@ fn measure(args: &Args) -> Result<Run> {
     for (_, workload) in WORKLOADS.iter().filter(|(name, _)| is_wanted(*name)) {
         workload(&mut session)?;
     }
+    session.say("");
     let facts = machine::facts(session.corpus.folder(), load_before);
     let run = Run {
         goals: goals::judge(&session.rows),

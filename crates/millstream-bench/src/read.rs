@@ -169,14 +169,8 @@ fn ideal(
             *sample = codec_rate(blocks)?.min(from_device);
         }
     }
-    let params = Params::from([("device_times_gain".into(), from_device.into())]);
-    let names = ["read", &instance.name, "ideal"];
-    session.keep(vec![figures(
-        names,
-        Metric::of("rate MB/s"),
-        samples,
-        params,
-    )])
+    let (names, rate) = (["read", &instance.name, "ideal"], Metric::of("rate MB/s"));
+    session.keep(vec![figures(names, rate, samples, Params::new())])
 }
 
 fn codec_rate(file: &CorpusFile) -> Result<f64> {

@@ -55,7 +55,6 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What loaded scenes are compared by.
 #[derive(Default)]
 struct Digest(Xxh3);
 

@@ -16,7 +16,6 @@ use crate::limits;
 use crate::metric::Metric;
 use crate::rows;
 
-/// How to run.
 #[derive(Default, clap::Args)]
 pub(crate) struct Options {
     /// Small data and few runs: at most 90 s instead of 20 minutes
@@ -99,10 +98,8 @@ impl<'a> Session<'a> {
         let figures = family.figures.iter();
         let metrics: Vec<Metric> = figures.map(|text| Metric::of(text.as_str())).collect();
         case.figures(move |span, work| {
-            let figures = metrics
-                .iter()
-                .map(|it| (*it, it.figure(span, work.bytes, work.requests)));
-            figures.collect()
+            let figure = |it: &Metric| (*it, it.figure(span, work.bytes, work.requests));
+            metrics.iter().map(figure).collect()
         });
         case
     }

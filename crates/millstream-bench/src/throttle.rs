@@ -4,97 +4,59 @@
 //! The process moves itself into a group of its own, with all its threads, so that direct, buffered
 //! and ring reads from any thread are all held to the rate. It needs root and a real block device:
 //! if either is missing, the case is skipped with the reason. The guard moves the process back and
-//! removes the group on every exit but a kill; groups left by a killed benchmark are empty,
-//! harmless, and removed by the next one.
+//! removes the group on every exit but a kill; groups left by a killed benchmark are empty and
+//! harmless. The controller `io` of v2 stays enabled.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Context, Error, Result};
 
-const GROUP_PREFIX: &str = "millstream-bench-";
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
-    /// `blkio.throttle.read_bps_device`.
-    One,
-    Two,
-}
-
-/// A throttle in force, lifted when dropped.
 pub(crate) struct Throttle {
-    version: Version,
     group: PathBuf,
     /// `cgroup.procs` of the group that the process was in.
     home: PathBuf,
-    device: String,
-    /// `cgroup.subtree_control`, if this throttle enabled the controller in it.
-    switched_on: Option<PathBuf>,
 }
 
 impl Throttle {
     /// Limits this process' reads of the disk under `path` to a rate, in bytes per second.
-    pub(crate) fn new(path: &Path, bytes_per_second: u64) -> Result<Throttle> {
+    pub(crate) fn new(path: &Path, rate: u64) -> Result<Throttle> {
         let device = disk_of(path)?;
         // Every distribution mounts one of the two here.
-        let (version, root) = match Path::new("/sys/fs/cgroup/blkio") {
-            one if one.exists() => (Version::One, one),
-            _ => (Version::Two, Path::new("/sys/fs/cgroup")),
+        let (one, two) = (
+            Path::new("/sys/fs/cgroup/blkio"),
+            Path::new("/sys/fs/cgroup"),
+        );
+        let (root, file, text) = match one.exists() {
+            true => (
+                one,
+                "blkio.throttle.read_bps_device",
+                format!("{device} {rate}"),
+            ),
+            false => (two, "io.max", format!("{device} rbps={rate}")),
         };
         let groups = fs::read_to_string("/proc/self/cgroup").what("read /proc/self/cgroup")?;
-        let home = own_group(&groups, version)
+        let home = own_group(&groups, root == one)
             .ok_or_else(|| Error::new("/proc/self/cgroup does not name this process' group"))?;
-        remove_stale(root);
-        let group = root.join(format!("{GROUP_PREFIX}{}", std::process::id()));
+        let group = root.join(format!("millstream-bench-{}", std::process::id()));
         fs::create_dir(&group).on("make a control group (root is needed)", &group)?;
-        let mut throttle = Throttle {
-            version,
-            home: root.join(home.trim_start_matches('/')).join("cgroup.procs"),
-            device,
-            switched_on: None,
-            group,
-        };
-        if version == Version::Two {
-            throttle.switch_on(root)?;
+        let home = root.join(home.trim_start_matches('/')).join("cgroup.procs");
+        let throttle = Throttle { group, home };
+        if root == two {
+            write(&root.join("cgroup.subtree_control"), "+io")?;
         }
-        throttle.set(bytes_per_second)?;
+        write(&throttle.group.join(file), &text)?;
         let procs = throttle.group.join("cgroup.procs");
         write(&procs, &std::process::id().to_string())?;
         Ok(throttle)
-    }
-
-    fn set(&self, bytes_per_second: u64) -> Result<()> {
-        let device = &self.device;
-        let (file, text) = match self.version {
-            Version::One => {
-                let text = format!("{device} {bytes_per_second}");
-                ("blkio.throttle.read_bps_device", text)
-            }
-            Version::Two => ("io.max", format!("{device} rbps={bytes_per_second}")),
-        };
-        write(&self.group.join(file), &text)
-    }
-
-    fn switch_on(&mut self, root: &Path) -> Result<()> {
-        let control = root.join("cgroup.subtree_control");
-        let on = fs::read_to_string(&control)
-            .is_ok_and(|text| text.split_whitespace().any(|name| name == "io"));
-        if !on {
-            write(&control, "+io")?;
-            self.switched_on = Some(control);
-        }
-        Ok(())
     }
 }
 
 impl Drop for Throttle {
     fn drop(&mut self) {
-        // Every step is tried even if the one before failed; at worst an empty group is left.
+        // Both steps are tried even if the first failed; at worst an empty group is left.
         let _ = write(&self.home, &std::process::id().to_string());
         let _ = fs::remove_dir(&self.group);
-        if let Some(control) = &self.switched_on {
-            let _ = write(control, "-io");
-        }
     }
 }
 
@@ -122,30 +84,18 @@ fn disk_of(path: &Path) -> Result<String> {
     Ok(disk.on("find the disk of", &node)?.trim().to_owned())
 }
 
-/// Returns the process' group relative to its hierarchy's root, from `/proc/self/cgroup`.
-fn own_group(groups: &str, version: Version) -> Option<&str> {
+/// Returns the process' group relative to its hierarchy's root, from `/proc/self/cgroup`: in
+/// version 1 that of `blkio`, in version 2 the only one.
+fn own_group(groups: &str, is_one: bool) -> Option<&str> {
     groups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
         let (number, controllers, group) = (fields.next()?, fields.next()?, fields.next()?);
-        let ours = match version {
-            Version::One => controllers.split(',').any(|name| name == "blkio"),
-            Version::Two => number == "0" && controllers.is_empty(),
+        let ours = match is_one {
+            true => controllers.split(',').any(|name| name == "blkio"),
+            false => number == "0" && controllers.is_empty(),
         };
         ours.then_some(group)
     })
-}
-
-/// Removes the empty groups of earlier benchmarks; the kernel refuses to remove others.
-fn remove_stale(root: &Path) {
-    let Ok(entries) = fs::read_dir(root) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        if name.to_string_lossy().starts_with(GROUP_PREFIX) {
-            let _ = fs::remove_dir(entry.path());
-        }
-    }
 }
 
 #[cfg(test)]
@@ -155,9 +105,9 @@ mod tests {
     #[test]
     fn the_own_group_is_found_in_either_version() {
         let groups = "12:cpu,cpuacct:/a\n9:blkio:/user/b:c\n0::/unified";
-        assert_eq!(own_group(groups, Version::One), Some("/user/b:c"));
-        assert_eq!(own_group(groups, Version::Two), Some("/unified"));
-        assert_eq!(own_group("", Version::Two), None);
+        assert_eq!(own_group(groups, true), Some("/user/b:c"));
+        assert_eq!(own_group(groups, false), Some("/unified"));
+        assert_eq!(own_group("", false), None);
     }
 
     #[test]

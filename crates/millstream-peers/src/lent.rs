@@ -29,7 +29,6 @@ use crate::plan::{Plan, Read};
 /// that have reported their result may not have been dropped yet; that takes microseconds.
 const RETURN_MAX: Duration = Duration::from_secs(10);
 
-/// A destination lent to the reads of a plan.
 pub(crate) struct Loan {
     base: *mut u8,
     files: Arc<[PathBuf]>,
@@ -49,7 +48,6 @@ pub(crate) struct Lease<'a> {
     destination: PhantomData<&'a mut [u8]>,
 }
 
-/// Memory of one read, owned by the reader.
 pub(crate) struct Room {
     pointer: *mut u8,
     len: usize,
@@ -64,7 +62,6 @@ unsafe impl Send for Room {}
 unsafe impl Sync for Room {}
 
 impl Loan {
-    /// Lends `destination` to the reads of `plan`.
     pub(crate) fn lend<'a>(plan: &Plan, destination: &'a mut [u8]) -> io::Result<Lease<'a>> {
         if destination.len() < plan.destination_len() {
             return Err(io::Error::new(
@@ -99,7 +96,6 @@ impl Loan {
         Some((read, room))
     }
 
-    /// Returns the path of a read's file.
     pub(crate) fn path(&self, read: &Read) -> &Path {
         &self.files[read.file as usize]
     }
@@ -119,7 +115,6 @@ impl Loan {
 }
 
 impl Lease<'_> {
-    /// Returns the loan, for workers.
     pub(crate) fn loan(&self) -> Arc<Loan> {
         Arc::clone(&self.loan)
     }
@@ -148,7 +143,6 @@ impl Drop for Lease<'_> {
 }
 
 impl Room {
-    /// Returns the memory.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: see the module: the bytes are initialized, lent, and this room's alone.
         unsafe { std::slice::from_raw_parts_mut(self.pointer, self.len) }
@@ -164,7 +158,6 @@ pub(crate) trait Flight<F> {
     /// Waits for a completion, and passes each completed slot with its outcome to `ended`.
     fn complete(&mut self, ended: &mut dyn FnMut(usize, io::Result<()>));
 
-    /// Returns whether completions are outstanding.
     fn is_pending(&self) -> bool;
 }
 

@@ -20,24 +20,6 @@
 //! | `rayon` | `pread` on a pool of rayon |
 //! | `memmap2` | a map of the file, copied out of on a pool of rayon |
 //! | `sdl-ring`, `sdl-threads` | SDL 3's AsyncIO with its io_uring and with its threads |
-//!
-//! ```
-//! use millstream_peers::{Access, Plan, Read, rivals};
-//!
-//! let file = std::env::current_exe()?;
-//! let read = Read { file: 0, offset: 0, place: 0, len: 4096 };
-//! let plan = Plan::new(vec![file], vec![read])?;
-//! let mut memory = vec![0; 4096];
-//! for rival in rivals() {
-//!     let Ok(mut peer) = rival.start(8) else { continue };
-//!     if rival.accesses.contains(&Access::Buffered) {
-//!         peer.open(&plan, Access::Buffered)?;
-//!         peer.read(&plan, &mut memory)?;
-//!         println!("{} {} read {:?}", rival.name, rival.version, &memory[1..4]);
-//!     }
-//! }
-//! # Ok::<(), std::io::Error>(())
-//! ```
 
 use std::io;
 

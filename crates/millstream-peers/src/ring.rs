@@ -249,7 +249,6 @@ impl<'a> InFlight<'a> {
         }
     }
 
-    /// Starts a read in a free slot.
     fn push(&mut self, slot: usize, left: Left) {
         let (file, to, len) = (left.file, left.to, left.len);
         let entry = if self.registered {

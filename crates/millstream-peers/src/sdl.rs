@@ -76,7 +76,6 @@ fn rings() -> usize {
 /// Maximum handles of a file with SDL's threads; its pool has a few threads more than cores.
 const HANDLES_MAX: usize = 8;
 
-/// `SDL_AsyncIOOutcome`.
 #[repr(C)]
 struct Outcome {
     file: *mut c_void,
@@ -94,7 +93,6 @@ const TASK_READ: c_int = 0;
 /// `SDL_ASYNCIO_COMPLETE`.
 const COMPLETE: c_int = 0;
 
-/// SDL's functions.
 struct Library {
     open: unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void,
     read:
@@ -256,7 +254,6 @@ impl Sdl {
         unsafe { (self.library.close)(file, false, self.queue, std::ptr::null_mut()) }
     }
 
-    /// Waits for the next outcome.
     fn next(&self) -> Outcome {
         loop {
             let mut outcome = std::mem::MaybeUninit::<Outcome>::zeroed();

@@ -19,18 +19,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [input, folder] = paths.as_slice() else {
         return Err("call it with a file of rows and the folder for the pictures".into());
     };
-    let readme = bench::readme(&rows::parse(&fs::read(input)?)?);
+    let (pictures, table) = bench::readme(&rows::parse(&fs::read(input)?)?);
     fs::create_dir_all(folder)?;
-    let pictures = [
-        ("summary.svg", readme.summary),
-        ("requests.svg", readme.requests),
-    ];
-    for (name, picture) in pictures {
+    for (name, picture) in ["summary.svg", "requests.svg"].into_iter().zip(pictures) {
         match picture {
             Some(picture) => fs::write(folder.join(name), picture)?,
             None => eprintln!("{name}: these rows have nothing for it"),
         }
     }
-    print!("{}", readme.table);
+    print!("{table}");
     Ok(())
 }

@@ -4,9 +4,8 @@
 //! the goals and a summary. The page has what is looked at (ours over the best rival, a dot per
 //! case; heat maps), the machine, and the text. Both are made from rows alone and accept any rows.
 
-use crate::cases::{Case, Verdict, cases};
+use crate::cases::{Case, Comparison, Standing, Verdict, cases, compare, geometric_mean};
 use crate::charts::{self, Ratios};
-use crate::compare::{Comparison, Standing, compare, geometric_mean};
 use crate::limits::CASE_METRICS_MAX;
 use crate::maps::{self, Map};
 use crate::markup::figure;
@@ -246,29 +245,17 @@ fn summary(cases: &[Case<'_>]) -> Table {
     table
 }
 
-/// The pictures and the table of a README, from rows alone.
-#[derive(Debug, Clone)]
-pub struct Readme {
-    /// Ours over the best rival, a dot per case, as an SVG file; `None` if nothing has a rival.
-    pub summary: Option<String>,
-    /// Our first metric in the largest heat map; `None` if there is none.
-    pub requests: Option<String>,
-    /// The summary as a Markdown table.
-    pub table: String,
-}
-
-/// Renders what a README shows.
+/// Renders what a README shows: the summary (ours over the best rival, a dot per case) and the
+/// largest heat map as SVG files, where the rows have them, and the table in Markdown.
 #[must_use]
-pub fn readme(rows: &[Row]) -> Readme {
+pub fn readme(rows: &[Row]) -> ([Option<String>; 2], String) {
     let cases = cases(rows);
     let (maps, _) = maps::split(&cases);
     // `max_by_key` returns the last of several that are equal, hence the reversal.
     let largest = maps.iter().rev().max_by_key(|map| map.len());
-    Readme {
-        summary: ratios(&cases).map(|it| it.standalone()),
-        requests: largest.and_then(Map::heat).map(|it| it.standalone()),
-        table: summary(&cases).text(),
-    }
+    let pictures = [ratios(&cases), largest.and_then(Map::heat)];
+    let pictures = pictures.map(|picture| picture.map(|it| it.standalone()));
+    (pictures, summary(&cases).text())
 }
 
 #[cfg(test)]

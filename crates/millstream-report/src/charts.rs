@@ -3,7 +3,7 @@
 //! All have a title, units at their axes, and a label for screen readers. A name that is longer
 //! than its room is cut by the edge of the picture.
 
-use crate::compare::{Standing, geometric_mean};
+use crate::cases::{Standing, geometric_mean};
 use crate::limits::NEAR_BEST;
 use crate::markup::figure;
 use crate::svg::{MARGIN, Svg, TOP, WIDTH};
@@ -13,7 +13,6 @@ use crate::svg::{MARGIN, Svg, TOP, WIDTH};
 pub(crate) struct Heat {
     pub(crate) heading: String,
     pub(crate) unit: String,
-    /// Whether more is better.
     pub(crate) higher: bool,
     pub(crate) sizes: Vec<String>,
     pub(crate) depths: Vec<String>,
@@ -21,9 +20,7 @@ pub(crate) struct Heat {
 }
 
 const HEAT_ROW: f64 = 24.0;
-/// Left edge of the cells, right of the names of the depths.
 const HEAT_LEFT: f64 = 36.0;
-/// Width of a digit in a cell.
 const DIGIT: f64 = 5.6;
 /// Opacity of a cell whose figure is negligible beside the best, and of the best cell.
 const OPACITY: (f64, f64) = (0.06, 0.96);

@@ -3,9 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use crate::cases::{Case, grouped};
+use crate::cases::{Case, geometric_mean, grouped};
 use crate::charts::{self, Heat};
-use crate::compare::geometric_mean;
 use crate::limits::HEAT_SIDE_MAX;
 use crate::markup::{quantity, size};
 use crate::page::Table;

@@ -51,7 +51,6 @@ pub(crate) fn figure(value: f64) -> String {
     }
 }
 
-/// Formats a whole number, with separated thousands.
 pub(crate) fn whole(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut out = String::from(if value < 0.0 { "−" } else { "" });

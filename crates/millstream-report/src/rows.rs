@@ -192,7 +192,6 @@ pub(crate) mod tests {
         }
     }
 
-    /// Sets a parameter of a row.
     pub(crate) fn with(mut row: Row, name: &str, value: impl Into<Value>) -> Row {
         if let Finding::Figures(figures) = &mut row.finding {
             figures.params.insert(name.into(), value.into());
@@ -200,7 +199,6 @@ pub(crate) mod tests {
         row
     }
 
-    /// Sets the metric's name of a row.
     pub(crate) fn named(mut row: Row, metric: &str) -> Row {
         if let Finding::Figures(figures) = &mut row.finding {
             figures.metric = metric.into();

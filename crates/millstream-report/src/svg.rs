@@ -18,7 +18,6 @@ pub(crate) const MARGIN: f64 = 4.0;
 /// Top of the drawing below the title.
 pub(crate) const TOP: f64 = 28.0;
 
-/// A picture being drawn.
 #[derive(Debug, Clone)]
 pub(crate) struct Svg {
     height: f64,
@@ -51,7 +50,6 @@ impl Svg {
         );
     }
 
-    /// Draws a line through points.
     pub(crate) fn line(&mut self, points: &[(f64, f64)], class: &str) {
         let places = points
             .iter()
@@ -61,7 +59,6 @@ impl Svg {
         let _ = write!(self.body, "<path class=\"{class}\" d=\"M{d}\"/>");
     }
 
-    /// Draws a dot with a tooltip.
     pub(crate) fn dot(&mut self, at: (f64, f64), radius: f64, class: &str, tip: &str) {
         let [x, y, radius] = [at.0, at.1, radius].map(number);
         let _ = write!(

@@ -4,7 +4,7 @@
 //! [`Rule`]s while that runs: a read of a range fails with `EIO`, is delayed, is short, or hangs
 //! until the test releases it. Rules also apply to writes, syncs, renames and opens.
 //!
-//! By default files are opened with `FOPEN_DIRECT_IO`, so that no page cache stands between a rule
+//! Files are opened with `FOPEN_DIRECT_IO`, so that no page cache stands between a rule
 //! and the reader: every read of the program arrives here (split by the kernel at its transfer
 //! size, 128 KiB or more).
 //!
@@ -93,24 +93,14 @@ impl FaultFs {
     /// # Errors
     /// There is no `/dev/fuse`, or neither root nor `fusermount3`.
     pub fn mount(files: &[(&str, &[u8])]) -> Result<FaultFs, Unavailable> {
-        FaultFs::mount_with(files, false)
-    }
-
-    /// As `mount`, with the page cache between the files and their readers.
-    ///
-    /// # Errors
-    /// As `mount`.
-    pub fn mount_cached(files: &[(&str, &[u8])]) -> Result<FaultFs, Unavailable> {
-        FaultFs::mount_with(files, true)
-    }
-
-    fn mount_with(files: &[(&str, &[u8])], page_cache: bool) -> Result<FaultFs, Unavailable> {
         let mount_point = tempfile::Builder::new()
             .prefix("millstream-fuse-")
             .tempdir()
             .map_err(|error| Unavailable::because(format!("a temporary folder: {error}")))?;
         let shared = Arc::new(Shared::default());
-        let served = serve::Served::new(Arc::clone(&shared), page_cache);
+        let served = serve::Served {
+            shared: Arc::clone(&shared),
+        };
         let mut config = fuser::Config::default();
         config.mount_options = vec![fuser::MountOption::FSName("millstream-faults".into())];
         config.acl = if crate::user::is_root() {

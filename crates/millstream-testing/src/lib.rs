@@ -14,8 +14,6 @@
 #[cfg(target_os = "linux")]
 pub mod calls;
 #[cfg(target_os = "linux")]
-pub mod canary;
-#[cfg(target_os = "linux")]
 pub mod child;
 #[cfg(target_os = "linux")]
 pub mod fork;
@@ -23,8 +21,6 @@ pub mod fork;
 pub mod fuse;
 #[cfg(target_os = "linux")]
 pub mod loopdev;
-#[cfg(target_os = "linux")]
-pub mod power;
 #[cfg(target_os = "linux")]
 pub mod rss;
 #[cfg(target_os = "linux")]
@@ -39,7 +35,6 @@ mod unavailable;
 
 #[cfg(target_os = "linux")]
 pub use self::{
-    canary::Canary,
     child::{Child, ChildOutcome},
     fork::forked,
     fuse::{Call, Effect, FaultFs, Rule},

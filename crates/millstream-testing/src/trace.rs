@@ -1,33 +1,20 @@
 //! Proves that a piece of code makes no file-system call.
 //!
-//! [`without_file_calls`] runs it on a new thread whose seccomp filter traps every call that reads,
+//! [`without_file_calls`] runs it on a new thread whose seccomp filter forbids every call that reads,
 //! writes, opens, closes, stats, renames or maps a file, and io_uring's calls, which can do all of
-//! it. A trapped call ends the process with a line that names it: so it runs in a
-//! [`child`](crate::child), whose failure shows that line. Unlike a tracer's log there is nothing
-//! to parse, and nothing to miss.
+//! it. Such a call kills the process by SIGSYS: so it runs in a [`child`](crate::child), which then
+//! fails. Unlike a tracer's log there is nothing to parse, and nothing to miss; `strace -f` names
+//! the call.
 //!
 //! Allowed are memory, futexes, clocks, anonymous maps, a `write` of eight bytes (to an eventfd, to
 //! wake another thread), and writes to standard output and error (for a panic's message).
-//!
-//! # Safety
-//! The signal handler uses only `write` and `_exit`, which are async-signal-safe, and memory of its
-//! own stack frame.
-
-#![expect(
-    unsafe_code,
-    reason = "installs a signal handler and reads what the kernel gives it"
-)]
 
 use std::collections::BTreeMap;
-use std::io;
 
 use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
 use crate::Unavailable;
 use crate::seccomp::{Binds, Filter};
-
-/// Exit status of a process that made a trapped call.
-const TRAPPED_STATUS: i32 = 97;
 
 /// Bytes of an eventfd's counter.
 const EVENTFD_BYTES: u32 = 8;
@@ -112,7 +99,6 @@ const OLD_FILE_CALLS: &[i64] = &[];
 /// # Panics
 /// If `body` does.
 pub fn without_file_calls<R: Send>(body: impl FnOnce() -> R + Send) -> Result<R, Unavailable> {
-    tell_trapped_calls()?;
     let filter = file_filter()?;
     std::thread::scope(|scope| {
         let thread = scope.spawn(move || {
@@ -150,7 +136,7 @@ fn file_filter() -> Result<Filter, Unavailable> {
     );
     rules.insert(libc::SYS_writev, vec![rule(vec![not_standard()])]);
     rules.insert(libc::SYS_mmap, vec![rule(vec![not_anonymous])]);
-    Filter::new(rules, SeccompAction::Trap)
+    Filter::new(rules, SeccompAction::KillProcess)
 }
 
 /// Returns a condition on the low 32 bits of an argument.
@@ -166,53 +152,4 @@ fn condition(argument: u8, operator: SeccompCmpOp, value: u32) -> SeccompConditi
 
 fn rule(conditions: Vec<SeccompCondition>) -> SeccompRule {
     SeccompRule::new(conditions).expect("a rule has a condition")
-}
-
-/// Installs the `SIGSYS` handler, which names the call and ends the process.
-fn tell_trapped_calls() -> Result<(), Unavailable> {
-    // SAFETY: all zeroes is a valid sigaction (no flags, empty mask), completed below.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) = trapped;
-    action.sa_sigaction = handler as usize;
-    action.sa_flags = libc::SA_SIGINFO;
-    // SAFETY: `action` lives through the call, and its handler is one for SA_SIGINFO.
-    let result = unsafe { libc::sigaction(libc::SIGSYS, &raw const action, std::ptr::null_mut()) };
-    if result == 0 {
-        Ok(())
-    } else {
-        let error = io::Error::last_os_error();
-        Err(Unavailable::because(format!("sigaction: {error}")))
-    }
-}
-
-/// The part of `siginfo_t` that `SIGSYS` fills, as the kernel lays it out.
-#[repr(C)]
-struct SigsysInfo {
-    signo: i32,
-    errno: i32,
-    code: i32,
-    padding: i32,
-    call_address: usize,
-    call: i32,
-    architecture: u32,
-}
-
-const _: () = assert!(size_of::<SigsysInfo>() <= size_of::<libc::siginfo_t>());
-
-extern "C" fn trapped(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel hands a valid siginfo to a handler for SA_SIGINFO; for SIGSYS it is laid
-    // out as SigsysInfo, and not larger, as asserted above.
-    let call = unsafe { (*info.cast::<SigsysInfo>()).call };
-    let mut line = *b"file-system call number 0000 on a thread that must make none\n";
-    let mut rest = call.unsigned_abs();
-    for digit in line[24..28].iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    // SAFETY: writes bytes of our own stack to standard error, which the filter allows; then ends
-    // the process without running anything else.
-    unsafe {
-        libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len());
-        libc::_exit(TRAPPED_STATUS);
-    }
 }

@@ -104,7 +104,7 @@ impl Names {
         })
     }
 
-    /// Adds lookups one by one by name, and many at once by name and by hash.
+    /// Adds lookups one by one by name, and many at once by hash.
     fn add<'a>(&'a self, case: &mut Case<'a>) {
         let looked_up = || Work::of(0, LOOKUPS);
         case.add("millstream", move |_| {
@@ -115,11 +115,6 @@ impl Names {
             }
             ensure(hits == LOOKUPS, "a name is missing")?;
             Ok(looked_up())
-        });
-        case.add("millstream-names", move |_| {
-            self.package
-                .lookup_names(&self.names, &mut self.found.borrow_mut())?;
-            Ok(looked_up().with_digest(IN_FOUND))
         });
         case.add("millstream-hashes", move |_| {
             self.package

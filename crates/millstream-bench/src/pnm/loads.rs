@@ -135,7 +135,6 @@ fn engine(picture: &Picture) -> impl Method {
     fresh(make, run)
 }
 
-/// Returns the request of a file's image.
 fn parsed(storage: &Storage, path: &Path) -> Read {
     let file = storage.open(path, FileOptions::default());
     Read::whole(file).decode(Decode::codec(PNM))
@@ -209,7 +208,6 @@ fn whole(path: &Path) -> Result<Mmap> {
     map(&open_buffered(path)?, 0, len_of(path)? as usize)
 }
 
-/// Reads without looking at the bytes.
 fn read_only(path: &Path) -> Result<u64> {
     let mut file = open_buffered(path)?;
     let mut window = vec![0; WINDOW_BYTES];

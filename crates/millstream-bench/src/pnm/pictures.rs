@@ -19,7 +19,6 @@ pub(super) enum Kind {
     Flat,
 }
 
-/// A picture's file, and its content.
 #[derive(Debug, Clone)]
 pub(crate) struct Picture {
     pub(super) path: PathBuf,

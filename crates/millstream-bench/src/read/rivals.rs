@@ -36,7 +36,6 @@ pub(super) fn stdio(file: &CorpusFile, into: &mut [u8]) -> Result<Work> {
     deliver(file, into, &mut |into| stream.read(into))
 }
 
-/// One `read` call with `POSIX_FADV_SEQUENTIAL`.
 pub(super) fn read_call(corpus: &CorpusFile, into: &mut [u8]) -> Result<Work> {
     let mut file = open_buffered(&corpus.path)?;
     fadvise(&file, 0, None, rustix::fs::Advice::Sequential).on("posix_fadvise", &corpus.path)?;
@@ -128,7 +127,6 @@ pub(crate) fn blocks(corpus: &CorpusFile, into: &mut [u8]) -> Result<Work> {
     Ok(Work::of(corpus.raw_len, corpus.blocks.len()))
 }
 
-/// A `FILE *`, closed on drop.
 struct Stream(NonNull<libc::FILE>);
 
 impl Stream {

@@ -4,16 +4,15 @@ use crate::ours::{Ours, storage};
 use crate::peers::{self, Way, bare};
 use crate::prelude::*;
 use crate::requests::cells::{Mode, PageHashes, random_reads};
-use crate::threads::{self, Disturber};
 
 /// Number of reads whose submission is timed, also in a quick run: the 99th percentile of fewer
 /// would be the maximum.
 const READS: usize = 100;
 const READ_BYTES: usize = 1 << 20;
 
-/// Measures how long the caller is held by a hundred reads of 1 MiB, added one by one; also on a
-/// busy machine, where a wake-up may preempt it. Only the calls made by the caller's own thread
-/// count, not the time until the bytes arrive; but they are awaited and checked.
+/// Measures how long the caller is held by a hundred reads of 1 MiB, added one by one. Only the
+/// calls made by the caller's own thread count, not the time until the bytes arrive; but they are
+/// awaited and checked.
 pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHashes) -> Result<()> {
     let plan = random_reads(file, READ_BYTES, READS, 3)?;
     for instance in session.cases("requests", "held") {
@@ -34,11 +33,6 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
         case.check(READS * READ_BYTES, |bytes, _| {
             pages.check(plan.reads(), bytes)
         });
-        let busy_cores = match instance.name.ends_with(", busy cores") {
-            true => threads::cores(),
-            false => 0,
-        };
-        let _loops = Disturber::loops(busy_cores, 0)?;
         session.run(case)?;
     }
     Ok(())

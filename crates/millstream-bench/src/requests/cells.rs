@@ -116,14 +116,12 @@ impl PageHashes {
     }
 }
 
-/// Figures of calls that held their caller for the given times: their sum, 99th percentile and
-/// maximum.
+/// Figures of calls that held their caller for the given times: their sum and 99th percentile.
 pub(crate) fn held(mut held_ns: Vec<u64>) -> Figures {
     let total = held_ns.iter().sum::<u64>() as f64 / 1e6;
     let p99 = stats::percentile(&mut held_ns, 0.99) as f64 / 1e3;
-    let max = held_ns.last().copied().unwrap_or(0) as f64 / 1e3;
-    let [all, one, longest] = ["held ms", "held-p99 us", "held-max us"].map(Metric::of);
-    vec![(all, total), (one, p99), (longest, max)]
+    let [all, one] = ["held ms", "held-p99 us"].map(Metric::of);
+    vec![(all, total), (one, p99)]
 }
 
 /// Median and 99th percentile of times in nanoseconds, as figures in microseconds.

@@ -26,15 +26,14 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
         let batches: usize = instance.get("batches");
         // Each ticket is waited for; otherwise requests are detached, and the queue is drained.
         let claimed = instance.get::<String>("delivery") == "tickets claimed";
-        let requests = batches * BATCH_REQUESTS;
         let mut case = session.begin(&instance);
         let run = move |ready: &mut Ready, into: &mut Destination| {
             let span = run_on(ready, claimed, batches, into)?;
-            let cost = span.cpu * 1e9 / requests as f64;
+            let cost = span.cpu * 1e9 / (batches * BATCH_REQUESTS) as f64;
             Ok(Work::figures(vec![(Metric::of("cost ns/request"), cost)]))
         };
         for name in instance.contenders() {
-            case.push(name, fresh(make, run)).with("requests", requests);
+            case.push(name, fresh(make, run));
         }
         case.room = BATCH_REQUESTS * REQUEST_BYTES;
         session.run(case)?;

@@ -52,11 +52,8 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
             });
             case.try_push(name, method);
         };
-        add(
-            "pread+ring",
-            Mode::Direct,
-            Ok(pair(bare("pread"), bare("ring-plain"), 8)),
-        );
+        let pread = pair(bare("pread"), bare("ring-plain"), 8);
+        add("pread+ring", Mode::Direct, Ok(pread));
         for rival in rivals() {
             let mode = match rival.accesses[0] {
                 Access::Direct => Mode::Direct,
@@ -71,7 +68,7 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
         }
         let ours = ours::direct().map(|storage| {
             // Each reader has a queue of its own.
-            let start = move |is_bulk| {
+            let ours = move |is_bulk| {
                 let priority = if is_bulk {
                     Priority::Low
                 } else {
@@ -82,7 +79,7 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
                 ours.priority = priority;
                 Ok(Box::new(ours) as Box<dyn Peer>)
             };
-            Box::new(start) as Start
+            Box::new(ours) as Start
         });
         add("millstream", Mode::Direct, ours);
         session.run(case)?;
@@ -92,13 +89,9 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
 
 /// Starts a rival for each reader, and one with `depth` reads in flight for the bulk.
 fn pair(reader: Rival, bulk: Rival, depth: usize) -> Start {
-    Box::new(move |is_bulk| {
-        let started = if is_bulk {
-            bulk.start(depth)
-        } else {
-            reader.start(1)
-        };
-        Ok(started?)
+    Box::new(move |is_bulk| match is_bulk {
+        true => Ok(bulk.start(depth)?),
+        false => Ok(reader.start(1)?),
     })
 }
 

@@ -61,34 +61,32 @@ unsafe impl RegionAllocator for Recycled {
 /// While it lives, the C library's heap keeps freed memory instead of returning it to the system.
 pub(super) struct KeptHeap;
 
-/// Maximum that glibc accepts as its threshold for separate mappings, in bytes.
-#[cfg(target_env = "gnu")]
-const MAPPED_FROM_MAX: libc::c_int = 32 << 20;
-/// glibc's initial thresholds, in bytes.
-#[cfg(target_env = "gnu")]
-const BOUND_DEFAULT: libc::c_int = 128 << 10;
-
 impl KeptHeap {
     pub(super) fn new() -> KeptHeap {
-        #[cfg(target_env = "gnu")]
-        // SAFETY: sets numbers of the allocator, under its own lock.
-        unsafe {
-            libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_FROM_MAX);
-            libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX);
-        }
+        // The most that glibc accepts as its threshold for separate mappings.
+        set_thresholds(32 << 20, libc::c_int::MAX);
         KeptHeap
     }
 }
 
 impl Drop for KeptHeap {
     fn drop(&mut self) {
+        // glibc's initial thresholds.
+        set_thresholds(128 << 10, 128 << 10);
+        // SAFETY: giving free memory to the system touches none that is in use.
         #[cfg(target_env = "gnu")]
-        // SAFETY: as above; giving free memory to the system touches none that is in use.
         unsafe {
-            libc::mallopt(libc::M_MMAP_THRESHOLD, BOUND_DEFAULT);
-            libc::mallopt(libc::M_TRIM_THRESHOLD, BOUND_DEFAULT);
-            libc::malloc_trim(0);
-        }
+            libc::malloc_trim(0)
+        };
+    }
+}
+
+fn set_thresholds(mapped_from: libc::c_int, trimmed_from: libc::c_int) {
+    // SAFETY: sets numbers of the allocator, under its own lock.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, mapped_from);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, trimmed_from);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millstream::{Priority, Stats, Storage, StorageOptions};
+use millstream::{Stats, Storage, StorageOptions};
 use millstream_gltf::cook::{SceneCook, Target};
 use millstream_gltf::image::{Format, register};
 use millstream_gltf::record::SceneDescriber;
@@ -34,9 +34,6 @@ fn storage(memory: &Arc<Recycled>) -> Result<Storage> {
     Ok(Storage::new(options)?)
 }
 
-/// Adds a contender of `cases.toml` that loads one scene. [`URGENT`] is the BC7 scene for a program
-/// that wants to draw soon: what it draws first has realtime priority, and the amount of bulk in
-/// flight is kept small for it.
 pub(super) fn add<'a>(
     case: &mut Case<'a>,
     name: &'static str,
@@ -45,14 +42,14 @@ pub(super) fn add<'a>(
     memory: &'a Arc<Recycled>,
     expected: u64,
 ) {
-    let (stem, target) = match name {
-        "millstream-cooked" => (name, Some(Target::Rgba8)),
-        "millstream-bc7" | URGENT => ("millstream-bc7", Some(Target::Bc7)),
-        _ => (name, None),
+    let target = match name {
+        "millstream-cooked" => Some(Target::Rgba8),
+        "millstream-bc7" => Some(Target::Bc7),
+        _ => None,
     };
     let package = match name {
         "millstream" => Ok(None),
-        _ => package(source, packages, stem, target).map(Some),
+        _ => package(source, packages, name, target).map(Some),
     };
     let method = package.map(|package| {
         let scene = OneScene {
@@ -60,7 +57,6 @@ pub(super) fn add<'a>(
             expected,
             package,
             shows_cores: target.is_none(),
-            urgent: name == URGENT,
         };
         let run = move |kept: &mut Option<Storage>, _: &mut Destination| {
             // Dropped at the end of the run: the next run's storage gets its memory.
@@ -72,8 +68,6 @@ pub(super) fn add<'a>(
     case.try_push(name, method);
 }
 
-const URGENT: &str = "millstream-bc7-urgent";
-
 struct OneScene<'a> {
     source: &'a Source,
     expected: u64,
@@ -81,8 +75,6 @@ struct OneScene<'a> {
     package: Option<PathBuf>,
     /// Whether to report idle cores: not if nothing is to be decoded.
     shows_cores: bool,
-    /// Whether geometry and small levels have realtime priority.
-    urgent: bool,
 }
 
 fn package(source: &Source, folder: &Path, name: &str, target: Option<Target>) -> Result<PathBuf> {
@@ -104,12 +96,7 @@ fn package(source: &Source, folder: &Path, name: &str, target: Option<Target>) -
 
 impl OneScene<'_> {
     fn load(&self, storage: &Storage) -> Result<Work> {
-        let mut options = LoaderOptions::default();
-        if self.urgent {
-            options.geometry = Priority::Realtime;
-            options.small_levels = Priority::Realtime;
-        }
-        let loader = Loader::new(storage, options)?;
+        let loader = Loader::new(storage, LoaderOptions::default())?;
         // Opened outside the timed part: a program keeps its package open.
         let open = |path| self.open_package(storage, path);
         let package = self.package.as_deref().map(open).transpose()?;

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use fastrand::Rng;
+use millstream::Priority as P;
 
 use crate::prelude::*;
 
@@ -13,14 +14,7 @@ const PLACE_ALIGNMENT: usize = 4096;
 /// The study's priorities: min, low, below normal, normal, high, max.
 pub(crate) type Priority = usize;
 /// The engine's priority for each of the study's.
-pub(crate) const PRIORITIES: [millstream::Priority; 6] = [
-    millstream::Priority::Low,
-    millstream::Priority::Low,
-    millstream::Priority::Normal,
-    millstream::Priority::Normal,
-    millstream::Priority::High,
-    millstream::Priority::Realtime,
-];
+pub(crate) const PRIORITIES: [P; 6] = [P::Low, P::Low, P::Normal, P::Normal, P::High, P::Realtime];
 const NORMAL: Priority = 3;
 
 #[derive(Debug, Clone)]

@@ -6,6 +6,7 @@
 //! number of orders in which changes reach the disk where there are too many for all, by default
 //! 1,000, and `MILLSTREAM_SEED` the seed of these.
 
+mod disk;
 mod fail;
 mod kill;
 mod power;

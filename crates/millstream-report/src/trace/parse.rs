@@ -16,7 +16,6 @@ use crate::limits::{
 };
 use crate::markup::shorten;
 
-/// A lane of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
     /// Requests, from submission to completion.
@@ -67,7 +66,6 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Returns the spans of a lane.
     pub(crate) fn spans_of(&self, lane: Lane) -> impl Iterator<Item = &Span> {
         self.spans.iter().filter(move |span| span.lane == lane)
     }

@@ -65,7 +65,6 @@ pub(crate) const PARTS: [(&str, &str); 6] = [
 pub struct Times {
     /// From the first start to the last end.
     pub total_ns: u64,
-    /// When the first span starts.
     pub(crate) start_ns: u64,
     /// Number of workers; 1 if the trace does not have it.
     pub workers: u64,

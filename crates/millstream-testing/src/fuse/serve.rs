@@ -34,8 +34,7 @@ const NO_RANGE: Range<u64> = 0..1;
 
 /// Serves one mount.
 pub(crate) struct Served {
-    shared: Arc<Shared>,
-    page_cache: bool,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl State {
@@ -136,10 +135,6 @@ impl State {
 }
 
 impl Served {
-    pub(crate) fn new(shared: Arc<Shared>, page_cache: bool) -> Served {
-        Served { shared, page_cache }
-    }
-
     /// Applies the rules to a call on a name or a node, and answers it now or later.
     fn judge(
         &self,
@@ -186,14 +181,6 @@ impl Served {
                 Err(errno) => reply.error(errno),
             }
         });
-    }
-
-    fn open_flags(&self) -> FopenFlags {
-        if self.page_cache {
-            FopenFlags::empty()
-        } else {
-            FopenFlags::FOPEN_DIRECT_IO
-        }
     }
 }
 
@@ -276,7 +263,7 @@ impl fuser::Filesystem for Served {
     }
 
     fn open(&self, _: &Request, node: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let flags = self.open_flags();
+        let flags = FopenFlags::FOPEN_DIRECT_IO;
         self.judge(
             Call::Open,
             Err(node),
@@ -298,7 +285,7 @@ impl fuser::Filesystem for Served {
         _: i32,
         reply: ReplyCreate,
     ) {
-        let flags = self.open_flags();
+        let flags = FopenFlags::FOPEN_DIRECT_IO;
         let owned = name.to_owned();
         self.judge(Call::Create, Ok(name), NO_RANGE, move |state, verdict| {
             let made = verdict.check().and_then(|()| {

@@ -68,10 +68,10 @@ fn a_device_cut_short_under_its_reader_answers_eio() {
             .expect("open")
     };
     let file = open();
-    let mut canary = millstream_testing::Canary::new(4096, 1);
-    let into = aligned(&mut canary);
+    let mut page = Page([0; 4096]);
+    let into = &mut page.0;
     file.read_exact_at(into, 3 * MIB).expect("still whole");
-    assert_eq!(into, [9; 4096]);
+    assert_eq!(*into, [9; 4096]);
     device.shrink_backing(MIB);
     let cut = file.read_at(into, 3 * MIB).expect_err("cut");
     assert_eq!(cut.raw_os_error(), Some(libc::EIO));
@@ -92,9 +92,6 @@ fn a_device_cut_short_under_its_reader_answers_eio() {
     assert!(!is_attached(), "the device still holds the backing file");
 }
 
-#[expect(unsafe_code, reason = "makes a slice of a canary's body")]
-fn aligned(canary: &mut millstream_testing::Canary) -> &mut [u8] {
-    // SAFETY: the body is `len` writable bytes that the canary owns, borrowed for as long as the
-    // slice lives.
-    unsafe { std::slice::from_raw_parts_mut(canary.pointer(), canary.len()) }
-}
+/// Memory for a direct read.
+#[repr(align(4096))]
+struct Page([u8; 4096]);

@@ -5,5 +5,4 @@
 mod calls;
 mod fuse;
 mod loopdev;
-mod power;
 mod process;

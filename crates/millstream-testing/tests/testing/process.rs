@@ -91,7 +91,8 @@ fn the_wrapper_refuses_io_uring_and_passes_the_rest_on() {
         let tried = Command::new(wrapper)
             .arg(word)
             .arg(&own)
-            .args(["tells_whether_there_is_io_uring", "--exact", "--nocapture"])
+            .args(["process::tells_whether_there_is_io_uring", "--exact"])
+            .arg("--nocapture")
             .output()
             .expect("run");
         let said = String::from_utf8_lossy(&tried.stdout);
@@ -168,49 +169,33 @@ fn a_thread_that_makes_no_file_call_passes() {
 #[test]
 fn a_thread_that_opens_reads_stats_or_maps_is_caught() {
     let null = File::open("/dev/null").expect("open");
-    type Deed<'a> = (&'a str, i64, Box<dyn Fn() + Send + Sync + 'a>);
-    let deeds: Vec<Deed> = vec![
-        (
-            "open",
-            libc::SYS_openat,
-            Box::new(|| drop(File::open("/etc/passwd"))),
-        ),
-        (
-            "stat",
-            libc::SYS_statx,
-            Box::new(|| drop(std::fs::metadata("/etc/passwd"))),
-        ),
+    type Deed<'a> = (&'a str, Box<dyn Fn() + Send + Sync + 'a>);
+    let deeds: [Deed; 6] = [
+        ("open", Box::new(|| drop(File::open("/etc/passwd")))),
+        ("stat", Box::new(|| drop(std::fs::metadata("/etc/passwd")))),
         (
             "read",
-            libc::SYS_read,
             Box::new(|| assert!(rustix::io::read(&null, &mut [0_u8; 8]).is_ok())),
         ),
         (
             "pread",
-            libc::SYS_pread64,
             Box::new(|| assert!(rustix::io::pread(&null, &mut [0_u8; 8], 0).is_ok())),
         ),
         (
             "write of more than a wake",
-            libc::SYS_write,
             Box::new(|| assert!(rustix::io::write(&null, &[0_u8; 9]).is_ok())),
         ),
-        (
-            "ring",
-            libc::SYS_io_uring_setup,
-            Box::new(|| drop(io_uring::IoUring::new(4))),
-        ),
+        ("ring", Box::new(|| drop(io_uring::IoUring::new(4)))),
     ];
-    for (what, call, deed) in &deeds {
+    for (what, deed) in &deeds {
         let child = Child::of(this_test!()).case(what);
         let outcome = child.outcome(|| {
             let _ = without_file_calls(deed);
         });
-        let expected = format!("file-system call number {call:04}");
         match or_skip!(outcome) {
             ChildOutcome::WasChild => {}
             ChildOutcome::Passed(written) => panic!("{what} was not caught: {written}"),
-            ChildOutcome::Failed(why) => assert!(why.contains(&expected), "{what}: {why}"),
+            ChildOutcome::Failed(why) => assert!(why.contains("SIGSYS"), "{what}: {why}"),
         }
     }
 }

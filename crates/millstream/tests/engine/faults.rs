@@ -7,6 +7,7 @@
 
 mod callbacks;
 mod caller;
+mod canary;
 mod cancel;
 mod close;
 mod devices;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use millstream_testing::calls::{Answer, answered};
-use millstream_testing::power::Recording;
 use millstream_testing::{Unavailable, or_skip};
 
+use crate::writes::disk::Recording;
 use crate::writes::number;
 use crate::writes::setting::{COMPRESS, Case, DIFF, EXTRACT, Files, OTHERS, PACK, Setting};
 

@@ -7,8 +7,9 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use millstream::{CloseReport, ErrorKind, FileOptions, Read, Ticket};
-use millstream_testing::{Call, Canary, Effect, FaultFs, Rule, or_skip, this_test};
+use millstream_testing::{Call, Effect, FaultFs, Rule, or_skip, this_test};
 
+use crate::faults::canary::Canary;
 use crate::faults::rig::{
     PATIENCE, Rig, each, each_leaking, failure, failure_kind, landed, outcome, pattern, result,
 };

@@ -9,8 +9,9 @@ use millstream::{
     Access, CodecId, Decode, Destination, ErrorKind, Fence, FileOptions, Group, Place, Priority,
     QueueOptions, Read, StorageOptions, Ticket,
 };
-use millstream_testing::{Canary, Child, this_test};
+use millstream_testing::{Child, this_test};
 
+use crate::faults::canary::Canary;
 use crate::faults::rig::{
     PATIENCE, Rig, each, each_as, failure_kind, landed, outcome, pattern, result,
 };

@@ -1,5 +1,4 @@
-//! The possible contents of files after a power failure, from the [`calls`](crate::calls) that
-//! wrote them.
+//! The possible contents of files after a power failure, from the calls that wrote them.
 //!
 //! The model is what POSIX promises, which is less than any journaled file system keeps:
 //! - A change of a file (a page of a write, a length) or of a folder (a name added, replaced or
@@ -16,10 +15,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use crate::calls::{Call, Op};
+use millstream_testing::calls::{Call, Op};
 
 /// Maximum number of changes of which all orders are tried.
-pub const EXHAUSTIVE_MAX: usize = 8;
+const EXHAUSTIVE_MAX: usize = 8;
 
 const PAGE_BYTES: usize = 4096;
 
@@ -34,15 +33,14 @@ const HIDDEN: Number = 1;
 
 /// The content of the disk.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Disk {
+pub(super) struct Disk {
     names: BTreeMap<PathBuf, Number>,
     files: BTreeMap<Number, Vec<u8>>,
 }
 
 impl Disk {
     /// Returns the content of the file that a name leads to.
-    #[must_use]
-    pub fn content(&self, path: &Path) -> Option<&[u8]> {
+    pub(super) fn content(&self, path: &Path) -> Option<&[u8]> {
         let number = self.names.get(path)?;
         let folders = path.ancestors().skip(1);
         let hidden = |folder: &Path| self.names.get(folder) == Some(&HIDDEN);
@@ -97,7 +95,7 @@ enum Step {
 
 /// The changes and syncs of a program.
 #[derive(Debug)]
-pub struct Recording {
+pub(super) struct Recording {
     before: Disk,
     steps: Vec<Step>,
 }
@@ -116,8 +114,7 @@ impl Recording {
     ///
     /// # Panics
     /// If the model does not have one of the calls.
-    #[must_use]
-    pub fn new(before: &BTreeMap<PathBuf, Vec<u8>>, calls: &[Call]) -> Recording {
+    pub(super) fn new(before: &BTreeMap<PathBuf, Vec<u8>>, calls: &[Call]) -> Recording {
         let mut reader = Reader {
             names: BTreeMap::new(),
             by_inode: HashMap::new(),
@@ -146,7 +143,7 @@ impl Recording {
 
     /// Calls `check` with each possible disk after a crash, and with whether the crash is after the
     /// last call. `shuffle` permutes indices randomly. Returns the number of calls of `check`.
-    pub fn crash(
+    pub(super) fn crash(
         &self,
         orders: u64,
         shuffle: &mut dyn FnMut(&mut [usize]),
@@ -330,3 +327,5 @@ impl Reader {
         }
     }
 }
+
+mod tests;

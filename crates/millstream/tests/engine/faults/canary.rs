@@ -17,7 +17,7 @@
 use std::io;
 
 /// A buffer between guard pages. See the module.
-pub struct Canary {
+pub(super) struct Canary {
     mapping: *mut u8,
     mapping_len: usize,
     page_len: usize,
@@ -34,8 +34,7 @@ impl Canary {
     ///
     /// # Panics
     /// If there is no memory, or `len` is 0.
-    #[must_use]
-    pub fn new(len: usize, seed: u64) -> Canary {
+    pub(super) fn new(len: usize, seed: u64) -> Canary {
         assert!(len > 0, "a canary of no bytes guards nothing");
         let page_len = rustix::param::page_size();
         let mapping_len = len.next_multiple_of(page_len) + 2 * page_len;
@@ -65,9 +64,7 @@ impl Canary {
     }
 
     /// Returns the length of the body in bytes.
-    #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "new refuses an empty body")]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
@@ -78,22 +75,20 @@ impl Canary {
     }
 
     /// Returns a pointer to the first byte of the body, for devices.
-    #[must_use]
-    pub fn pointer(&self) -> *mut u8 {
+    pub(super) fn pointer(&self) -> *mut u8 {
         let (start, len) = self.middle();
         start.wrapping_add(len - self.len)
     }
 
     /// Returns the body. No operation may be writing to it.
-    #[must_use]
-    pub fn as_slice(&self) -> &[u8] {
+    pub(super) fn as_slice(&self) -> &[u8] {
         // SAFETY: `len` readable bytes of our mapping; no operation is in flight on it, which the
         // caller that lent it out guarantees (module docs).
         unsafe { std::slice::from_raw_parts(self.pointer(), self.len) }
     }
 
     /// Fills everything between the guard pages with the pattern.
-    pub fn poison(&mut self) {
+    pub(super) fn poison(&mut self) {
         let (start, len) = self.middle();
         // SAFETY: all between the guard pages is ours, and we hold it exclusively.
         let middle = unsafe { std::slice::from_raw_parts_mut(start, len) };
@@ -106,7 +101,7 @@ impl Canary {
     ///
     /// # Errors
     /// Names the first byte that differs.
-    pub fn intact(&self) -> Result<(), String> {
+    pub(super) fn intact(&self) -> Result<(), String> {
         self.check(self.middle().1)
     }
 
@@ -115,7 +110,7 @@ impl Canary {
     ///
     /// # Errors
     /// Names the first byte that differs.
-    pub fn edges_intact(&self) -> Result<(), String> {
+    pub(super) fn edges_intact(&self) -> Result<(), String> {
         self.check(self.middle().1 - self.len)
     }
 
@@ -151,40 +146,35 @@ fn pattern(seed: u64, index: usize) -> u8 {
     (mixed >> 56) as u8
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_write_to_the_body_or_before_it_is_found_at_its_place() {
-        let canary = Canary::new(1000, 7);
-        canary.intact().expect("fresh");
-        for offset in [0_isize, 999, -1, -3096] {
-            // SAFETY: all four offsets lie between the guard pages of a 4 KiB page machine, and
-            // no slice of the canary is alive.
-            let byte = unsafe { canary.pointer().offset(offset) };
-            // SAFETY: as above.
-            let before = unsafe { byte.read() };
-            // SAFETY: as above.
-            unsafe { byte.write(!before) };
-            let damage = canary.intact().expect_err("written");
-            assert!(damage.starts_with(&format!("byte {offset} ")), "{damage}");
-            assert_eq!(canary.edges_intact().is_err(), offset < 0);
-            // SAFETY: as above.
-            unsafe { byte.write(before) };
-            canary.intact().expect("restored");
-        }
+#[test]
+fn a_write_to_the_body_or_before_it_is_found_at_its_place() {
+    let canary = Canary::new(1000, 7);
+    canary.intact().expect("fresh");
+    for offset in [0_isize, 999, -1, -3096] {
+        // SAFETY: all four offsets lie between the guard pages of a 4 KiB page machine, and
+        // no slice of the canary is alive.
+        let byte = unsafe { canary.pointer().offset(offset) };
+        // SAFETY: as above.
+        let before = unsafe { byte.read() };
+        // SAFETY: as above.
+        unsafe { byte.write(!before) };
+        let damage = canary.intact().expect_err("written");
+        assert!(damage.starts_with(&format!("byte {offset} ")), "{damage}");
+        assert_eq!(canary.edges_intact().is_err(), offset < 0);
+        // SAFETY: as above.
+        unsafe { byte.write(before) };
+        canary.intact().expect("restored");
     }
+}
 
-    #[test]
-    fn the_kernel_cannot_write_past_the_end() {
-        use std::os::fd::AsRawFd as _;
-        let zero = std::fs::File::open("/dev/zero").expect("/dev/zero");
-        let canary = Canary::new(4096, 1);
-        // SAFETY: the kernel checks the address, and finds the guard page.
-        let past = unsafe { libc::read(zero.as_raw_fd(), canary.pointer().add(4096).cast(), 1) };
-        let error = io::Error::last_os_error().raw_os_error();
-        assert_eq!((past, error), (-1, Some(libc::EFAULT)));
-        canary.intact().expect("nothing was written");
-    }
+#[test]
+fn the_kernel_cannot_write_past_the_end() {
+    use std::os::fd::AsRawFd as _;
+    let zero = std::fs::File::open("/dev/zero").expect("/dev/zero");
+    let canary = Canary::new(4096, 1);
+    // SAFETY: the kernel checks the address, and finds the guard page.
+    let past = unsafe { libc::read(zero.as_raw_fd(), canary.pointer().add(4096).cast(), 1) };
+    let error = io::Error::last_os_error().raw_os_error();
+    assert_eq!((past, error), (-1, Some(libc::EFAULT)));
+    canary.intact().expect("nothing was written");
 }

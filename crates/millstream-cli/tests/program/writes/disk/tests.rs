@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use millstream_testing::calls::{Call, Op};
-use millstream_testing::power::Recording;
+
+use super::{Disk, Recording};
 
 fn call(path: &str, inode: u64, op: Op) -> Call {
     let result = Some(match &op {
@@ -24,7 +25,7 @@ fn call(path: &str, inode: u64, op: Op) -> Call {
 fn outcomes(calls: &[Call]) -> [String; 2] {
     let before = BTreeMap::from([(PathBuf::from("/f/out"), b"old".to_vec())]);
     let (mut during, mut after) = (BTreeSet::new(), BTreeSet::new());
-    let mut check = |disk: &millstream_testing::power::Disk, ended: bool| {
+    let mut check = |disk: &Disk, ended: bool| {
         let content = disk.content(Path::new("/f/out")).unwrap_or(b"_");
         let content = String::from_utf8_lossy(content).into_owned();
         if ended {
@@ -99,7 +100,7 @@ fn a_file_that_is_written_in_place_and_a_name_in_a_new_folder_are_lost() {
     let before = BTreeMap::new();
     let mut lost = false;
     let name = Path::new("/f/out/sub");
-    let mut check = |disk: &millstream_testing::power::Disk, ended: bool| {
+    let mut check = |disk: &Disk, ended: bool| {
         lost |= ended && disk.content(name).is_none();
     };
     Recording::new(&before, &renamed).crash(1, &mut |_| (), &mut check);
