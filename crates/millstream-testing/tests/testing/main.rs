@@ -7,3 +7,6 @@ mod fuse;
 mod loopdev;
 mod power;
 mod process;
+mod watchdog;
+
+millstream_testing::watch!();

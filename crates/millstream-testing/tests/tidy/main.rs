@@ -14,6 +14,9 @@ mod dead;
 mod functions;
 mod imports;
 mod licenses;
+mod watched;
+
+millstream_testing::watch!();
 
 /// Longest file of Rust.
 const FILE_LINES_MAX: usize = 1500;
@@ -73,6 +76,12 @@ fn the_tree_is_tidy() {
     for path in dead::dead(&sources) {
         findings.push(format!("{}: no module declares it", path.display()));
     }
+    for path in watched::unwatched(&sources) {
+        let path = path.display();
+        findings.push(format!(
+            "{path}: tests without `millstream_testing::watch!();`"
+        ));
+    }
     for (of, imports) in &crates {
         let cycles = imports.cycles().into_iter();
         findings.extend(cycles.map(|cycle| format!("{of}: these import each other: {cycle}")));
@@ -120,6 +129,14 @@ fn the_checks_find_what_they_are_for() {
     let table = format!("    \"{}\",\n", "x".repeat(LINE_COLUMNS_MAX));
     check_text(&table, Path::new("a.rs"), &mut findings);
     assert!(findings.is_empty(), "{findings:?}");
+    let root = PathBuf::from("crates/a/tests/a.rs");
+    let mut sources = BTreeMap::from([(root.clone(), String::from("#[test]\n"))]);
+    assert_eq!(watched::unwatched(&sources), [&root]);
+    sources.insert(
+        root,
+        String::from("millstream_testing::watch!();\n#[test]\n"),
+    );
+    assert!(watched::unwatched(&sources).is_empty());
 }
 
 /// Checks a file; returns its text.
