@@ -23,9 +23,8 @@ pub(crate) fn unwatched(sources: &BTreeMap<PathBuf, String>) -> Vec<&Path> {
 fn is_root(path: &Path) -> bool {
     let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
     match parts[..] {
-        ["crates", _, "tests", file] => file.ends_with(".rs"),
-        ["crates", _, "tests", _, "main.rs"] => true,
-        ["crates", _, "src", file] => ["lib.rs", "main.rs"].contains(&file),
+        [.., "tests", _] | [.., "tests", _, "main.rs"] => true,
+        [.., "src", file] => ["lib.rs", "main.rs"].contains(&file),
         _ => false,
     }
 }
