@@ -92,7 +92,11 @@ fn the_wrapper_refuses_io_uring_and_passes_the_rest_on() {
         let tried = Command::new(wrapper)
             .arg(word)
             .arg(&own)
-            .args(["tells_whether_there_is_io_uring", "--exact", "--nocapture"])
+            .args([
+                "process::tells_whether_there_is_io_uring",
+                "--exact",
+                "--nocapture",
+            ])
             .output()
             .expect("run");
         let said = String::from_utf8_lossy(&tried.stdout);
