@@ -27,7 +27,7 @@ const SECONDS_MAX: f64 = 120.0;
 pub(crate) const VARIABLE: &str = "MILLSTREAM_HANG_SECONDS";
 
 /// Looks at the threads until the program counts as hung.
-const LOOKS: u32 = 120;
+const LOOKS: u32 = 24;
 
 /// The longest wait for the stack of one thread.
 const STACK_WAIT: Duration = Duration::from_secs(5);

@@ -52,7 +52,7 @@ fn a_child_that_panics_dies_or_hangs_has_failed() {
     for (kind, body, sign) in kinds {
         let child = Child::of(this_test!())
             .case(kind)
-            .time_max(Duration::from_secs(2));
+            .time_max(Duration::from_secs(5));
         match or_skip!(child.outcome(body)) {
             ChildOutcome::WasChild => {}
             ChildOutcome::Passed(written) => panic!("{kind}: must have failed: {written}"),
