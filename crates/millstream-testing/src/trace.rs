@@ -1,10 +1,10 @@
 //! Proves that a piece of code makes no file-system call.
 //!
-//! [`without_file_calls`] runs it on a new thread whose seccomp filter forbids every call that reads,
-//! writes, opens, closes, stats, renames or maps a file, and io_uring's calls, which can do all of
-//! it. Such a call kills the process by SIGSYS: so it runs in a [`child`](crate::child), which then
-//! fails. Unlike a tracer's log there is nothing to parse, and nothing to miss; `strace -f` names
-//! the call.
+//! [`without_file_calls`] runs it on a new thread whose seccomp filter forbids every call that
+//! reads, writes, opens, closes, stats, renames or maps a file, and io_uring's calls, which can do
+//! all of it. Such a call kills the process by SIGSYS: so it runs in a [`child`](crate::child),
+//! which then fails. Unlike a tracer's log there is nothing to parse, and nothing to miss; `strace
+//! -f` names the call.
 //!
 //! Allowed are memory, futexes, clocks, anonymous maps, a `write` of eight bytes (to an eventfd, to
 //! wake another thread), and writes to standard output and error (for a panic's message).
