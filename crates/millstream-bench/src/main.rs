@@ -59,6 +59,9 @@ mod streams;
 mod threads;
 mod throttle;
 
+#[cfg(test)]
+millstream_testing::watch!();
+
 type Workload = fn(&mut Session<'_>) -> Result<()>;
 
 /// The workloads, in the order in which they run; the module of the same name documents each.

@@ -48,8 +48,8 @@ impl Window {
     }
 }
 
-/// A bytes-per-second limit: a bucket that may go into debt, by one block or by the rest of a window
-/// of staging, and is paid back by time.
+/// A bytes-per-second limit: a bucket that may go into debt, by one block or by the rest of a
+/// window of staging, and is paid back by time.
 pub(crate) struct Bucket {
     bytes_per_second: u64,
     /// When the debt is paid.

@@ -2,8 +2,8 @@
 
 use crate::limits::STARVATION_SHARE;
 
-/// Importance of a request. Within a priority the earliest deadline is served first, then arrival; a
-/// window of staging that is half filled is filled first.
+/// Importance of a request. Within a priority the earliest deadline is served first, then arrival;
+/// a window of staging that is half filled is filled first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(u8)]
 pub enum Priority {

@@ -32,7 +32,7 @@ const LINE_COLUMNS_MAX: usize = 100;
 const PRODUCT_LINES_MAX: usize = 79_800;
 
 /// Most lines of source, without tests, of the crates that measure and test the others.
-const TOOL_LINES_MAX: usize = 14_200;
+const TOOL_LINES_MAX: usize = 13_500;
 
 /// The crates that measure and test the others.
 const TOOLS: &[&str] = &[

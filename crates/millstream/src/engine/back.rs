@@ -418,8 +418,8 @@ impl Engine {
         }
     }
 
-    /// A request that is to restart as a stream leaves the scheduler until everything of it is back;
-    /// one that has restarted has lost its open window.
+    /// A request that is to restart as a stream leaves the scheduler until its operations and jobs
+    /// have completed; one that has restarted has lost its open window.
     fn unpin(&mut self, index: u32) {
         if self.cols[index as usize].state != State::Ready {
             return;
