@@ -9,7 +9,9 @@
 //! What must not happen to the test process itself (a filter, another user, a low limit) happens in
 //! a [`child`]: the same test, run again in a separate process.
 //!
-//! All of this is Linux only; [`random`] is for every system.
+//! Any test waits through [`wait_for`].
+//!
+//! The faults are those of Linux; the waits and [`random`] are for every system.
 
 #[cfg(target_os = "linux")]
 pub mod calls;
@@ -32,6 +34,7 @@ pub mod user;
 
 #[cfg(target_os = "linux")]
 mod unavailable;
+mod wait;
 
 #[cfg(target_os = "linux")]
 pub use self::{
@@ -43,7 +46,10 @@ pub use self::{
     seccomp::Refusal,
     trace::without_file_calls,
     unavailable::Unavailable,
+    wait::wait_for_end,
 };
+
+pub use wait::{PATIENCE, wait_at_most, wait_for};
 
 /// Returns the generator of a test's random values: of seed 0, or of the seed in the environment
 /// variable `MILLSTREAM_SEED`.

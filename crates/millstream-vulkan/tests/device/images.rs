@@ -1,11 +1,12 @@
 //! Requests that land in images: texels of all levels and layers, however the bytes are cut.
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 
 use ash::vk;
 use millstream::{CodecId, Decode, DevicePart, DeviceSink, Error, ErrorKind, PartForm, Read};
 use millstream_pak::{Coding, Item, PackOptions, Package, write_file};
+use millstream_testing::PATIENCE;
 use millstream_vulkan::{AdoptedImage, GpuImage, ImageOptions, ImageRegion, ImageState, Tier};
 
 use crate::rig::{Rig, bytes, encoded, gdeflate, rig, rig_with};
@@ -263,10 +264,10 @@ fn a_request_that_does_not_fill_an_image_fails_and_the_next_lands() {
     rig.end();
 }
 
-/// Keeps what comes last from an image.
+/// Passes on the last part of a request instead of giving it to the image.
 struct Held {
     image: Arc<GpuImage>,
-    last: Mutex<Option<DevicePart>>,
+    last: Sender<DevicePart>,
 }
 
 impl DeviceSink for Held {
@@ -280,7 +281,7 @@ impl DeviceSink for Held {
 
     fn take(&self, part: DevicePart) {
         match part.form() {
-            PartForm::Last => *self.last.lock().expect("no panic") = Some(part),
+            PartForm::Last => self.last.send(part).expect("the test waits for it"),
             _ => self.image.take(part),
         }
     }
@@ -293,18 +294,14 @@ fn of_two_requests_in_an_image_at_a_time_one_fails() {
     let image = rig.gpu.image(&about).expect("an image");
     let raws = [bytes(80_000, 5), bytes(80_000, 6)];
     let [first, second] = raws.each_ref().map(|raw| Read::memory(Arc::from(&raw[..])));
+    let (sender, parts) = channel();
     let held = Arc::new(Held {
         image: image.clone(),
-        last: Mutex::default(),
+        last: sender,
     });
-    let queued = rig.queue.submit(first.into_device(held.clone()));
+    let queued = rig.queue.submit(first.into_device(held));
     let mut queued = queued.expect("accepted");
-    let last = loop {
-        match held.last.lock().expect("no panic").take() {
-            Some(last) => break last,
-            None => std::thread::sleep(Duration::from_millis(1)),
-        }
-    };
+    let last = parts.recv_timeout(PATIENCE).expect("all bytes landed");
     assert_eq!(image.state(), ImageState::UNDEFINED);
     run(&rig, second, &image).expect("landed");
     assert_eq!(image.state(), ImageState::SAMPLED);
