@@ -109,7 +109,8 @@ pub(crate) fn silence() {
 
 /// Runs `print`, which writes to standard error, with the bar hidden.
 pub(crate) fn aside(print: impl FnOnce()) {
-    match &shown().bar {
+    let shown = shown();
+    match &shown.bar {
         Some(bar) => bar.suspend(print),
         None => print(),
     }

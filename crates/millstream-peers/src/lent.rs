@@ -121,10 +121,8 @@ impl Lease<'_> {
 
     /// Returns the first failure. Call after all workers have ended.
     pub(crate) fn finish(self) -> io::Result<()> {
-        match self.loan.failed().take() {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        let failed = self.loan.failed().take();
+        failed.map_or(Ok(()), Err)
     }
 }
 

@@ -60,7 +60,8 @@ impl Shared {
     /// Lets the threads end once all earlier parts have been completed.
     pub(crate) fn close(&self) {
         for lane in self.lanes() {
-            if let Some(sender) = lane.sender().take() {
+            let sender = lane.sender().take();
+            if let Some(sender) = sender {
                 // A thread that has ended needs no message.
                 let _ = sender.send(Message::Close);
             }

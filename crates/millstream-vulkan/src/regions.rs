@@ -204,7 +204,8 @@ impl ImageTarget {
 
     /// Returns the state in which the requests so far leave its levels and layers.
     pub(crate) fn left_in(&self) -> ImageState {
-        match self.state().landed {
+        let landed = self.state().landed;
+        match landed {
             true => self.about.handover,
             false => self.about.before,
         }

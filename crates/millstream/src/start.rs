@@ -141,9 +141,8 @@ impl Started {
     pub(crate) fn join(&self, clean: bool) {
         let deadline = Instant::now() + Duration::from_millis(if clean { 100 } else { 0 });
         self.stop_workers(Some(deadline));
-        if let Some(thread) = lock(&self.engine).take()
-            && clean
-        {
+        let engine = lock(&self.engine).take();
+        if clean && let Some(thread) = engine {
             let _ = thread.join();
         }
     }
@@ -154,7 +153,8 @@ impl Started {
             while self.jobs.pop().is_some() {}
         }
         let all = self.jobs.stop(deadline);
-        for thread in lock(&self.workers).drain(..) {
+        let workers = std::mem::take(&mut *lock(&self.workers));
+        for thread in workers {
             if all || thread.is_finished() {
                 let _ = thread.join();
             }

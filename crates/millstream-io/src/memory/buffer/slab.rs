@@ -99,7 +99,8 @@ impl Class {
         if self.fork.is_child() {
             return Err(of_parent());
         }
-        if let Some(taken) = self.take_from(&mut self.lock()) {
+        let taken = self.take_from(&mut self.lock());
+        if let Some(taken) = taken {
             return Ok(taken);
         }
         // Mapped outside the lock, so that others can give pieces back meanwhile.

@@ -58,7 +58,8 @@ impl Spare {
             return Err(of_parent());
         }
         let len = len.next_multiple_of(HUGE_PAGE_BYTES);
-        if let Some(region) = self.lock().take(len) {
+        let spare = self.lock().take(len);
+        if let Some(region) = spare {
             return Ok((region, false));
         }
         Ok((Region::new(len, self.allocator.clone())?, true))
