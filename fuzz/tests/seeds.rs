@@ -5,6 +5,8 @@ use std::path::Path;
 
 use millstream_fuzz::TARGETS;
 
+millstream_testing::watch!();
+
 /// Changes of all seeds of a target together.
 const CHANGES: usize = 300;
 

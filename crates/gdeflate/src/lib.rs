@@ -99,6 +99,9 @@ pub use limits::compress_bound;
 pub use parallel::{compress, decompress};
 pub use stream::{Header, TileStream, TileTable};
 
+#[cfg(test)]
+millstream_testing::watch!();
+
 /// Allocates a zeroed array directly on the heap, so that pages never touched take no memory.
 fn zeroed<T: Copy + Default, const LEN: usize>() -> Box<[T; LEN]> {
     match vec![T::default(); LEN].into_boxed_slice().try_into() {

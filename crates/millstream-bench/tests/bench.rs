@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+millstream_testing::watch!();
+
 fn bench(folder: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millstream-bench"));
     let output = command.args(words).current_dir(folder).output();

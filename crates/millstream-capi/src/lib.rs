@@ -105,6 +105,9 @@ pub use storage::*;
 pub use stream::*;
 pub use ticket::*;
 
+#[cfg(test)]
+millstream_testing::watch!();
+
 /// The version of the binary interface that this header describes. It changes when a program that
 /// was compiled before would no longer run.
 pub const MST_ABI_VERSION: u32 = 0;

@@ -28,6 +28,9 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use args::{Call, Command};
 use failure::{Ending, Failure, STATUS_FAILED, STATUS_USAGE, tell};
 
+#[cfg(test)]
+millstream_testing::watch!();
+
 fn main() -> ExitCode {
     let matches = match Call::command().try_get_matches() {
         Ok(matches) => matches,

@@ -74,3 +74,6 @@ pub use device_memory::DeviceMemory;
 pub use error::{Error, ErrorKind, Result};
 pub use load::{Event, EventKind, Load, Loader, LoaderOptions, Progress, wait_all};
 pub use scene::{Scene, State};
+
+#[cfg(test)]
+millstream_testing::watch!();

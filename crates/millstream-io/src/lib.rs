@@ -32,3 +32,6 @@ pub use fs::{Access, FileSystem, Identity, LocalFile, MappedView, MountKind, Ope
 pub use log::{Log, LogHook, LogLevel};
 pub use memory::{Arena, Block, Buffer, BufferPool, Destination, Place, Region};
 pub use thread::{Cores, Scheduling, ThreadSettings, available_cores};
+
+#[cfg(test)]
+millstream_testing::watch!();

@@ -71,3 +71,6 @@ pub use writer::{
     Coding, Item, Links, PackOptions, PackPlan, PackReport, Target, ToldUncooked, encode_task,
     walk, write, write_file, write_synced,
 };
+
+#[cfg(test)]
+millstream_testing::watch!();

@@ -15,6 +15,8 @@ use millstream::CodecId;
 use millstream_pak::{Coding, Package};
 use support::Bench;
 
+millstream_testing::watch!();
+
 static CALLS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 

@@ -30,6 +30,8 @@ use millstream_pak::{
     BatchOptions, Coding, ErrorKind, Item, PackOptions, Package, Result, visit, write_file,
 };
 
+millstream_testing::watch!();
+
 /// Allocations from this length on may fail.
 const FAILING_BYTES_MIN: usize = 8 << 10;
 

@@ -35,6 +35,9 @@ mod tasks;
 pub use plan::{Plan, Read};
 pub use ring::read_in_order;
 
+#[cfg(test)]
+millstream_testing::watch!();
+
 /// How files are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {

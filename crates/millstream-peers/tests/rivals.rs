@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use millstream_peers::{Access, Peer, Plan, Read, Rival, bare, read_in_order, rivals};
 
+millstream_testing::watch!();
+
 const LEN: usize = 1 << 20;
 
 struct Fixture {

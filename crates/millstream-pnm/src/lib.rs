@@ -46,3 +46,6 @@ pub use kernel::Kernel;
 pub use load::{Loader, Mapped, load};
 pub use parser::{Parser, Pushed, Stage};
 pub use write::encode;
+
+#[cfg(test)]
+millstream_testing::watch!();

@@ -21,3 +21,6 @@ mod svg;
 pub mod trace;
 
 pub use markup::quantity;
+
+#[cfg(test)]
+millstream_testing::watch!();

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use millstream_report::bench::{Goal, Run};
 use millstream_report::{bench, rows, trace};
 
+millstream_testing::watch!();
+
 /// Most of all a browser may take for a page, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Width of a narrow phone, in pixels.

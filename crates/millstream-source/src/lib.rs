@@ -38,6 +38,9 @@ use millstream::{Error, ErrorKind, FileId, FileOptions, Queue, QueueOptions, Rea
 use millstream_io::fs::file::{self, About};
 use millstream_io::fs::names;
 
+#[cfg(test)]
+millstream_testing::watch!();
+
 /// Where a source has an entry. Plain data, valid only for the source that returned it. Once a
 /// lookup notices that a loose file changed, requests for what was found before it fail with
 /// `StaleFile`.

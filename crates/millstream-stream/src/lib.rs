@@ -34,3 +34,6 @@ pub use memory::MemoryStream;
 pub use stream::{Mode, ReadStream, Stream, WriteStream};
 pub use typed::{ReadTyped, WriteTyped};
 pub use view::StreamView;
+
+#[cfg(test)]
+millstream_testing::watch!();

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use crate::Unavailable;
 use crate::child::Written;
+use crate::{Unavailable, alive};
 use ptrace::{Event, Side, Thread};
 
 mod decode;
@@ -146,6 +146,7 @@ pub fn answered(
         let reason = "the system reports no system calls to a tracer";
         return Err(Unavailable::because(reason));
     }
+    alive();
     let [stdout, stderr] = written.take();
     Ok(Ended {
         status,

@@ -12,13 +12,12 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, setrlimit};
 
-use crate::Unavailable;
 use crate::seccomp::{self, Refusal};
-use crate::user;
+use crate::{Unavailable, alive, user, wait_for_end, watchdog};
 
 /// Set only in the child, to the name of the test it runs and its case.
 const MARK: &str = "MILLSTREAM_TESTING_CHILD";
@@ -26,11 +25,12 @@ const MARK: &str = "MILLSTREAM_TESTING_CHILD";
 /// Printed by the child if the machine cannot restrict it as requested.
 const UNAVAILABLE_PREFIX: &str = "unavailable in the child: ";
 
-/// Default time limit of a child: a child that hangs is a failed test, not a hung one.
+/// Default time limit of a child: a child that hangs is a failed test, not a hung one. The child's
+/// own watchdog shows its stacks before.
 const CHILD_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// Interval at which the parent checks whether the child has ended.
-const POLL_STEP: Duration = Duration::from_millis(5);
+/// The part of the time limit that the child's own watchdog leaves it.
+const WATCHDOG_PART: f64 = 0.75;
 
 /// Expands to the full name of the enclosing test function, as the test harness knows it.
 #[macro_export]
@@ -209,22 +209,22 @@ impl Child {
             .args([self.test, "--exact", "--nocapture", "--test-threads=1"])
             .arg("--include-ignored")
             .env(MARK, format!("{}={}", self.test, self.case))
+            .env(
+                watchdog::VARIABLE,
+                (self.time_max.as_secs_f64() * WATCHDOG_PART).to_string(),
+            )
             .stdin(Stdio::null())
             .spawn()
             .map_err(started)?;
-        let until = Instant::now() + self.time_max;
-        let status = loop {
-            match child.try_wait().expect("our own child can be waited for") {
-                Some(status) => break Some(status),
-                None if Instant::now() >= until => {
-                    // The child may have just ended by itself; then there is nothing to kill. One
-                    // that cannot die at once must not block the test.
-                    let _ = child.kill();
-                    break None;
-                }
-                None => std::thread::sleep(POLL_STEP),
-            }
+        let status = if wait_for_end(Pid::from_child(&child), self.time_max) {
+            Some(child.wait().expect("our own child can be waited for"))
+        } else {
+            // The child may have just ended by itself; then there is nothing to kill. One that
+            // cannot die at once must not block the test.
+            let _ = child.kill();
+            None
         };
+        alive();
         let written = String::from_utf8_lossy(&output.take().concat()).into_owned();
         if let Some((_, reason)) = written.split_once(UNAVAILABLE_PREFIX) {
             let reason = reason.lines().next().unwrap_or_default();

@@ -9,9 +9,11 @@
 //! What must not happen to the test process itself (a filter, another user, a low limit) happens in
 //! a [`child`]: the same test, run again in a separate process.
 //!
-//! Any test waits through [`wait_for`].
+//! A test waits through [`wait_for`], and its program is aborted if it hangs ([`watch!`]).
 //!
 //! The faults are those of Linux; the waits and [`random`] are for every system.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(target_os = "linux")]
 pub mod calls;
@@ -35,6 +37,8 @@ pub mod user;
 #[cfg(target_os = "linux")]
 mod unavailable;
 mod wait;
+#[cfg(target_os = "linux")]
+pub mod watchdog;
 
 #[cfg(target_os = "linux")]
 pub use self::{
@@ -62,4 +66,35 @@ pub fn random() -> fastrand::Rng {
         Err(_) => 0,
     };
     fastrand::Rng::with_seed(seed)
+}
+
+/// Aborts the test program, with the stacks of all its threads, if no test ends for 120 s, or for
+/// `MILLSTREAM_HANG_SECONDS`. Belongs at the root of every test program. Does nothing on systems
+/// other than Linux.
+#[macro_export]
+macro_rules! watch {
+    () => {
+        #[cfg(target_os = "linux")]
+        const _: () = {
+            // SAFETY: functions of this section are called before `main`; this one needs nothing
+            // that the start of `main` sets up.
+            #[used]
+            #[unsafe(link_section = ".init_array")]
+            static START: extern "C" fn() = $crate::watchdog::start;
+        };
+    };
+}
+
+/// Calls of [`alive`].
+static ALIVE: AtomicU64 = AtomicU64::new(0);
+
+/// Counts as the end of a test for [`watch!`]: for the rounds of a test whose number is a setting.
+pub fn alive() {
+    ALIVE.fetch_add(1, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod watched {
+    #![expect(unsafe_code, reason = "a function that the loader calls")]
+    crate::watch!();
 }

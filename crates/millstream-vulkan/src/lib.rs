@@ -70,3 +70,6 @@ pub use image::{GpuImage, ImageOptions};
 pub use queue::{AdoptedQueue, GpuPoint, QueueAccess, QueueLock};
 pub use record::Recorded;
 pub use regions::{AdoptedImage, ImageRegion, ImageState};
+
+#[cfg(test)]
+millstream_testing::watch!();

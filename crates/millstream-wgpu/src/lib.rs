@@ -22,3 +22,6 @@ mod device;
 pub use destination::{BufferDestination, Destination, TextureDestination};
 pub use device::WgpuDevice;
 pub use wgpu;
+
+#[cfg(test)]
+millstream_testing::watch!();

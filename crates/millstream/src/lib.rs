@@ -52,6 +52,9 @@
 //!           queue               transfers                                status, completion queue
 //! ```
 
+#[cfg(test)]
+millstream_testing::watch!();
+
 /// Compiles the examples of the README as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

@@ -12,6 +12,8 @@ use millstream::{
 use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
 use millstream_io::{Device, IoError};
 
+millstream_testing::watch!();
+
 /// Enough for a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 

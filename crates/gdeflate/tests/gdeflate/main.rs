@@ -4,3 +4,5 @@ mod hostile;
 mod roundtrip;
 mod support;
 mod vectors;
+
+millstream_testing::watch!();

@@ -6,3 +6,5 @@
 mod header;
 mod programs;
 mod support;
+
+millstream_testing::watch!();

@@ -19,3 +19,5 @@ mod windows;
 mod words;
 #[cfg(target_os = "linux")]
 mod writes;
+
+millstream_testing::watch!();

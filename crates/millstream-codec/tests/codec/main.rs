@@ -7,3 +7,5 @@ mod splits;
 mod tools;
 mod transfer;
 mod units;
+
+millstream_testing::watch!();

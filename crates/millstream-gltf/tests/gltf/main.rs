@@ -14,3 +14,5 @@ mod order;
 mod packages;
 mod scenes;
 mod support;
+
+millstream_testing::watch!();

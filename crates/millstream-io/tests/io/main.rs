@@ -4,3 +4,5 @@ mod devices;
 #[cfg(target_os = "linux")]
 mod files;
 mod memory;
+
+millstream_testing::watch!();

@@ -16,3 +16,5 @@ mod packages;
 mod sheet;
 mod signatures;
 mod support;
+
+millstream_testing::watch!();

@@ -6,3 +6,5 @@ mod differential;
 mod engine;
 mod formats;
 mod kernels;
+
+millstream_testing::watch!();

@@ -7,3 +7,5 @@ mod differential;
 mod fields;
 mod files;
 mod packages;
+
+millstream_testing::watch!();

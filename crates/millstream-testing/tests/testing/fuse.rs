@@ -5,10 +5,9 @@ use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
-use millstream_testing::{Call, Child, Effect, FaultFs, Rule, or_skip, this_test};
-
-/// Long enough for a loaded machine; nothing waits for it when all is well.
-const PATIENCE: Duration = Duration::from_secs(20);
+use millstream_testing::{
+    Call, Child, Effect, FaultFs, PATIENCE, Rule, or_skip, this_test, wait_for,
+};
 
 fn bytes(len: usize) -> Vec<u8> {
     (0..len)
@@ -157,11 +156,8 @@ fn a_process_that_dies_in_its_own_hung_read_takes_the_mount_with_it() {
                 .split_once("mounted at ")
                 .and_then(|(_, rest)| rest.split_once(".\n"));
             let root = root.expect("it said so").0;
-            let until = Instant::now() + PATIENCE;
-            while std::path::Path::new(root).exists() {
-                assert!(Instant::now() < until, "{root} is still there");
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            let is_gone = wait_for(|| !std::path::Path::new(root).exists());
+            assert!(is_gone, "{root} is still there");
         }
     }
 }

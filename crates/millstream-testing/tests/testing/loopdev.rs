@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 
-use millstream_testing::{LoopDevice, LoopExt4, Tmpfs, or_skip};
+use millstream_testing::{LoopDevice, LoopExt4, Tmpfs, or_skip, wait_for};
 
 const MIB: u64 = 1 << 20;
 
@@ -85,11 +85,8 @@ fn a_device_cut_short_under_its_reader_answers_eio() {
     );
     let own = own.display().to_string();
     let is_attached = || fs::read_to_string(&sysfs).is_ok_and(|backing| backing.contains(&own));
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while is_attached() && std::time::Instant::now() < end {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    assert!(!is_attached(), "the device still holds the backing file");
+    let is_free = wait_for(|| !is_attached());
+    assert!(is_free, "the device still holds the backing file");
 }
 
 /// Memory for a direct read.

@@ -6,3 +6,6 @@ mod calls;
 mod fuse;
 mod loopdev;
 mod process;
+mod watchdog;
+
+millstream_testing::watch!();

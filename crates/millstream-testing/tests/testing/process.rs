@@ -6,10 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use millstream_testing::{
-    Child, ChildOutcome, Refusal, Resources, or_skip, this_test, without_file_calls,
+    Child, ChildOutcome, PATIENCE, Refusal, Resources, or_skip, this_test, wait_for,
+    without_file_calls,
 };
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
 fn the_child_is_another_process_and_runs_this_test_alone() {
@@ -26,9 +25,7 @@ fn what_a_child_writes_to_one_stream_does_not_split_the_other() {
     let say = |to: &mut dyn Write, what: &str| {
         to.write_all(what.as_bytes())
             .and_then(|()| to.flush())
-            .expect("a pipe");
-        // Long enough for the parent to read it before the next.
-        std::thread::sleep(Duration::from_millis(50));
+            .expect("a file");
     };
     let outcome = Child::of(this_test!()).outcome(|| {
         say(&mut std::io::stdout(), "one ");
@@ -46,12 +43,16 @@ fn a_child_that_panics_dies_or_hangs_has_failed() {
     let kinds: [(&str, fn(), &str); 3] = [
         ("panics", || panic!("on purpose"), "on purpose"),
         ("dies", || std::process::abort(), "killed: signal: 6"),
-        ("hangs", || std::thread::sleep(PATIENCE), "still running"),
+        (
+            "hangs",
+            || std::thread::sleep(PATIENCE),
+            "no test has ended",
+        ),
     ];
     for (kind, body, sign) in kinds {
         let child = Child::of(this_test!())
             .case(kind)
-            .time_max(Duration::from_secs(2));
+            .time_max(Duration::from_secs(5));
         match or_skip!(child.outcome(body)) {
             ChildOutcome::WasChild => {}
             ChildOutcome::Passed(written) => panic!("{kind}: must have failed: {written}"),
@@ -214,11 +215,11 @@ fn what_a_process_holds_is_seen_and_what_it_leaks_is_named() {
             .expect("a thread");
         // The name of a thread is set by the thread itself, a moment after it began.
         let named = |excess: &[String]| excess.iter().any(|line| line.contains("leaked"));
-        let mut excess = before.settle(Duration::ZERO);
-        while !named(&excess) {
-            std::thread::yield_now();
+        let mut excess = Vec::new();
+        assert!(wait_for(|| {
             excess = before.settle(Duration::ZERO);
-        }
+            named(&excess)
+        }));
         assert!(
             excess.iter().any(|line| line.contains("/dev/null")),
             "{excess:?}"

@@ -18,6 +18,9 @@ mod functions;
 mod imports;
 mod licenses;
 mod product;
+mod watched;
+
+millstream_testing::watch!();
 
 /// Longest file of Rust.
 const FILE_LINES_MAX: usize = 1500;
@@ -97,6 +100,12 @@ fn the_tree_is_tidy() {
     let paths: Vec<&PathBuf> = products.keys().filter(|path| !of_tests(path)).collect();
     check_imports(&paths, &products, &mut findings);
     check_lines(&paths, &products, &texts, &mut findings);
+    for path in watched::unwatched(&texts) {
+        let path = path.display();
+        findings.push(format!(
+            "{path}: tests without `millstream_testing::watch!();`"
+        ));
+    }
     assert!(findings.is_empty(), "untidy:\n{}", findings.join("\n"));
 }
 
@@ -196,6 +205,14 @@ fn the_checks_find_what_they_are_for() {
     let table = format!("    \"{}\",\n", "x".repeat(LINE_COLUMNS_MAX));
     check_text(&table, Path::new("a.rs"), &mut findings);
     assert!(findings.is_empty(), "{findings:?}");
+    let root = PathBuf::from("crates/a/tests/a.rs");
+    let mut sources = BTreeMap::from([(root.clone(), String::from("#[test]\n"))]);
+    assert_eq!(watched::unwatched(&sources), [&root]);
+    sources.insert(
+        root,
+        String::from("millstream_testing::watch!();\n#[test]\n"),
+    );
+    assert!(watched::unwatched(&sources).is_empty());
 }
 
 /// Checks a file; returns its text and tokens.

@@ -11,3 +11,5 @@ mod lost;
 mod recorded;
 mod rig;
 mod shared;
+
+millstream_testing::watch!();

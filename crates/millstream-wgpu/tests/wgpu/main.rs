@@ -4,3 +4,5 @@
 mod adopt;
 mod cases;
 mod rig;
+
+millstream_testing::watch!();

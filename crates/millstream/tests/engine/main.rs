@@ -14,3 +14,5 @@ mod priorities;
 mod semantics;
 mod support;
 mod waiting;
+
+millstream_testing::watch!();

@@ -18,6 +18,8 @@ mod request;
 mod runner;
 mod schedule;
 
+millstream_testing::watch!();
+
 /// Of each of the two kinds.
 const SCHEDULES: u64 = 10_000;
 

@@ -22,6 +22,8 @@ use millstream_testing::Resources;
 use flat::Windows;
 use load::Load;
 
+millstream_testing::watch!();
+
 /// Enough for a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
