@@ -4,15 +4,15 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use millstream_report::bench::{Goal, Run};
 use millstream_report::{bench, rows, trace};
+use millstream_testing::wait_for;
 
 millstream_testing::watch!();
 
-/// Most of all a browser may take for a page, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+millstream_testing::watch!();
+
 /// Width of a narrow phone, in pixels.
 const PHONE: u32 = 360;
 
@@ -72,17 +72,14 @@ fn visit(browser: &str, folder: &Path) -> (String, String) {
         .stderr(fs::File::create(&log).expect("a file"))
         .spawn()
         .expect("the browser starts");
-    let begun = Instant::now();
-    while child.try_wait().expect("our own child").is_none() {
-        if begun.elapsed() > PATIENCE {
-            child.kill().expect("our own child");
-            child.wait().expect("our own child");
-            panic!(
-                "the browser hangs: {}",
-                fs::read_to_string(&log).unwrap_or_default()
-            );
-        }
-        std::thread::sleep(Duration::from_millis(20));
+    let has_ended = wait_for(|| child.try_wait().expect("our own child").is_some());
+    if !has_ended {
+        child.kill().expect("our own child");
+        child.wait().expect("our own child");
+        panic!(
+            "the browser hangs: {}",
+            fs::read_to_string(&log).unwrap_or_default()
+        );
     }
     let text = |path| String::from_utf8_lossy(&fs::read(path).expect("a file")).into_owned();
     (text(&out), text(&log))

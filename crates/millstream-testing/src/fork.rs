@@ -3,11 +3,8 @@
 #![expect(unsafe_code, reason = "forks, and waits for the child")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
 
-/// Maximum run time of a forked child: one that waits for a lock or a thread of its parent never
-/// ends.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::{PATIENCE, wait_for_end};
 
 /// Runs `child` in a forked process; returns what it returns (0 to 255), or 100 if it panics. No
 /// other code of the process runs in the child, and nothing is dropped.
@@ -24,20 +21,15 @@ pub fn forked(child: impl FnOnce() -> i32) -> i32 {
         // SAFETY: ends the child.
         unsafe { libc::_exit(status) }
     }
-    let until = Instant::now() + PATIENCE;
+    let process = rustix::process::Pid::from_raw(id).expect("a child has a number");
+    let has_ended = wait_for_end(process, PATIENCE);
     let mut status = 0;
-    // SAFETY: waits for the child made above, and writes one number.
-    while unsafe { libc::waitpid(id, &raw mut status, libc::WNOHANG) } != id {
-        if Instant::now() > until {
-            // SAFETY: ends and reaps the child.
-            unsafe {
-                libc::kill(id, libc::SIGKILL);
-                libc::waitpid(id, &raw mut status, 0);
-            }
-            panic!("the forked child waits for ever");
-        }
-        std::thread::sleep(Duration::from_millis(2));
+    // SAFETY: ends and reaps the child made above, and writes one number.
+    unsafe {
+        libc::kill(id, libc::SIGKILL);
+        libc::waitpid(id, &raw mut status, 0);
     }
+    assert!(has_ended, "the forked child waits for ever");
     assert!(
         libc::WIFEXITED(status),
         "the forked child was ended by a signal: {status:#x}"

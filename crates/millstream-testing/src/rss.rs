@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Interval between two looks of `settle`.
-const SETTLE_STEP: Duration = Duration::from_millis(2);
+use crate::wait_at_most;
 
 /// The resources of the process at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,14 +40,12 @@ impl Resources {
     /// remain; none means that nothing leaked.
     #[must_use]
     pub fn settle(&self, limit: Duration) -> Vec<String> {
-        let until = Instant::now() + limit;
-        loop {
-            let excess = self.excess();
-            if excess.is_empty() || Instant::now() >= until {
-                return excess;
-            }
-            std::thread::sleep(SETTLE_STEP);
-        }
+        let mut excess = Vec::new();
+        let _ = wait_at_most(limit, || {
+            excess = self.excess();
+            excess.is_empty()
+        });
+        excess
     }
 
     /// Returns the current threads and descriptors that are not in `self`.

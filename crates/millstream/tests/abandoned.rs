@@ -11,11 +11,9 @@ use millstream::{
 };
 use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
 use millstream_io::{Device, IoError};
+use millstream_testing::PATIENCE;
 
 millstream_testing::watch!();
-
-/// Enough for a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A device that hands its parts over.
 struct HandsOver(Mutex<Sender<DevicePart>>);

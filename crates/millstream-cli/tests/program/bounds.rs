@@ -11,9 +11,10 @@ use std::cell::Cell;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
-use crate::common::{PATIENCE, expect_quiet_success, millstream, run};
+use crate::common::{expect_quiet_success, millstream, run};
+use millstream_testing::{PATIENCE, wait_for_end};
+use rustix::process::Pid;
 use serde_json::json;
 
 const FILE_BYTES_MAX: u64 = 64 << 10;
@@ -74,23 +75,17 @@ impl Workshop {
             .stdout(Stdio::null());
         command.stderr(File::create(&errors).expect("created"));
         let child = command.spawn().expect("the program starts");
-        let id = child.id() as libc::pid_t;
-        let begun = Instant::now();
+        let id = Pid::from_child(&child);
+        let has_ended = wait_for_end(id, PATIENCE);
+        let id = id.as_raw_nonzero().get();
         let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
-        loop {
-            // SAFETY: a child of ours, waited for here alone; both places live through the call.
-            let ended = unsafe { libc::wait4(id, &mut status, libc::WNOHANG, usage.as_mut_ptr()) };
-            if ended == id {
-                break;
-            }
-            assert_eq!(ended, 0, "{words:?}");
-            if begun.elapsed() > PATIENCE {
-                // SAFETY: it was not waited for yet, so the id is still its own.
-                unsafe { libc::kill(id, libc::SIGKILL) };
-                panic!("{words:?} hangs");
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        // SAFETY: a child of ours, waited for here alone; both places live through the call.
+        let waited = unsafe {
+            libc::kill(id, libc::SIGKILL);
+            libc::wait4(id, &mut status, 0, usage.as_mut_ptr())
+        };
+        assert!(has_ended, "{words:?} hangs");
+        assert_eq!(waited, id, "{words:?}");
         let errors = std::fs::read_to_string(&errors).expect("UTF-8");
         let code = libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
         assert!(

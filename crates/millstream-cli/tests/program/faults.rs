@@ -5,9 +5,9 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Stdio};
 
 use crate::common::{
-    PATIENCE, expect_quiet_success, expect_status, kill, millstream, mixed_bytes, run, run_with,
-    wait,
+    expect_quiet_success, expect_status, kill, millstream, mixed_bytes, run, run_with, wait,
 };
+use millstream_testing::PATIENCE;
 use millstream_testing::fuse::{Call, Effect, FaultFs, Rule};
 use rustix::process::Signal;
 use serde_json::Value;

@@ -11,6 +11,7 @@ use crate::common::{
     SmallDisk, as_ordinary_user, expect_quiet_success, expect_status, installed, is_root, kill,
     limited, make_fifo, millstream, mixed_bytes, names_in, ordinary_user_can_start, run, wait,
 };
+use millstream_testing::wait_for;
 use rustix::process::Signal;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
@@ -623,13 +624,14 @@ fn memory_is_bounded_whatever_the_size() {
         .expect("it starts");
     let status = format!("/proc/{}/status", child.id());
     let mut peak_kib = 0;
-    while child.try_wait().expect("it is our child").is_none() {
+    let has_ended = wait_for(|| {
         let text = std::fs::read_to_string(&status).unwrap_or_default();
         let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let peak = peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.parse().ok());
         peak_kib = peak.unwrap_or(peak_kib);
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+        child.try_wait().expect("it is our child").is_some()
+    });
+    assert!(has_ended, "the program hangs");
     let output = child.wait_with_output().expect("it has ended");
     expect_status(&output, 0);
     assert_eq!(json(&output)["raw_bytes"], 6_u64 << 30);
@@ -672,25 +674,12 @@ fn an_engine_or_a_list_of_files_that_memory_does_not_suffice_for_is_a_failure() 
 /// Waits until a child has opened a file: then its requests are on their way.
 fn wait_until_open(child: &std::process::Child, path: &Path) {
     let descriptors = PathBuf::from(format!("/proc/{}/fd", child.id()));
-    let begun = std::time::Instant::now();
-    loop {
-        let entries = std::fs::read_dir(&descriptors)
-            .into_iter()
-            .flatten()
-            .flatten();
-        if entries
-            .into_iter()
-            .any(|entry| std::fs::read_link(entry.path()).is_ok_and(|to| to == path))
-        {
-            return;
-        }
-        assert!(
-            begun.elapsed() < crate::common::PATIENCE,
-            "{} is never opened",
-            path.display()
-        );
-        std::thread::sleep(std::time::Duration::from_millis(2));
-    }
+    let is_open = wait_for(|| {
+        let entries = std::fs::read_dir(&descriptors);
+        let mut entries = entries.into_iter().flatten().flatten();
+        entries.any(|entry| std::fs::read_link(entry.path()).is_ok_and(|to| to == path))
+    });
+    assert!(is_open, "{} is never opened", path.display());
 }
 
 #[test]

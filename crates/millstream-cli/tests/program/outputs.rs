@@ -5,15 +5,16 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::common::{
-    PATIENCE, SmallDisk, as_ordinary_user, expect_quiet_success, expect_signal, expect_status,
-    is_root, kill, make_fifo, millstream, mixed_bytes, names_in, ordinary_user_can_start, run,
-    run_with, unfinished_of, wait,
+    SmallDisk, as_ordinary_user, expect_quiet_success, expect_signal, expect_status, is_root, kill,
+    make_fifo, millstream, mixed_bytes, names_in, ordinary_user_can_start, run, run_with,
+    unfinished_of, wait, wait_until_unfinished,
 };
+use millstream_testing::{wait_for, wait_for_end};
 use rustix::fs::{FlockOperation, Mode, OFlags};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 const COMPRESS: [&str; 3] = ["compress", "--codec", "lz4"];
 
@@ -425,11 +426,7 @@ fn begin_endless(folder: &Path, fed_bytes: usize) -> Child {
         .write_all(&mixed_bytes(1, fed_bytes))
         .expect("it reads");
     child.stdin = Some(stdin);
-    let begun = Instant::now();
-    while unfinished_of(&child, folder).is_none() {
-        assert!(begun.elapsed() < PATIENCE, "no unfinished output appears");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_until_unfinished(&child, folder);
     child
 }
 
@@ -469,24 +466,16 @@ fn a_second_signal_ends_what_cannot_report_the_first() {
         .stderr(writer)
         .spawn()
         .expect("it starts");
-    let begun = Instant::now();
-    while unfinished_of(&child, folder.path()).is_none() {
-        assert!(begun.elapsed() < PATIENCE, "no unfinished output appears");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    let signals = [Signal::INT, Signal::TERM].into_iter().cycle();
-    let mut ended = None;
-    for signal in signals {
-        kill(&child, signal);
-        std::thread::sleep(Duration::from_millis(20));
-        ended = child.try_wait().expect("it is our child");
-        if ended.is_some() || begun.elapsed() > PATIENCE {
-            break;
-        }
-    }
+    wait_until_unfinished(&child, folder.path());
+    let mut signals = [Signal::INT, Signal::TERM].into_iter().cycle();
+    let has_ended = wait_for(|| {
+        kill(&child, signals.next().expect("a cycle"));
+        wait_for_end(Pid::from_child(&child), Duration::from_millis(20))
+    });
     // Before a failure, which would leave it behind.
     let _ = child.kill();
-    let signal = ended.expect("it hangs").signal();
+    assert!(has_ended, "it hangs");
+    let signal = child.wait().expect("it is our child").signal();
     assert!(
         [Signal::INT, Signal::TERM]
             .map(|it| Some(it.as_raw()))
@@ -521,11 +510,7 @@ fn what_the_parent_ignores_stays_ignored() {
         .stdin(Stdio::piped())
         .spawn()
         .expect("it starts");
-    let begun = Instant::now();
-    while unfinished_of(&child, folder.path()).is_none() {
-        assert!(begun.elapsed() < PATIENCE, "no unfinished output appears");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_until_unfinished(&child, folder.path());
     kill(&child, Signal::HUP);
     kill(&child, Signal::INT);
     let mut stdin = child.stdin.take().expect("a pipe was asked for");

@@ -792,14 +792,7 @@ fn an_interrupted_pack_leaves_nothing_beside_the_package() {
     let package = folder.path().join("p.mpak");
     let words = ["pack", text(&root), "-o", text(&package), "--codec", "zlib"];
     let mut child = millstream(&words).spawn().expect("started");
-    let begun = std::time::Instant::now();
-    while crate::common::unfinished_of(&child, folder.path()).is_none() {
-        assert!(
-            begun.elapsed() < crate::common::PATIENCE,
-            "no unfinished package appears"
-        );
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    crate::common::wait_until_unfinished(&child, folder.path());
     crate::common::kill(&child, rustix::process::Signal::TERM);
     let status = crate::common::wait(&mut child);
     assert_eq!(

@@ -10,6 +10,7 @@ use millstream_gltf::image::{Format, ImageLimits, Layout, decoded_bytes};
 use millstream_gltf::record::SceneDescriber;
 use millstream_gltf::{Error, ErrorKind, Load, Loader, LoaderOptions, Scene, State};
 use millstream_pak::{Describe as _, Head};
+use millstream_testing::wait_for;
 
 const SIDE: u32 = 256;
 const JSON: &str = "scene.gltf";
@@ -375,10 +376,10 @@ fn memory_of_what_fails_is_there_for_what_comes_later() {
     gated.land(&storage, BUFFER, 0);
     for (index, name) in names.iter().enumerate() {
         gated.open(name, 0);
-        while !load.scene().expect("there").images()[index].is_settled() {
+        assert!(wait_for(|| {
             poll(&mut load);
-            std::thread::yield_now();
-        }
+            load.scene().expect("there").images()[index].is_settled()
+        }));
     }
     load.wait();
     let scene = load.finish_partial().expect("a scene");
@@ -432,7 +433,8 @@ struct Finish {
 
 impl Wake for Finish {
     fn wake(self: Arc<Self>) {
-        if let Some(load) = self.load.lock().expect("no panic").take() {
+        let load = self.load.lock().expect("no panic").take();
+        if let Some(load) = load {
             self.sender.send(load.finish()).expect("the test waits");
         }
     }

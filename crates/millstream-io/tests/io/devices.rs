@@ -25,9 +25,7 @@ use std::time::{Duration, Instant};
 use common::Rig;
 use common::{Memory, descriptor, each, lend, lend_all, pattern, read, write};
 use millstream_io::{DeviceKind, Errno, Segment, Segments};
-
-/// Longest that anything here may take; only reached by a failure.
-const PATIENCE: Duration = Duration::from_secs(20);
+use millstream_testing::PATIENCE;
 
 #[test]
 fn a_file_is_read_in_blocks_at_depth() {

@@ -361,19 +361,13 @@ fn a_package_that_is_refused_is_closed() {
         let error = Package::open(&bench.storage, &path).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
         // Closed by the engine, which does so beside other work.
-        let begun = std::time::Instant::now();
         let is_open = || {
             let open = std::fs::read_dir("/proc/self/fd").expect("Linux");
             let mut open = open.flatten().map(|fd| std::fs::read_link(fd.path()));
             open.any(|found| found.is_ok_and(|found| found == path))
         };
-        while is_open() {
-            assert!(
-                begun.elapsed().as_secs() < 20,
-                "section {kind}: it stays open"
-            );
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        let is_closed = millstream_testing::wait_for(|| !is_open());
+        assert!(is_closed, "section {kind}: it stays open");
         // The name means what it leads to now.
         std::fs::remove_file(&path).expect("removed");
         std::fs::write(&path, &valid).expect("written");

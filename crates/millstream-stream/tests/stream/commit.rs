@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use millstream::{Storage, StorageOptions};
 use millstream_stream::{Streams, WriteStream};
-use millstream_testing::{Call, Effect, FaultFs, Rule, or_skip};
+use millstream_testing::{Call, Effect, FaultFs, Rule, or_skip, wait_for};
 
 /// In the process to be killed: which file to replace.
 const PATH: &str = "MILLSTREAM_STREAM_COMMIT";
@@ -61,11 +61,10 @@ fn killed_at_every_call_it_leaves_the_old_content_or_the_new() {
                 .stderr(Stdio::null())
                 .spawn()
                 .expect("a child");
-            while fs.call_count(call) < before + skipped
-                && child.try_wait().expect("our child").is_none()
-            {
-                std::thread::yield_now();
-            }
+            assert!(wait_for(|| {
+                fs.call_count(call) >= before + skipped
+                    || child.try_wait().expect("our child").is_some()
+            }));
             let rule = fs.inject(Rule::on(call, Effect::Hang).times(1));
             let mut ended = false;
             while !ended && !fs.wait_held(1, Duration::from_millis(5)) {

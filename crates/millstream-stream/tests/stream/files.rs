@@ -1,12 +1,12 @@
 //! File streams: how they go through the engine, and what becomes of errors.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use millstream::{LogLevel, Storage, StorageOptions};
 use millstream_stream::{
     ErrorKind, Mode, OpenOptions, ReadTyped, Stream, StreamView, Streams, WriteStream, WriteTyped,
 };
+use millstream_testing::wait_for;
 
 /// File systems of our own, which fail.
 #[cfg(target_os = "linux")]
@@ -29,18 +29,13 @@ fn storage() -> (Storage, Streams, Arc<Mutex<Vec<String>>>) {
 fn logged(storage: &Storage, lines: &Mutex<Vec<String>>, word: &str) -> Vec<String> {
     const LAST: &str = "the last line";
     storage.log(LogLevel::Info, LAST);
-    let until = Instant::now() + Duration::from_secs(10);
-    loop {
-        let mut lines = lines.lock().unwrap();
-        if let Some(last) = lines.iter().position(|line| line == LAST) {
-            lines.remove(last);
-            let found = lines.iter().filter(|line| line.contains(word));
-            return found.cloned().collect();
-        }
-        drop(lines);
-        assert!(Instant::now() < until, "the log delivers its lines");
-        std::thread::yield_now();
-    }
+    let is_last = |line: &String| line == LAST;
+    let has_come = wait_for(|| lines.lock().unwrap().iter().any(is_last));
+    assert!(has_come, "the log delivers its lines");
+    let mut lines = lines.lock().unwrap();
+    lines.retain(|line| !is_last(line));
+    let found = lines.iter().filter(|line| line.contains(word));
+    found.cloned().collect()
 }
 
 #[test]

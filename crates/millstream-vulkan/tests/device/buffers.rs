@@ -151,6 +151,7 @@ fn mutated_tiles_end_as_the_processor_says() {
             );
             at += raw_len + GUARD;
         }
+        millstream_testing::alive();
         if (round - first).is_multiple_of(6400) && round > first {
             println!("{round} of {last} tiles: {good} good, {bad} broken");
         }
@@ -186,6 +187,7 @@ fn memory_does_not_grow_with_loads() {
             for mut ticket in (0..64).map(submit).collect::<Vec<_>>() {
                 ticket.wait().expect("landed");
             }
+            millstream_testing::alive();
         }
     };
     let rounds = set("MILLSTREAM_LOADS", 6400) / 64;

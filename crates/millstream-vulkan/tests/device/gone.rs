@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use ash::vk;
 use millstream::{Fence, Read, Storage};
+use millstream_testing::wait_for;
 use millstream_vulkan::{Gpu, GpuPoint, QueueAccess};
 
 use crate::adopted::adopt;
@@ -111,9 +112,7 @@ fn a_point_that_drops_the_device_is_the_last_one_looked_at() {
     }
     drops.woken_by(&fence, || {
         application.reach(first, 1);
-        while drops.left.load(SeqCst) == 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        assert!(wait_for(|| drops.left.load(SeqCst) != 0));
     });
     std::thread::sleep(Duration::from_millis(5));
     assert_eq!(LEFT.load(SeqCst), drops.left.load(SeqCst), "a late call");

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ash::vk;
 use millstream::{Error, ErrorKind, Read, Storage};
+use millstream_testing::wait_for;
 use millstream_vulkan::{AdoptedQueue, Gpu, ImageOptions, ImageState, QueueAccess, Recorded, Tier};
 
 use crate::adopted::{adopt, is_right};
@@ -39,21 +40,15 @@ fn record<'a>(application: &Application, gpu: &'a Gpu) -> (vk::CommandPool, Reco
         let (pool, commands) = commands(application);
         let begun = device.begin_command_buffer(commands, &Default::default());
         begun.expect("begun");
-        let recorded = loop {
-            match gpu.record(commands) {
-                Some(recorded) => break recorded,
-                None => std::thread::sleep(Duration::from_millis(1)),
-            }
-        };
+        let mut recorded = None;
+        let has_recorded = wait_for(|| {
+            recorded = gpu.record(commands);
+            recorded.is_some()
+        });
+        assert!(has_recorded, "nothing waits to be recorded");
         assert!(gpu.record(commands).is_none(), "the first is not settled");
         device.end_command_buffer(commands).expect("ended");
-        (pool, recorded)
-    }
-}
-
-fn until(is_so: impl Fn() -> bool) {
-    while !is_so() {
-        std::thread::sleep(Duration::from_millis(1));
+        (pool, recorded.expect("recorded"))
     }
 }
 
@@ -146,7 +141,7 @@ fn an_application_submits_what_was_recorded() {
     let read = Read::memory(Arc::from(&raws[0][..99])).into_device(buffer);
     let batches = gpu.stats().batches;
     let mut ticket = queue.submit(read).expect("accepted");
-    until(|| gpu.stats().batches > batches);
+    assert!(wait_for(|| gpu.stats().batches > batches));
     assert!(!ticket.is_complete());
     drop(gpu);
     let error: Error = ticket.outcome().result.expect_err("not submitted");
@@ -221,7 +216,7 @@ fn a_device_that_the_application_knows_to_be_lost_fails_its_requests() {
     let (_, recorded) = record(&application, &gpu);
     recorded.submitted();
     let mut waiting = queue.submit(read()).expect("accepted");
-    until(|| gpu.stats().batches > 1);
+    assert!(wait_for(|| gpu.stats().batches > 1));
     assert!(!running.is_complete() && !waiting.is_complete() && !gpu.is_lost());
     gpu.lost();
     assert!(gpu.is_lost());
@@ -257,7 +252,7 @@ fn what_waits_to_be_recorded_fails_once_another_queue_has_lost_the_device() {
     let buffer = gpu.buffer(40_000, vk::BufferUsageFlags::VERTEX_BUFFER);
     let read = || Read::memory(Arc::from(bytes(40_000, 1)));
     let waiting = queue.submit(read().into_device(image)).expect("accepted");
-    until(|| gpu.stats().batches > 0);
+    assert!(wait_for(|| gpu.stats().batches > 0));
     let copied = read().into_device(buffer.expect("a buffer"));
     let copied = queue.submit(copied).expect("accepted");
     for mut ticket in [copied, waiting] {

@@ -1,10 +1,9 @@
 //! Buffers and textures, and a device that is lost or not of Vulkan.
 #![expect(unsafe_code, reason = "promises that wgpu leaves destinations alone")]
 
-use std::time::Duration;
-
 use ash::vk;
 use millstream::ErrorKind;
+use millstream_testing::wait_for;
 use millstream_vulkan::{AdoptedQueue, ImageRegion, QueueAccess, Tier};
 
 use crate::rig::{Rig, bytes, gdeflate, memory, rig, rig_with};
@@ -219,9 +218,7 @@ fn what_nobody_submits_ends_with_the_device() {
     let buffer = unsafe { rig.gpu.buffer(&about(64, vertices)) }.expect("a buffer");
     let read = memory(&[7; 64]).into_device(buffer);
     let mut ticket = rig.queue.submit(read).expect("accepted");
-    while rig.gpu.stats().batches == 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    assert!(wait_for(|| rig.gpu.stats().batches > 0));
     drop(rig.gpu);
     let error = ticket.outcome().result.expect_err("not submitted");
     assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
@@ -236,9 +233,7 @@ fn requests_fail_once_the_device_is_lost() {
         let buffer = unsafe { rig.gpu.buffer(&about(64, vertices)) }.expect("a buffer");
         let read = || memory(&[7; 64]).into_device(buffer.clone());
         let mut waiting = rig.queue.submit(read()).expect("accepted");
-        while rig.gpu.stats().batches == 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        assert!(wait_for(|| rig.gpu.stats().batches > 0));
         if by_wgpu {
             // It takes no commands any more. Nothing is submitted that could use the buffer.
             rig.device.destroy();

@@ -77,11 +77,11 @@ impl Rig {
         tickets: impl IntoIterator<Item = Ticket<()>>,
     ) -> Vec<Result<u64, Error>> {
         let mut tickets: Vec<_> = tickets.into_iter().collect();
-        while !tickets.iter().all(Ticket::is_complete) {
-            if !self.gpu.submit() {
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
-        }
+        let are_complete = millstream_testing::wait_for(|| {
+            self.gpu.submit();
+            tickets.iter().all(Ticket::is_complete)
+        });
+        assert!(are_complete, "requests do not complete");
         let outcomes = tickets.iter_mut().map(|ticket| ticket.outcome().result);
         outcomes.collect()
     }

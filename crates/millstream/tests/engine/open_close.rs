@@ -1,7 +1,7 @@
 //! Opening and closing beside the engine: an id is good from the moment `open` returns it.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::{each_backend, options, over_sim};
 use millstream::{
@@ -9,6 +9,7 @@ use millstream::{
     Queue, QueueOptions, Read, Storage, Ticket, Write,
 };
 use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
+use millstream_testing::wait_for;
 
 fn open(storage: &Storage, path: impl AsRef<Path>) -> FileId {
     storage.open(path, FileOptions::default())
@@ -198,10 +199,7 @@ fn files_that_are_opened_while_the_storage_closes_are_closed() {
         }
         storage.close(Duration::ZERO);
         // A thread that is late closes what it opens.
-        let until = Instant::now() + Duration::from_secs(20);
-        while files.open_count() > 0 {
-            assert!(Instant::now() < until, "{} leaked", files.open_count());
-            std::thread::yield_now();
-        }
+        let are_closed = wait_for(|| files.open_count() == 0);
+        assert!(are_closed, "{} leaked", files.open_count());
     }
 }

@@ -4,11 +4,12 @@
 use std::cell::Cell;
 use std::io::Write as _;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
-/// A schedule takes milliseconds.
-const HANG: Duration = Duration::from_secs(120);
+/// A schedule takes milliseconds. Shorter than the limit of the test program, which knows no seeds.
+const HANG: Duration = Duration::from_secs(90);
 
 const IDLE: u64 = u64::MAX;
 
@@ -41,7 +42,8 @@ fn report_panics() {
 struct Runner<'a> {
     current: &'a AtomicU64,
     failed: &'a AtomicBool,
-    finished: &'a AtomicUsize,
+    /// Receives a message after each schedule.
+    done: Sender<()>,
 }
 
 impl Drop for Runner<'_> {
@@ -50,7 +52,6 @@ impl Drop for Runner<'_> {
         SEED.set(IDLE);
         self.failed
             .fetch_or(std::thread::panicking(), Ordering::SeqCst);
-        self.finished.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -60,13 +61,14 @@ pub(crate) fn run(seeds: Range<u64>, schedule: impl Fn(u64) + Sync) {
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     let next = AtomicU64::new(seeds.start);
     let current: Vec<_> = (0..threads).map(|_| AtomicU64::new(IDLE)).collect();
-    let (failed, finished) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let failed = AtomicBool::new(false);
+    let (sender, done) = channel();
     std::thread::scope(|scope| {
         for current in &current {
             let runner = Runner {
                 current,
                 failed: &failed,
-                finished: &finished,
+                done: sender.clone(),
             };
             let (next, schedule, end) = (&next, &schedule, seeds.end);
             scope.spawn(move || {
@@ -79,28 +81,27 @@ pub(crate) fn run(seeds: Range<u64>, schedule: impl Fn(u64) + Sync) {
                     runner.current.store(seed, Ordering::SeqCst);
                     SEED.set(seed);
                     schedule(seed);
+                    let _ = runner.done.send(());
                 }
             });
         }
-        watch(&current, &next, &finished);
+        drop(sender);
+        watch(&current, &done);
     });
 }
 
 /// Returns once all threads have finished. Aborts if none of them makes progress.
-fn watch(current: &[AtomicU64], next: &AtomicU64, finished: &AtomicUsize) {
-    let (mut seen, mut since) = (0, Instant::now());
-    while finished.load(Ordering::SeqCst) < current.len() {
-        let now = next.load(Ordering::SeqCst);
-        if now != seen {
-            (seen, since) = (now, Instant::now());
+fn watch(current: &[AtomicU64], done: &Receiver<()>) {
+    loop {
+        match done.recv_timeout(HANG) {
+            Ok(()) => millstream_testing::alive(),
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => break,
         }
-        if since.elapsed() > HANG {
-            let running = current.iter().map(|seed| seed.load(Ordering::SeqCst));
-            running
-                .filter(|&seed| seed != IDLE)
-                .for_each(|seed| report("a schedule hangs", seed));
-            std::process::abort();
-        }
-        std::thread::sleep(Duration::from_millis(10));
     }
+    let running = current.iter().map(|seed| seed.load(Ordering::SeqCst));
+    running
+        .filter(|&seed| seed != IDLE)
+        .for_each(|seed| report("a schedule hangs", seed));
+    std::process::abort();
 }

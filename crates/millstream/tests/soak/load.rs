@@ -8,10 +8,8 @@ use millstream::{
     Buffer, CloseReport, CodecId, Decode, Error, ErrorKind, FileId, FileOp, FileOptions, Priority,
     Queue, QueueOptions, Read, Stats, Storage, StorageOptions, Ticket,
 };
-use millstream_testing::FaultFs;
 use millstream_testing::fuse::{Call, Effect, Rule};
-
-use crate::PATIENCE;
+use millstream_testing::{FaultFs, PATIENCE, wait_for};
 
 const FILES: usize = 24;
 const FILE_BYTES_MAX: usize = 400_000;
@@ -281,16 +279,13 @@ impl Load {
     /// Waits until every request has ended, also detached ones.
     fn expect_idle(&self) {
         let engine = self.engine();
-        let until = Instant::now() + PATIENCE;
-        loop {
+        let is_idle = wait_for(|| {
             let stats = engine.storage.stats();
             let ended = stats.done + stats.failed + stats.canceled == stats.requests;
-            if ended && stats.staging_bytes == 0 && engine.queue.live() == 0 {
-                return;
-            }
-            assert!(Instant::now() < until, "seed {}: {stats:?}", self.seed);
-            std::thread::sleep(Duration::from_micros(200));
-        }
+            ended && stats.staging_bytes == 0 && engine.queue.live() == 0
+        });
+        let stats = engine.storage.stats();
+        assert!(is_idle, "seed {}: {stats:?}", self.seed);
     }
 }
 

@@ -17,15 +17,12 @@ mod load;
 use std::time::{Duration, Instant};
 
 use millstream::CloseReport;
-use millstream_testing::Resources;
+use millstream_testing::{PATIENCE, Resources, alive};
 
 use flat::Windows;
 use load::Load;
 
 millstream_testing::watch!();
-
-/// Enough for a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Rounds of the shortest run.
 const ROUNDS_MIN: u64 = 3;
@@ -56,6 +53,7 @@ fn a_mixed_load_stays_right_and_flat() {
         let share = begun.elapsed().as_secs_f64() / total.as_secs_f64().max(1.0);
         windows.add(share, &Resources::now(), &latencies);
         rounds += 1;
+        alive();
     }
     let stats = load.stats();
     assert_eq!(load.stop(), CloseReport::default(), "seed {seed}");

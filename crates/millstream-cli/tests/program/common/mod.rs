@@ -4,9 +4,9 @@ use std::io::Write as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use millstream_testing::{PATIENCE, wait_for, wait_for_end};
+use rustix::process::{Pid, Signal};
 
 /// The user and group that own nothing.
 pub(crate) const NOBODY: u32 = 65_534;
@@ -18,9 +18,6 @@ pub(crate) const CODECS: &[&str] = if cfg!(feature = "c") {
     // Without C zstd is decoded only, so it cannot go there and back.
     &["zlib", "gzip", "deflate", "gdeflate", "lz4"]
 };
-
-/// Most of all a child may take for something that takes milliseconds, on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program, about to be started.
 pub(crate) fn millstream(words: &[&str]) -> Command {
@@ -177,23 +174,22 @@ pub(crate) fn ordinary_user_can_start() -> bool {
 
 /// Waits for a child, but not for ever.
 pub(crate) fn wait(child: &mut Child) -> std::process::ExitStatus {
-    let begun = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().expect("it is our child") {
-            return status;
-        }
-        if begun.elapsed() > PATIENCE {
-            child.kill().expect("it is our child");
-            panic!("the program hangs");
-        }
-        std::thread::sleep(Duration::from_millis(2));
+    if !wait_for_end(Pid::from_child(child), PATIENCE) {
+        child.kill().expect("it is our child");
+        panic!("the program hangs");
     }
+    child.wait().expect("it is our child")
+}
+
+/// Waits until a child has an unfinished output in a folder.
+pub(crate) fn wait_until_unfinished(child: &Child, folder: &Path) {
+    let has_begun = wait_for(|| unfinished_of(child, folder).is_some());
+    assert!(has_begun, "no unfinished output appears");
 }
 
 /// Sends a signal to a child.
 pub(crate) fn kill(child: &Child, signal: Signal) {
-    let process = rustix::process::Pid::from_child(child);
-    rustix::process::kill_process(process, signal).expect("it is our child");
+    rustix::process::kill_process(Pid::from_child(child), signal).expect("it is our child");
 }
 
 /// Makes a FIFO.

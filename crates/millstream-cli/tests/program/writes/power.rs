@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use millstream_testing::calls::{Answer, answered};
-use millstream_testing::{Unavailable, or_skip};
+use millstream_testing::{Unavailable, alive, or_skip};
 
 use crate::writes::disk::Recording;
 use crate::writes::number;
@@ -30,6 +30,7 @@ fn crash(case: Case, replaces: bool) -> Result<u64, Unavailable> {
         number("MILLSTREAM_ORDERS", 1_000),
         &mut |order| random.shuffle(order),
         &mut |disk, ended| {
+            alive();
             for name in case.outputs {
                 let content = disk.content(&root.join(name));
                 let files: Files = content

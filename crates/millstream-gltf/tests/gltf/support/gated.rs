@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use millstream::{Error, Fence, FileId, FileOptions, Read, Storage};
 use millstream_source::{Located, Source};
@@ -75,9 +74,8 @@ impl Gated {
         };
         let before = ended();
         self.open(name, offset);
-        while ended() == before {
-            std::thread::sleep(Duration::from_micros(50));
-        }
+        let has_ended = millstream_testing::wait_for(|| ended() != before);
+        assert!(has_ended, "no request ends");
     }
 
     /// Whether a range was asked for; before it is opened.

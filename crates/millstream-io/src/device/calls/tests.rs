@@ -260,13 +260,10 @@ fn hung_opens_stop_neither_other_opens_nor_need_another_push() {
     assert_eq!(calls.in_flight(), hung as usize);
     fs.release();
     assert_eq!(reap(&mut calls, hung as usize).len(), hung as usize);
-    let until = Instant::now() + LONG;
     let queue = &calls.shared.crews[0];
     let most = available_threads() + 1;
-    while queue.queue().threads > most {
-        assert!(Instant::now() < until, "surplus threads stay");
-        std::thread::yield_now();
-    }
+    let are_gone = millstream_testing::wait_for(|| queue.queue().threads <= most);
+    assert!(are_gone, "surplus threads stay");
     end(calls);
 }
 

@@ -1,12 +1,13 @@
 //! What becomes of errors: file systems and disks that fail.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use millstream::Storage;
 use millstream_stream::{
     ErrorKind, Mode, ReadStream, ReadTyped, Stream, StreamView, WriteStream, WriteTyped, limits,
 };
-use millstream_testing::{Call, Effect, FaultFs, LoopExt4, Rule, or_skip};
+use millstream_testing::{Call, Effect, FaultFs, LoopExt4, Rule, or_skip, wait_at_most};
 
 use super::{logged, storage};
 
@@ -49,7 +50,7 @@ fn in_flight_max(storage: &Storage) -> usize {
 fn at_least_two_requests_are_in_flight_while_the_caller_works() {
     // A mount whose calls take their time, so that requests are seen together.
     let fs = or_skip!(FaultFs::mount(&[("a", &vec![7; 3 << 20])]));
-    let delay = std::time::Duration::from_millis(3);
+    let delay = Duration::from_millis(3);
     fs.inject(Rule::on(Call::Read, Effect::Delay(delay)));
     fs.inject(Rule::on(Call::Write, Effect::Delay(delay)));
     let (storage, streams, _) = storage();
@@ -209,17 +210,20 @@ fn bad_at() -> u64 {
     limits::LOCAL_BYTES_MAX + limits::FILE_BUFFER_BYTES as u64
 }
 
-/// The error of a call that is made again every millisecond, far fewer times than fill a buffer.
+/// The error of a call that is made again and again, far fewer times than fill a buffer.
 fn until_error(
     mut call: impl FnMut() -> millstream_stream::Result<()>,
 ) -> millstream_stream::Error {
-    for _ in 0..10_000 {
-        if let Err(error) = call() {
-            return error;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    panic!("10,000 calls of four bytes, and the error of a write that ended long ago is not told");
+    let mut error = None;
+    let has_failed = wait_at_most(Duration::from_secs(20), || {
+        error = call().err();
+        error.is_some()
+    });
+    assert!(
+        has_failed,
+        "the error of a write that ended long ago is not told"
+    );
+    error.expect("failed")
 }
 
 #[test]

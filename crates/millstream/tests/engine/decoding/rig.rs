@@ -1,14 +1,10 @@
 //! A storage over a folder of generated files, over each backend.
 
-use std::time::{Duration, Instant};
-
 use millstream::{
     Backend, CloseReport, CodecId, Error, FileId, Queue, QueueOptions, Read, Request, Storage,
     StorageOptions,
 };
-
-/// Enough for a loaded machine; a test that passes never waits for it.
-const PATIENCE: Duration = Duration::from_secs(20);
+use millstream_testing::{PATIENCE, wait_for};
 
 pub(crate) struct Rig {
     pub(crate) storage: Storage,
@@ -80,13 +76,10 @@ pub(crate) fn each_backend_with(options: impl Fn() -> StorageOptions, test: impl
             folder: tempfile::tempdir().expect("a folder"),
         };
         test(&rig);
-        let until = Instant::now() + PATIENCE;
-        while rig.storage.stats().staging_bytes > 0 && Instant::now() < until {
-            std::thread::yield_now();
-        }
+        let is_returned = wait_for(|| rig.storage.stats().staging_bytes == 0);
+        assert!(is_returned, "all staging is given back");
         let stats = rig.storage.stats();
         assert!(stats.staging_peak_bytes <= stats.staging_capacity_bytes);
-        assert_eq!(stats.staging_bytes, 0, "all staging is given back");
         let report = rig.storage.close(PATIENCE);
         assert_eq!(report, CloseReport::default());
     }

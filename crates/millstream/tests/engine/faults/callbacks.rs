@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millstream::{
     BlockSource, BlockTable, Buffer, Codec, CodecError, CodecId, Decode, Destination, Error,
     ErrorKind, Fence, FileId, FileOptions, Group, LogHook, Place, Progress, Queue, QueueOptions,
     Read, Storage, StreamDecoder, Ticket,
 };
-use millstream_testing::this_test;
+use millstream_testing::{this_test, wait_for};
 
 use crate::faults::rig::{PATIENCE, Rig, each, failure, landed, pattern};
 
@@ -205,11 +205,8 @@ fn a_panicking_waker_and_a_panicking_log_hook_stop_nothing() {
             landed(rig.submit(Read::whole(file)))[..] == content,
             "{name}"
         );
-        let until = Instant::now() + PATIENCE;
-        while lines.load(Ordering::SeqCst) < 10 {
-            assert!(Instant::now() < until, "{name}: a panic ends the log");
-            std::thread::yield_now();
-        }
+        let are_logged = wait_for(|| lines.load(Ordering::SeqCst) >= 10);
+        assert!(are_logged, "{name}: a panic ends the log");
         rig.finish();
     });
 }
@@ -560,11 +557,8 @@ fn memory_supplied_too_late_whose_drop_panics_ends_no_thread() {
         };
         let jobs = rig.storage.stats().jobs;
         drop(release);
-        let until = Instant::now() + PATIENCE;
-        while rig.storage.stats().jobs == jobs {
-            assert!(Instant::now() < until, "{name}: the memory does not come");
-            std::thread::yield_now();
-        }
+        let has_come = wait_for(|| rig.storage.stats().jobs != jobs);
+        assert!(has_come, "{name}: the memory does not come");
         assert!(
             landed(rig.submit(Read::whole(file)))[..] == content,
             "{name}"

@@ -1,18 +1,15 @@
 //! Tickets that outlive their queue: they cancel their own request or nothing.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millstream::{Fence, FileOptions, Priority, QueueOptions, Read, Storage, Ticket};
-use millstream_testing::this_test;
+use millstream_testing::{this_test, wait_for};
 
 use crate::faults::rig::{PATIENCE, Rig, each, landed, pattern};
 
 fn wait_until_complete<T: 'static>(ticket: &Ticket<T>) {
-    let until = Instant::now() + PATIENCE;
-    while !ticket.is_complete() {
-        assert!(Instant::now() < until, "the request has not completed");
-        std::thread::yield_now();
-    }
+    let is_complete = wait_for(|| ticket.is_complete());
+    assert!(is_complete, "the request has not completed");
 }
 
 /// The ticket of a completed request whose queue was dropped.

@@ -1,16 +1,12 @@
 //! What the fault tests share: a storage over each backend, in a child process that must leave
 //! nothing behind.
 
-use std::time::{Duration, Instant};
-
 use millstream::{
     Backend, CloseReport, Error, ErrorKind, Outcome, Queue, QueueOptions, Request, Storage,
     StorageOptions, Ticket,
 };
-use millstream_testing::{Child, Resources, Unavailable};
-
-/// Enough for a loaded machine; a test that passes never waits for it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) use millstream_testing::PATIENCE;
+use millstream_testing::{Child, Resources, Unavailable, wait_for};
 
 /// Bytes that show where they are.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
@@ -57,11 +53,8 @@ impl Rig {
         let name = self.name;
         // A ticket shows its outcome a moment before its room in the queue is free; what a hung
         // read held comes back when the kernel lets go, which may be after completion.
-        let until = Instant::now() + PATIENCE;
-        let is_out = || self.queue.live() > 0 || self.storage.stats().staging_bytes > 0;
-        while is_out() && Instant::now() < until {
-            std::thread::yield_now();
-        }
+        let is_idle = || self.queue.live() == 0 && self.storage.stats().staging_bytes == 0;
+        let is_idle = wait_for(is_idle);
         assert_eq!(self.queue.live(), 0, "{name}: requests have not completed");
         let stats = self.storage.stats();
         let completed = stats.done + stats.failed + stats.canceled;
@@ -69,7 +62,7 @@ impl Rig {
             stats.requests, completed,
             "{name}: each request completes once: {stats:?}"
         );
-        assert_eq!(stats.staging_bytes, 0, "{name}: staging is given back");
+        assert!(is_idle, "{name}: staging is given back: {stats:?}");
         assert!(
             stats.staging_peak_bytes <= stats.staging_capacity_bytes,
             "{name}: staging is bounded: {stats:?}"
@@ -143,15 +136,9 @@ pub(crate) fn each_as(
 pub(crate) fn each_leaking(test: &'static str, body: impl Fn(&'static str, StorageOptions)) {
     in_children(test, Child::leaks_on_purpose, |name, options, before| {
         body(name, options);
-        let until = Instant::now() + PATIENCE;
-        while Resources::now().threads != before.threads {
-            let threads = Resources::now().threads;
-            assert!(
-                Instant::now() < until,
-                "{name}: threads are left: {threads:?}"
-            );
-            std::thread::yield_now();
-        }
+        let are_gone = wait_for(|| Resources::now().threads == before.threads);
+        let threads = Resources::now().threads;
+        assert!(are_gone, "{name}: threads are left: {threads:?}");
     });
 }
 

@@ -3,16 +3,13 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, Instant};
 
 use millstream::{
     Access, Backend, CodecId, DeviceMaker, FileId, FileOptions, Queue, QueueOptions, Storage,
     StorageOptions,
 };
 use millstream_io::device::sim::{Sim, SimFiles};
-
-/// Longer than anything takes on a loaded machine: what takes longer hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) use millstream_testing::PATIENCE;
 
 pub(crate) struct Bench {
     pub(crate) storage: Storage,
@@ -63,15 +60,12 @@ impl Bench {
 
     /// Waits for something that comes soon after; whether it came.
     pub(crate) fn wait_for(&self, mut what: impl FnMut() -> bool) -> bool {
-        let end = Instant::now() + PATIENCE;
-        while Instant::now() < end {
-            if what() {
-                return true;
+        millstream_testing::wait_for(|| {
+            what() || {
+                self.storage.pump();
+                false
             }
-            self.storage.pump();
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        what()
+        })
     }
 }
 
