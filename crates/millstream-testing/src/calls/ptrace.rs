@@ -171,6 +171,12 @@ struct Registers {
     rax: u64,
 }
 
+#[cfg(not(target_arch = "x86_64"))]
+fn change(_: Thread, _: impl FnOnce(&mut Registers)) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(target_arch = "x86_64")]
 fn change(thread: Thread, change: impl FnOnce(&mut Registers)) -> io::Result<()> {
     // SAFETY: registers are integers, for which zeros are valid; the kernel fills in all of them.
     let mut registers: Registers = unsafe { std::mem::zeroed() };
