@@ -4,10 +4,11 @@
 #endif
 #include <millstream.hpp>
 
-#include <atomic>
 #include <chrono>
-#include <thread>
 #include <vector>
+#if __cplusplus >= 202002L
+#include <semaphore>
+#endif
 
 namespace ms = millstream;
 
@@ -36,7 +37,7 @@ struct task {
     };
 };
 
-static std::atomic<int> landed{0};
+static std::counting_semaphore<> landed{0};
 
 struct owned_task {
     struct promise_type {
@@ -63,7 +64,7 @@ static void destroyed_while_waiting(const ms::queue &queue, const mst_read_desc 
 static task load(const ms::queue &queue, mst_file file, std::size_t size) {
     auto done = co_await queue.read(whole(file)).value();
     CHECK(done && done->buffer.span().size() == size);
-    ++landed;
+    landed.release();
 }
 #endif
 
@@ -147,9 +148,8 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; i < 50; i++)
         load(queue, file, content.size());
-    for (int i = 0; i < 20000 && landed < 50; i++)
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    CHECK(landed == 50);
+    for (int i = 0; i < 50; i++)
+        CHECK(landed.try_acquire_for(std::chrono::seconds(20)));
 #endif
     CHECK(storage.stats().failed >= 1);
     std::puts("done");
