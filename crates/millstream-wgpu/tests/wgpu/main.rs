@@ -4,3 +4,5 @@
 mod adopt;
 mod cases;
 mod rig;
+#[cfg(feature = "noop")]
+mod shaders;
