@@ -490,7 +490,7 @@ fn resident_bytes() -> u64 {
 #[test]
 fn memory_stays_flat_over_a_hundred_thousand_operations() {
     // Alone in a process, because the other tests take memory too.
-    assert!(common::child("child_soaks", |_| {}).is_some());
+    assert!(common::child("devices::child_soaks", |_| {}).is_some());
 }
 
 #[cfg(target_os = "linux")]
