@@ -1,16 +1,9 @@
 //! Aborts a test program in which no test ends for too long, and prints the stacks of all threads.
 //!
-<<<<<<< HEAD
 //! [`watch!`](crate::watch) in a test program starts the watchdog's thread before `main`. Tests
 //! need not cooperate: libtest runs each in a thread of its own, while the main thread sleeps until
 //! one of them ends. So a test has ended when a thread is gone and the main thread has run. (It
 //! also runs once for each test that takes a minute, to warn.)
-=======
-//! [`watch!`](crate::watch) in a test program starts the watchdog's thread before `main`. Tests need
-//! not cooperate: libtest runs each in a thread of its own, while the main thread sleeps until one
-//! of them ends. So a test has ended when a thread is gone and the main thread has run. (It also
-//! runs once for each test that takes a minute, to warn.)
->>>>>>> refs/heads/hangs
 //!
 //! Time is counted in looks, so that a process that was stopped does not count as hung.
 #![expect(unsafe_code, reason = "clocks and signals of threads")]

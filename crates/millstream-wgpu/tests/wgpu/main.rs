@@ -4,5 +4,7 @@
 mod adopt;
 mod cases;
 mod rig;
+#[cfg(feature = "noop")]
+mod shaders;
 
 millstream_testing::watch!();
