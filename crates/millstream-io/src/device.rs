@@ -19,6 +19,35 @@ use crate::error::{Errno, IoError};
 use crate::limits::THREADS_HOLD_NS_MAX;
 use crate::memory::Region;
 
+/// The parts of [`Device`] that devices with the fields `depth`, `in_flight` and a list of pushed
+/// operations share.
+macro_rules! pushes {
+    ($kind:expr, $list:ident) => {
+        fn kind(&self) -> $crate::device::DeviceKind {
+            $kind
+        }
+
+        fn depth(&self) -> usize {
+            self.depth
+        }
+
+        fn in_flight(&self) -> usize {
+            self.in_flight
+        }
+
+        #[allow(
+            unsafe_code,
+            reason = "the trait's contract: the caller lends the memory"
+        )]
+        unsafe fn push(&mut self, operations: &[$crate::device::Operation]) -> usize {
+            let count = operations.len().min(self.depth - self.in_flight);
+            self.$list.extend(&operations[..count]);
+            self.in_flight += count;
+            count
+        }
+    };
+}
+
 pub mod cached;
 pub mod calls;
 pub mod doorbell;

@@ -131,28 +131,7 @@ impl Cached {
 }
 
 impl Device for Cached {
-    fn kind(&self) -> DeviceKind {
-        DeviceKind::Cached
-    }
-
-    fn depth(&self) -> usize {
-        self.depth
-    }
-
-    fn in_flight(&self) -> usize {
-        self.in_flight
-    }
-
-    #[expect(
-        unsafe_code,
-        reason = "the trait's contract: the caller lends the memory"
-    )]
-    unsafe fn push(&mut self, operations: &[Operation]) -> usize {
-        let taken = operations.len().min(self.depth - self.in_flight);
-        self.pushed.extend_from_slice(&operations[..taken]);
-        self.in_flight += taken;
-        taken
-    }
+    pushes!(DeviceKind::Cached, pushed);
 
     fn submit(&mut self) -> Result<(), IoError> {
         self.start_pushed();

@@ -211,24 +211,7 @@ impl Iocp {
 }
 
 impl Device for Iocp {
-    fn kind(&self) -> DeviceKind {
-        DeviceKind::Iocp
-    }
-
-    fn depth(&self) -> usize {
-        self.depth
-    }
-
-    fn in_flight(&self) -> usize {
-        self.in_flight
-    }
-
-    unsafe fn push(&mut self, operations: &[Operation]) -> usize {
-        let count = operations.len().min(self.depth - self.in_flight);
-        self.pushed.extend_from_slice(&operations[..count]);
-        self.in_flight += count;
-        count
-    }
+    pushes!(DeviceKind::Iocp, pushed);
 
     fn submit(&mut self) -> Result<(), IoError> {
         self.start_pushed()

@@ -228,24 +228,7 @@ impl Sim {
 }
 
 impl Device for Sim {
-    fn kind(&self) -> DeviceKind {
-        DeviceKind::Sim
-    }
-
-    fn depth(&self) -> usize {
-        self.depth
-    }
-
-    fn in_flight(&self) -> usize {
-        self.in_flight
-    }
-
-    unsafe fn push(&mut self, operations: &[Operation]) -> usize {
-        let count = operations.len().min(self.depth - self.in_flight);
-        self.pushed.extend_from_slice(&operations[..count]);
-        self.in_flight += count;
-        count
-    }
+    pushes!(DeviceKind::Sim, pushed);
 
     fn submit(&mut self) -> Result<(), IoError> {
         self.shared.advance_ns(self.call_ns);

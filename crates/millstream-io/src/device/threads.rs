@@ -267,28 +267,7 @@ impl Threads {
 }
 
 impl Device for Threads {
-    fn kind(&self) -> DeviceKind {
-        DeviceKind::Threads
-    }
-
-    fn depth(&self) -> usize {
-        self.depth
-    }
-
-    fn in_flight(&self) -> usize {
-        self.in_flight
-    }
-
-    #[expect(
-        unsafe_code,
-        reason = "the trait's contract: the caller lends the memory"
-    )]
-    unsafe fn push(&mut self, operations: &[Operation]) -> usize {
-        let count = operations.len().min(self.depth - self.in_flight);
-        self.pushed.extend_from_slice(&operations[..count]);
-        self.in_flight += count;
-        count
-    }
+    pushes!(DeviceKind::Threads, pushed);
 
     fn submit(&mut self) -> Result<(), IoError> {
         self.start_pushed();

@@ -403,24 +403,7 @@ impl Uring {
 }
 
 impl Device for Uring {
-    fn kind(&self) -> DeviceKind {
-        DeviceKind::Uring
-    }
-
-    fn depth(&self) -> usize {
-        self.depth
-    }
-
-    fn in_flight(&self) -> usize {
-        self.in_flight
-    }
-
-    unsafe fn push(&mut self, operations: &[Operation]) -> usize {
-        let count = operations.len().min(self.depth - self.in_flight);
-        self.backlog.extend(&operations[..count]);
-        self.in_flight += count;
-        count
-    }
+    pushes!(DeviceKind::Uring, backlog);
 
     fn submit(&mut self) -> Result<(), IoError> {
         self.flush()
