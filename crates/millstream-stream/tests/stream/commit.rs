@@ -55,7 +55,7 @@ fn killed_at_every_call_it_leaves_the_old_content_or_the_new() {
             let fs = or_skip!(FaultFs::mount(&[("a", OLD)]));
             let before = fs.call_count(call);
             let mut child = Command::new(std::env::current_exe().expect("our own program"))
-                .args(["replaces_the_file_it_is_told_to", "--exact"])
+                .args(["commit::replaces_the_file_it_is_told_to", "--exact"])
                 .env(PATH, fs.path("a"))
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())

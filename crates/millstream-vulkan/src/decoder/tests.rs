@@ -1,5 +1,5 @@
-//! Tests that the shader for subgroups decodes. (`millstream-wgpu`, whose tests have the compiler of
-//! shaders, tests that the committed ones are compiled from their sources.)
+//! Tests that the shader for subgroups decodes. (`millstream-wgpu`, whose tests have the compiler
+//! of shaders, tests that the committed ones are compiled from their sources.)
 
 use std::borrow::Cow;
 use std::sync::Arc;
