@@ -34,15 +34,6 @@ pub struct Head<'a> {
     pub raw_bytes: u64,
 }
 
-impl Head<'_> {
-    /// Returns whether the name ends in `.extension`, without regard to ASCII case.
-    #[must_use]
-    pub fn has_extension(&self, extension: &str) -> bool {
-        let dot = self.name.iter().rposition(|&byte| byte == b'.');
-        dot.is_some_and(|dot| self.name[dot + 1..].eq_ignore_ascii_case(extension.as_bytes()))
-    }
-}
-
 /// Makes metadata for one kind of entry. Called from several threads at once. The same head must
 /// give the same record, since packing is reproducible.
 pub trait Describe: Send + Sync {

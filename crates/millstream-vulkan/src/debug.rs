@@ -3,7 +3,7 @@
 
 use std::fmt::{Debug, Formatter, Result};
 
-use ash::vk::{Extent3D, Offset3D};
+use ash::vk::Extent3D;
 
 use crate::image::ImageOptions;
 use crate::regions::{AdoptedImage, ImageRegion, ImageState};
@@ -12,48 +12,22 @@ fn sides(extent: Extent3D) -> [u32; 3] {
     [extent.width, extent.height, extent.depth]
 }
 
-impl Debug for ImageState {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        f.debug_struct("ImageState")
-            .field("layout", &self.layout.as_raw())
-            .field("family", &self.family)
-            .finish()
-    }
+macro_rules! debug {
+    ($of:ident, $it:ident: $($field:ident = $value:expr),*) => {
+        impl Debug for $of {
+            fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+                let $it = self;
+                f.debug_struct(stringify!($of))$(.field(stringify!($field), &$value))*.finish()
+            }
+        }
+    };
 }
 
-impl Debug for ImageRegion {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let Offset3D { x, y, z } = self.offset;
-        f.debug_struct("ImageRegion")
-            .field("mip_level", &self.mip_level)
-            .field("layers", &self.layers)
-            .field("offset", &[x, y, z])
-            .field("extent", &sides(self.extent))
-            .finish()
-    }
-}
-
-impl Debug for AdoptedImage {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        f.debug_struct("AdoptedImage")
-            .field("image", &self.image)
-            .field("format", &self.format.as_raw())
-            .field("regions", &self.regions)
-            .field("before", &self.before)
-            .field("handover", &self.handover)
-            .finish()
-    }
-}
-
-impl Debug for ImageOptions {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        f.debug_struct("ImageOptions")
-            .field("format", &self.format.as_raw())
-            .field("extent", &sides(self.extent))
-            .field("mip_levels", &self.mip_levels)
-            .field("layers", &self.layers)
-            .field("usage", &self.usage.as_raw())
-            .field("layout", &self.layout.as_raw())
-            .finish()
-    }
-}
+debug!(ImageState, it: layout = it.layout.as_raw(), family = it.family);
+debug!(ImageRegion, it: mip_level = it.mip_level, layers = it.layers,
+    offset = [it.offset.x, it.offset.y, it.offset.z], extent = sides(it.extent));
+debug!(AdoptedImage, it: image = it.image, format = it.format.as_raw(), regions = it.regions,
+    before = it.before, handover = it.handover);
+debug!(ImageOptions, it: format = it.format.as_raw(), extent = sides(it.extent),
+    mip_levels = it.mip_levels, layers = it.layers, usage = it.usage.as_raw(),
+    layout = it.layout.as_raw());
