@@ -35,10 +35,6 @@ macro_rules! pushes {
             self.in_flight
         }
 
-        #[allow(
-            unsafe_code,
-            reason = "the trait's contract: the caller lends the memory"
-        )]
         unsafe fn push(&mut self, operations: &[$crate::device::Operation]) -> usize {
             let count = operations.len().min(self.depth - self.in_flight);
             self.$list.extend(&operations[..count]);

@@ -42,8 +42,8 @@ pub(crate) struct Lanes {
     clock: Option<ModelClock>,
     /// Mounts that can hang need threads beside the main lane.
     slow_apart: bool,
-    /// The main lane's descriptors are the system's, and it may cancel operations.
-    cancels: bool,
+    /// The main lane may cancel operations, which can be made as blocking calls instead.
+    pub(crate) cancels: bool,
     depth: u32,
     io_threads: usize,
     bell: Doorbell,
@@ -113,11 +113,6 @@ impl Lanes {
     /// Whether completions are delayed by a disk model: then the page cache counts as empty.
     pub(crate) fn is_modeled(&self) -> bool {
         self.clock.is_some()
-    }
-
-    /// Whether operations that the main lane canceled can be made as blocking calls.
-    pub(crate) fn has_blocking(&self) -> bool {
-        self.cancels
     }
 
     pub(crate) fn depth(&self) -> usize {

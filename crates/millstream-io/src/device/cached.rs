@@ -130,6 +130,10 @@ impl Cached {
     }
 }
 
+#[expect(
+    unsafe_code,
+    reason = "the trait's contract: the caller lends the memory"
+)]
 impl Device for Cached {
     pushes!(DeviceKind::Cached, pushed);
 

@@ -266,6 +266,10 @@ impl Threads {
     }
 }
 
+#[expect(
+    unsafe_code,
+    reason = "the trait's contract: the caller lends the memory"
+)]
 impl Device for Threads {
     pushes!(DeviceKind::Threads, pushed);
 

@@ -64,15 +64,20 @@ fn set_scheduling(scheduling: Scheduling) {
     let Ok(nice) = rustix::process::getpriority_process(None) else {
         return;
     };
-    let attributes = SchedAttributes {
-        size: size_of::<SchedAttributes>() as u32,
-        policy: policy.cast_unsigned(),
-        nice,
-        runtime_ns: match scheduling {
-            Scheduling::Batch => 0,
-            Scheduling::Normal => SLICE_NS,
+    let attributes = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: policy.cast_unsigned(),
+        sched_flags: 0,
+        sched_nice: nice,
+        sched_priority: 0,
+        // Of ordinary threads the slice, from Linux 6.12 on; ignored before.
+        sched_runtime: if policy == libc::SCHED_OTHER {
+            SLICE_NS
+        } else {
+            0
         },
-        ..SchedAttributes::default()
+        sched_deadline: 0,
+        sched_period: 0,
     };
     // SAFETY: the kernel reads `size` bytes of the attributes.
     let refused = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
@@ -82,21 +87,6 @@ fn set_scheduling(scheduling: Scheduling) {
         // SAFETY: the kernel reads one int, the priority, which must be 0 for these policies.
         unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
     }
-}
-
-/// `struct sched_attr` of `sched_setattr(2)`, in its first version.
-#[derive(Default)]
-#[repr(C)]
-struct SchedAttributes {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    /// Of ordinary threads the slice, from Linux 6.12 on; ignored before.
-    runtime_ns: u64,
-    deadline_ns: u64,
-    period_ns: u64,
 }
 
 /// Returns the numbers of the fast and of the slow cores; none of either where all cores are of one
@@ -204,11 +194,13 @@ mod tests {
 
     /// The slice that the calling thread has chosen; 0 before Linux 6.12.
     fn slice_ns() -> u64 {
-        let mut attributes = SchedAttributes::default();
-        let size = size_of::<SchedAttributes>();
-        // SAFETY: the kernel writes at most `size` bytes.
-        unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
-        attributes.runtime_ns
+        let mut attributes = std::mem::MaybeUninit::<libc::sched_attr>::zeroed();
+        let (into, size) = (attributes.as_mut_ptr(), size_of::<libc::sched_attr>());
+        // SAFETY: the kernel writes at most `size` bytes; zeros are attributes, too.
+        unsafe {
+            libc::syscall(libc::SYS_sched_getattr, 0, into, size, 0);
+            attributes.assume_init().sched_runtime
+        }
     }
 
     fn policy() -> i64 {

@@ -54,7 +54,7 @@ impl Engine {
             let col = &cols[id.index() as usize];
             side.is_live(id) && col.generation == id.generation() && col.ending.is_none()
         };
-        let blocking = self.lanes.has_blocking();
+        let blocking = self.lanes.cancels;
         match self.transfers.complete(&completion, blocking, way, wanted) {
             Meaning::Continued => self.shared.counters.retried_operations.add(1),
             Meaning::DirectRefused => {
