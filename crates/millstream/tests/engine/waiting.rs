@@ -133,7 +133,9 @@ fn a_waker_that_waits_for_its_storage_is_refused() {
         let gate = Fence::new(0);
         let file = bench.file("data", 100);
         let request = Read::range(file, 0, 1).after(&gate, 1);
-        let mut ticket = bench.queue().submit(request).expect("room");
+        // What a fence holds back is canceled with its queue.
+        let queue = bench.queue();
+        let mut ticket = queue.submit(request).expect("room");
         let waker = Waker::from(attempt);
         let mut context = Context::from_waker(&waker);
         assert!(ticket.poll_outcome(&mut context).is_pending());
@@ -235,7 +237,9 @@ fn a_waker_that_adds_to_a_full_queue_is_refused() {
         full.detach(Read::range(file, 0, 1).after(&held, 1))
             .expect("room");
         let request = Read::range(file, 0, 1).after(&gate, 1);
-        let mut ticket = bench.queue().submit(request).expect("room");
+        // What a fence holds back is canceled with its queue.
+        let queue = bench.queue();
+        let mut ticket = queue.submit(request).expect("room");
         let (sender, receiver) = channel();
         let waker = Waker::from(Arc::new(Add(full, file, sender)));
         let mut context = Context::from_waker(&waker);
