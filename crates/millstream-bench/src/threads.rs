@@ -58,8 +58,12 @@ impl Disturber {
         let mut command = Command::new("sh");
         command.args(["-c", script, "sh"]).arg(word);
         command.stdout(Stdio::null()).stderr(Stdio::null());
+        let parent = rustix::process::getpid();
         let set_up = move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;
+            if rustix::process::getppid() != Some(parent) {
+                return Err(std::io::ErrorKind::NotFound.into());
+            }
             rustix::process::nice(nice)?;
             Ok(())
         };

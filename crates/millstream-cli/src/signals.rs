@@ -65,6 +65,11 @@ fn interrupt(signal: i32, name: &str) -> ! {
     system::end_by(signal);
 }
 
+#[cfg(unix)]
+fn is_interrupted() -> bool {
+    LAST.load(Ordering::Acquire) != 0
+}
+
 /// Ends the process by the signal that interrupted it.
 pub(crate) fn end_by_last() -> ! {
     system::end_by(LAST.load(Ordering::Acquire))

@@ -53,7 +53,8 @@ pub struct LoaderOptions {
     /// its model count, too.
     pub memory_max: Option<u64>,
     /// The device in whose memory buffers and images land ([`device`](crate::device)). Their bytes
-    /// count towards `memory_max`. Images land as a whole: those that exceed the limit fail.
+    /// count towards `memory_max`; an image takes as many again, uncounted, until it has landed.
+    /// Images land as a whole: those that exceed the limit fail.
     /// `None`, the default: they land in memory.
     pub device: Option<Arc<dyn SceneDevice>>,
 }

@@ -8,9 +8,9 @@
 //! The numbers of entries and blocks are known before the first block is encoded, so room for the
 //! hot sections is left at the front of the file, and data are written once, in order. Threads take
 //! blocks to encode from one channel, and may run only so far ahead of the writing: memory is
-//! bounded whatever the input. The same inputs and options give the same bytes on any machine and
-//! number of threads: nothing depends on time or on the order of threads. Blocks can be encoded on
-//! other machines ([`PackPlan`]).
+//! bounded whatever the input. The same inputs (names, bytes, executable bits) and options give the
+//! same bytes on any machine and number of threads: nothing depends on time or on the order of
+//! threads. Blocks can be encoded on other machines ([`PackPlan`]).
 
 pub(crate) mod build;
 mod choose;

@@ -62,6 +62,9 @@ pub extern "C" fn start() {
             std::thread::sleep(look_every);
             looks = if watch.has_progress() { 0 } else { looks + 1 };
         }
+        // What follows takes locks that a thread which hangs may hold.
+        // SAFETY: takes a number; the default action of the signal ends the process.
+        unsafe { libc::alarm(60) };
         eprintln!("\nno test has ended for {seconds} s; the stacks of all threads:");
         print_stacks(&watch.threads);
         std::process::abort();

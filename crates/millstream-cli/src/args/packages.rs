@@ -17,8 +17,9 @@ use crate::size;
 /// inside DIR are followed. Links that leave it or form a loop, devices, and names that a package
 /// cannot hold are failures, and no package is made. FILE.mpak itself, if it is inside DIR, and
 /// temporary files of this program (.millstream-*-*.tmp) are left out. Of a file's metadata only
-/// its owner's executable bit is kept. The same files and options give the same bytes on any
-/// machine and number of threads (with --target here, if it measures the same).
+/// its owner's executable bit is kept (Windows has none, and some mounts set it for all files). The
+/// same names, bytes, executable bits and options give the same package on any machine and number
+/// of threads (with --target here, if it measures the same).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

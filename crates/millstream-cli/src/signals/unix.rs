@@ -32,16 +32,19 @@ pub(super) fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     flag::register(SIGXFSZ, Arc::default())?;
     let mut watched = vec![SIGINT, SIGTERM, SIGHUP, SIGQUIT];
     watched.retain(|&signal| !is_ignored(signal));
-    for &signal in &watched {
+    let mut signals = Signals::new(&watched)?;
+    for signal in watched {
         flag::register_conditional_default(signal, Arc::clone(&AT_ONCE))?;
     }
-    let mut signals = Signals::new(watched)?;
     let handle = signals.handle();
     let command = std::thread::Builder::new()
         .name(String::from("command"))
         .stack_size(STACK_BYTES)
         .spawn(move || {
             let done = catch_unwind(AssertUnwindSafe(work));
+            if super::is_interrupted() {
+                super::end_by_last();
+            }
             handle.close();
             done
         })?;

@@ -159,3 +159,62 @@ fn paeth() -> impl FnMut(u32, u32) -> u32 {
         left
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The specification's filters, byte by byte, over pixels of `channels` bytes.
+    fn oracle(filter: u8, channels: usize, filtered: &[u8], above: &[u8]) -> Vec<u8> {
+        let mut raw = vec![0u8; filtered.len()];
+        for at in 0..filtered.len() {
+            let before = |row: &[u8]| at.checked_sub(channels).map_or(0, |left| row[left]);
+            let (a, b, c) = (before(&raw), above[at], before(above));
+            let [wide_a, wide_b, wide_c] = [a, b, c].map(i32::from);
+            let p = wide_a + wide_b - wide_c;
+            let nearest = [(wide_a, a), (wide_b, b), (wide_c, c)];
+            let (_, paeth) = nearest
+                .into_iter()
+                .min_by_key(|(it, _)| (p - it).abs())
+                .unwrap();
+            let predicted = match filter {
+                0 => 0,
+                1 => a,
+                2 => b,
+                3 => ((wide_a + wide_b) / 2) as u8,
+                _ => paeth,
+            };
+            raw[at] = filtered[at].wrapping_add(predicted);
+        }
+        raw
+    }
+
+    /// Pixels of four channels, as the filters take and make them.
+    fn widened(channels: usize, bytes: &[u8]) -> Vec<u8> {
+        let wide = |pixel: &[u8]| match *pixel {
+            [gray] => [gray, gray, gray, 255],
+            [gray, alpha] => [gray, gray, gray, alpha],
+            [red, green, blue] => [red, green, blue, 255],
+            _ => pixel.try_into().unwrap(),
+        };
+        bytes.chunks(channels).flat_map(wide).collect()
+    }
+
+    #[test]
+    fn rows_are_what_the_specification_makes_of_them() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for round in 0..2000 {
+            let (filter, channels) = (round as u8 % 5, 1 + round % 4);
+            let len = channels * random.usize(1..40);
+            let [filtered, above] = [(); 2].map(|()| {
+                let most = [3, 255][random.usize(0..2)];
+                (0..len).map(|_| random.u8(0..=most)).collect::<Vec<u8>>()
+            });
+            let expected = widened(channels, &oracle(filter, channels, &filtered, &above));
+            let mut out = vec![0; expected.len()];
+            let above = widened(channels, &above);
+            unfilter(filter, channels, &filtered, &above, &mut out).unwrap();
+            assert_eq!(out, expected, "filter {filter}, {channels} channels");
+        }
+    }
+}
