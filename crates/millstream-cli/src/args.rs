@@ -249,9 +249,9 @@ pub(crate) struct SceneArgs {
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
     pub(crate) gpu: Option<Option<usize>>,
     /// Maximum memory of each scene, on the host or the device: a small file may declare many large
-    /// images, which fail once they exceed it; while an image is loaded into a device it takes twice
-    /// its bytes there [default: 32M and 384 times the bytes of the package, or of the scene and the
-    /// files that it references]
+    /// images, which fail once they exceed it; while an image is loaded into a device it takes
+    /// twice its bytes there [default: 32M and 384 times the bytes of the package, or of the scene
+    /// and the files that it references]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) max_bytes: Option<u64>,
     /// Print a hash of each range of a buffer and of each image (XXH3-64 of the bytes in memory, or
