@@ -19,6 +19,7 @@ use millstream_io::{Device, FileSystem, IoError, MountKind};
 
 use crate::encodings::{APP_BLOCK, APP_STREAM, Encoded, Outside, XorStream, encoded};
 use crate::request::{Landed, Lent, Taken};
+use crate::schedule::{chance, file_options};
 
 /// Longest time without progress; real time, since a loaded machine has no other measure.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -72,13 +73,6 @@ pub(crate) struct Features {
     all: Vec<Asked>,
 }
 
-fn chance(random: &mut Rng, most: f64) -> f64 {
-    match random.bool() {
-        true => 0.0,
-        false => random.f64() * most,
-    }
-}
-
 fn disk(seed: u64, random: &mut Rng) -> (Sim, SimFiles) {
     let mut rarely = |chance| if random.u8(0..6) == 0 { chance } else { 0.0 };
     let (io_error_chance, hang_chance) = (rarely(0.02), rarely(0.02));
@@ -94,26 +88,6 @@ fn disk(seed: u64, random: &mut Rng) -> (Sim, SimFiles) {
         call_ns: [2_000, 20_000, 100_000][random.usize(0..3)],
         ..SimOptions::default()
     })
-}
-
-fn file_options(random: &mut Rng, len: usize) -> SimFileOptions {
-    let mut options = SimFileOptions::default();
-    let slow = random.u8(0..5) == 0;
-    if slow {
-        options.mount_kind = MountKind::Slow;
-        options.mount = 2 + random.u64(0..3);
-    }
-    if slow || random.bool() {
-        options.direct = None;
-    }
-    options.rotating = random.u8(0..5) == 0;
-    options.position = random.bool().then(|| random.u64(0..1 << 30));
-    options.cached_bytes = Some(match random.u8(0..4) {
-        0 | 1 => 0,
-        2 => random.u64(0..=len as u64),
-        _ => len as u64,
-    });
-    options
 }
 
 fn storage(random: &mut Rng, sim: Sim, files: &SimFiles, outside: &Outside) -> Storage {
@@ -155,7 +129,10 @@ impl Features {
             .map(|index| encoded(&mut random, format!("file{index}")))
             .collect();
         for file in &encoded {
-            let options = file_options(&mut random, file.stored.len());
+            let mut options = file_options(&mut random, file.stored.len());
+            if options.mount_kind == MountKind::Slow {
+                options.mount += random.u64(0..3);
+            }
             files.add(file.name.as_str(), file.stored.clone(), options);
         }
         files.add("written", Vec::new(), SimFileOptions::default());

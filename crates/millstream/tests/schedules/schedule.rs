@@ -55,7 +55,7 @@ pub(crate) struct Schedule {
     ignores_posted: bool,
 }
 
-fn chance(random: &mut Rng, most: f64) -> f64 {
+pub(crate) fn chance(random: &mut Rng, most: f64) -> f64 {
     match random.bool() {
         true => 0.0,
         false => random.f64() * most,
@@ -79,7 +79,7 @@ fn disk(seed: u64, random: &mut Rng, faulty: bool, breaks: bool) -> (Sim, SimFil
     })
 }
 
-fn file_options(random: &mut Rng, len: usize) -> SimFileOptions {
+pub(crate) fn file_options(random: &mut Rng, len: usize) -> SimFileOptions {
     let mut options = SimFileOptions::default();
     let slow = random.u8(0..5) == 0;
     if slow {
