@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -36,6 +37,18 @@ def noise(tmp_path: Path) -> Path:
     path = tmp_path / "noise"
     path.write_bytes(os.urandom((3 << 20) + 1234))
     return path
+
+
+@pytest.fixture
+def occupied(slow: millstream.Storage, noise: Path) -> millstream.Storage:
+    """A slow storage that is at a read of `noise`. Reads of the file that follow one another open
+    it apart, and the second may be the first to be open."""
+    slow.queue().read(noise, 0, 1 << 20)
+    deadline = time.monotonic() + 60
+    while slow.stats()["in_flight"] == 0:
+        assert time.monotonic() < deadline, "the read was not begun"
+        time.sleep(0.001)
+    return slow
 
 
 @pytest.fixture
