@@ -419,7 +419,7 @@ impl Engine {
         }
         let mut tasks = std::mem::take(&mut self.new_jobs);
         let mut own = Vec::new();
-        for task in tasks.extract_if(.., |task| crate::staging::is_inline(task)) {
+        for task in tasks.extract_if(.., |task| crate::staged::is_inline(task)) {
             own.push(run_task(task, &mut self.scratch));
         }
         let sink: Arc<dyn JobSink> = Arc::clone(&self.shared) as Arc<dyn JobSink>;

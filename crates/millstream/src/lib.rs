@@ -86,7 +86,7 @@ mod route;
 mod scheduler;
 mod sink;
 mod slots;
-mod staging;
+mod staged;
 mod start;
 mod state;
 mod stats;

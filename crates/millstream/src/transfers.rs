@@ -16,7 +16,7 @@ use crate::destination::Memory;
 use crate::error::{Error, ErrorKind};
 use crate::ids::Id;
 use crate::priority::Priority;
-use crate::staging::Staged;
+use crate::staged::Staged;
 
 /// Maximum number of tries of an operation that comes back short or interrupted each time.
 const TRIES_MAX: u16 = 1000;

@@ -12,7 +12,7 @@ use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
 use crate::ids::Id;
 use crate::request::Verb;
-use crate::staging::{Context, RawMemory, Staged, Step, give_to};
+use crate::staged::{Context, RawMemory, Staged, Step, give_to};
 use crate::state::{Event, State};
 use crate::trace::Lane as TraceLane;
 use crate::transfers::{Block, Lane, Meaning, Members, NO_WINDOW, Quarantine, Transfer};

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::ids::Id;
 use crate::priority::Priority;
 use crate::request::{Rare, Verb};
-use crate::staging::Staged;
+use crate::staged::Staged;
 use crate::state::State;
 
 /// The engine's own columns of a slot: one cache line.

@@ -11,7 +11,7 @@ use crate::ids::FileId;
 use crate::mailbox::closed_error;
 use crate::queue::Fifo;
 use crate::request::{Rare, Verb};
-use crate::staging::Staged;
+use crate::staged::Staged;
 use crate::state::Event;
 use crate::stats::Counters;
 use crate::trace::Lane as TraceLane;

@@ -15,7 +15,7 @@ use crate::files::Lane;
 use crate::limits;
 use crate::queue::{FIFO, Fifo, Parcel};
 use crate::request::{Rare, Usual, Verb, Work};
-use crate::staging::Staged;
+use crate::staged::Staged;
 use crate::state::{Event, State};
 
 /// How many slots ahead are prefetched.

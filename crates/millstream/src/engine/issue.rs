@@ -21,7 +21,7 @@ use crate::limits;
 use crate::priority::{Priorities, Priority};
 use crate::request::{Body, Verb, Work};
 use crate::route::{self, Cache, FileFacts, Hits, Layout, ReadFacts, Route, Via};
-use crate::staging::{Serve, moved};
+use crate::staged::{Serve, moved};
 use crate::state::Event;
 use crate::transfers::{Block, Lane, NO_WINDOW};
 
