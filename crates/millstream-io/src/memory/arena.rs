@@ -4,9 +4,11 @@
 //! destination. Its bound is the back-pressure of the engine: while `take` returns `None`, nothing
 //! more is read until a block is given back.
 //!
-//! The space is divided by `Pages` (`arena/pages.rs`): whole pages, first fit, in a few steps of a
-//! tree. So the pages in use lie together at the front, there is no internal fragmentation, and
-//! unneeded pages are never touched (a fresh arena costs no memory, only address space).
+//! The space is divided by `Pages` (`arena/pages.rs`): whole pages, first fit from either end, in a
+//! few steps of a tree. So the pages in use lie together at the ends, there is no internal
+//! fragmentation, and unneeded pages are never touched (a fresh arena costs no memory, only address
+//! space). Blocks that may be out for long are taken from the end (`take_last`), so that they do
+//! not split the space of the others.
 //!
 //! A [`Block`] is an address and a length, 16 bytes, without a reference count. That is sound
 //! because an arena that is dropped while blocks are out (or were dropped) leaks its region; and
@@ -14,7 +16,8 @@
 //! from this arena.
 //!
 //! # Safety
-//! The memory of a block is referenced by that block alone from `take` to `give`: `Pages` never
+//! The memory of a block is referenced by that block alone from when it is taken until it is
+//! given back: `Pages` never
 //! gives a page out twice (checked against a model in tests, and by an assert per page run), and
 //! its region is unmapped only if no block is out.
 #![expect(
@@ -79,21 +82,36 @@ impl Arena {
         })
     }
 
-    /// Returns a page-aligned block of at least `len` bytes (at least one page), or `None` if none
-    /// is free now. Its content is unspecified.
+    /// Returns whether a block of `len` bytes is free now: whether `take` and `take_last` return
+    /// one.
+    #[must_use]
+    pub fn fits(&self, len: usize) -> bool {
+        self.pages.fits(pages_of(len))
+    }
+
+    /// Returns a page-aligned block of at least `len` bytes (at least one page), the first that is
+    /// free, or `None` if none is free now. Its content is unspecified.
     pub fn take(&mut self, len: usize) -> Option<Block> {
-        if len > self.capacity() {
-            return None;
-        }
-        let page_count = len.div_ceil(MEMORY_ALIGNMENT).max(1);
-        let first = self.pages.take(page_count)?;
+        let first = self.pages.take(pages_of(len))?;
+        Some(self.block(first, len))
+    }
+
+    /// Returns a block as `take` does, but the last that is free: at the end of the last free space
+    /// that is large enough, so that blocks taken from the two ends grow towards each other.
+    pub fn take_last(&mut self, len: usize) -> Option<Block> {
+        let first = self.pages.take_last(pages_of(len))?;
+        Some(self.block(first, len))
+    }
+
+    /// Makes the block of pages that were just taken.
+    fn block(&mut self, first: usize, len: usize) -> Block {
         self.peak_bytes = self.peak_bytes.max(self.in_use());
         let offset = first * MEMORY_ALIGNMENT;
-        let len = page_count * MEMORY_ALIGNMENT;
+        let len = pages_of(len) * MEMORY_ALIGNMENT;
         assert!(offset + len <= self.region.len());
         // SAFETY: offset + len lies within the region, asserted above.
         let pointer = unsafe { NonNull::new_unchecked(self.region.pointer().add(offset)) };
-        Some(Block { pointer, len })
+        Block { pointer, len }
     }
 
     /// Takes a block back.
@@ -137,6 +155,10 @@ impl Arena {
     pub fn region(&self) -> &Arc<Region> {
         &self.region
     }
+}
+
+fn pages_of(len: usize) -> usize {
+    len.div_ceil(MEMORY_ALIGNMENT).max(1)
 }
 
 impl Drop for Arena {
