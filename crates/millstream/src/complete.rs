@@ -322,12 +322,6 @@ impl Queues {
         self.limited
     }
 
-    /// Whether any queue holds requests back, by a pause or its bandwidth.
-    pub(crate) fn have_held(&self) -> bool {
-        let mut states = self.states.iter().flatten();
-        self.limited && states.any(|state| !state.held.is_empty())
-    }
-
     #[inline]
     pub(crate) fn get(&mut self, index: u32) -> Option<&mut QueueState> {
         self.states.get_mut(index as usize)?.as_deref_mut()

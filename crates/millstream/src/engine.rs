@@ -38,6 +38,7 @@ use crate::mailbox::{Change, Letter, Pump};
 use crate::queue::{EngineSide, Mailbox, QueueShared, Wishes};
 use crate::request::Verb;
 use crate::scheduler::{NO_DEADLINE, Order, Scheduler};
+use crate::staging::Staging;
 use crate::state::Event;
 use crate::trace::{Lane as TraceLane, Span};
 use crate::transfers::{Lane, Transfers};
@@ -50,6 +51,7 @@ mod finish;
 mod intake;
 mod issue;
 mod mail;
+mod windows;
 
 use calls::CallTable;
 use columns::{Col, Extra, flag};
@@ -73,6 +75,15 @@ enum Flow {
     End(Option<Error>),
 }
 
+/// Requests wait, and nothing of the library will release them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stall {
+    /// A fault of the engine.
+    Fault,
+    /// The application holds all that is out of staging.
+    Blocked,
+}
+
 /// Bytes per second of the devices while busy, smoothed; and how time was spent.
 struct Rate {
     bytes_per_second: u64,
@@ -90,10 +101,10 @@ pub(crate) struct Engine {
     cols: Vec<Col>,
     extras: Vec<Option<Box<Extra>>>,
     lanes: Lanes,
-    arena: Arena,
-    /// Windows of staging taken; after some of them staging is registered with the device.
-    windows: u64,
+    staging: Staging,
     scheduler: Scheduler,
+    /// Requests that wait for staging, by the class of their windows.
+    waiters: [Scheduler; 2],
     /// Requests whose stored bytes are in memory: they wait for workers, and for no device.
     memory_scheduler: Scheduler,
     files: Files,
@@ -112,7 +123,6 @@ pub(crate) struct Engine {
     events: VecDeque<(Id, What)>,
     jobs: Arc<Jobs>,
     new_jobs: Vec<JobTask>,
-    jobs_out: usize,
     closes: Vec<Descriptor>,
     wakers: Vec<Waker>,
     /// Groups of requests that ended in this round, notified once the outcomes are available.
@@ -131,8 +141,7 @@ pub(crate) struct Engine {
     repeat_bytes: u64,
     closing: Option<Option<Instant>>,
     closed: bool,
-    /// Requests wait, and nothing is left that could release them.
-    stalled: bool,
+    stalled: Option<Stall>,
     scratch: Scratch,
     /// How long the last sleep took.
     last_gap: Duration,
@@ -169,9 +178,9 @@ impl Engine {
             cols: Vec::new(),
             extras: Vec::new(),
             lanes,
-            arena,
-            windows: 0,
+            staging: Staging::new(arena, Arc::clone(&shared.buffers)),
             scheduler: Scheduler::new(block_bytes),
+            waiters: [Scheduler::new(block_bytes), Scheduler::new(block_bytes)],
             memory_scheduler: Scheduler::new(block_bytes),
             files: Files::new(options.descriptors, options.access),
             queues: Queues::default(),
@@ -185,7 +194,6 @@ impl Engine {
             events: VecDeque::new(),
             jobs,
             new_jobs: Vec::new(),
-            jobs_out: 0,
             closes: Vec::new(),
             wakers: Vec::new(),
             groups: Vec::new(),
@@ -209,7 +217,7 @@ impl Engine {
             repeat_bytes: 0,
             closing: None,
             closed: false,
-            stalled: false,
+            stalled: None,
             scratch: Scratch::default(),
             last_gap: Duration::MAX,
             shared: Arc::clone(shared),
@@ -253,33 +261,43 @@ impl Engine {
 
     /// Whether nothing is in flight: no operation, call or job.
     fn is_idle(&self) -> bool {
-        self.jobs_out == 0 && self.transfers.out() == 0 && self.lanes.calls_out() == 0
+        self.staging.jobs_out() == 0 && self.transfers.out() == 0 && self.lanes.calls_out() == 0
     }
 
-    /// Counts a stall once, when it begins.
+    /// Counts a stall once, when it begins: requests wait, and there is nothing that will release
+    /// them. What waits for a fence, a pause, a bandwidth or a mount is in no scheduler.
     fn look_for_stall(&mut self) {
-        let waits = self.scheduler.has_waiting()
-            || self.memory_scheduler.has_waiting()
-            || self.files.opening() > 0;
-        let mut stalled = waits
-            && self.is_idle()
-            && self.until_next_timer().is_none()
-            && !self.queues.have_held()
-            && !self.shared.has_mail();
-        if stalled {
-            let cols = &self.cols;
-            self.gated.retain(|id| columns::is_known(cols, *id));
-            stalled = self.gated.is_empty();
-        }
-        if stalled && !std::mem::replace(&mut self.stalled, stalled) {
-            let counters = &self.shared.counters;
-            counters.stalls.add(1);
-            if counters.stalls.get() == 1 {
-                let text = "requests wait and nothing is in flight: this is a fault of Millstream";
-                self.shared.warn(text.into());
+        let moves = self.transfers.out() > 0
+            || self.lanes.calls_out() > 0
+            || self.staging.library_jobs() > 0
+            || self.shared.has_mail();
+        let waits = self.scheduler.has_waiting() || self.memory_scheduler.has_waiting();
+        let stall = match self.has_waiters() || self.files.opening() > 0 {
+            _ if moves => None,
+            _ if waits => Some(Stall::Fault),
+            true if self.has_waiters() && self.staging.is_foreign_alone() => Some(Stall::Blocked),
+            true => Some(Stall::Fault),
+            false => None,
+        };
+        let before = std::mem::replace(&mut self.stalled, stall);
+        match stall {
+            Some(Stall::Blocked) if before != stall => {
+                self.shared.counters.blocked_by_application.add(1);
             }
+            Some(Stall::Fault) if before != stall => self.count_stall(),
+            _ => {}
         }
-        self.stalled = stalled;
+    }
+
+    #[cold]
+    fn count_stall(&self) {
+        let counters = &self.shared.counters;
+        counters.stalls.add(1);
+        if counters.stalls.get() == 1 {
+            let text = "requests wait and nothing is in flight: this is a fault of Millstream";
+            self.shared.warn(text.into());
+        }
+        assert!(!self.shared.options.abort_on_stall, "a stall");
     }
 
     /// Handles each item of a list, which is reused; returns whether there was any.
@@ -344,6 +362,14 @@ impl Engine {
 
     #[inline(always)]
     fn schedule(&mut self, index: u32) {
+        let order = self.order(index);
+        let now_ns = self.now_ns;
+        self.scheduler_of(index).add(index, order, now_ns);
+    }
+
+    /// What the place of a request in a scheduler depends on.
+    #[inline(always)]
+    fn order(&mut self, index: u32) -> Order {
         let deadline_ns = self.deadline_ns(index);
         let position = match self.files.have_positions() {
             true => self.position(index),
@@ -351,15 +377,13 @@ impl Engine {
         };
         let pinned = self.has_open_window(index);
         let col = &self.cols[index as usize];
-        let order = Order {
+        Order {
             priority: col.priority,
             deadline_ns,
             arrival: col.arrival,
             position,
             pinned,
-        };
-        let now_ns = self.now_ns;
-        self.scheduler_of(index).add(index, order, now_ns);
+        }
     }
 
     /// Where the next block of a request is, on a rotating disk.
@@ -394,15 +418,15 @@ impl Engine {
             .in_flight_bytes
             .set(self.scheduler.in_flight_bytes());
         counters.descriptors.set(self.files.descriptors as u64);
-        counters.staging_bytes.set(self.arena.in_use() as u64);
-        counters.staging_peak_bytes.set(self.arena.peak() as u64);
+        counters.staging_bytes.set(self.staging.in_use() as u64);
+        counters.staging_peak_bytes.set(self.staging.peak() as u64);
         let starved = self.jobs.starved_ns.load(Ordering::Relaxed);
         counters.worker_starved_ns.set(starved);
         let before = std::mem::replace(&mut self.rate.in_flight, out > 0);
         if before != self.rate.in_flight {
             self.jobs.in_flight.store(out as u64, Ordering::Relaxed);
         }
-        let waits = self.scheduler.has_waiting() || self.files.opening() > 0;
+        let waits = self.has_waiting() || self.files.opening() > 0;
         let waited = std::mem::replace(&mut self.rate.waited, waits);
         if before {
             counters.device_busy_ns.add(spent);
@@ -549,7 +573,10 @@ impl Engine {
             bytes,
             offset: body.offset,
             request: self.cols[index as usize].arrival,
-            memory: (self.arena.in_use() as u64, self.scheduler.in_flight_bytes()),
+            memory: (
+                self.staging.in_use() as u64,
+                self.scheduler.in_flight_bytes(),
+            ),
         };
         self.shared.recorder.add(span);
     }

@@ -129,6 +129,12 @@ impl Files {
             .expect("a file lives as long as its requests")
     }
 
+    /// As [`Files::at`], to be looked at.
+    pub(crate) fn peek_at(&self, index: u32) -> &File {
+        let file = self.files[index as usize].as_deref();
+        file.expect("a file lives as long as its requests")
+    }
+
     pub(crate) fn path(&self, index: u32) -> Option<&Path> {
         self.files[index as usize]
             .as_deref()

@@ -41,7 +41,7 @@ pub(crate) struct Lanes {
     fs: Arc<dyn FileSystem>,
     clock: Option<ModelClock>,
     /// Mounts that can hang need threads beside the main lane.
-    slow_apart: bool,
+    pub(crate) slow_apart: bool,
     /// The main lane may cancel operations, which can be made as blocking calls instead.
     pub(crate) cancels: bool,
     depth: u32,

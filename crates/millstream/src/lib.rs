@@ -87,6 +87,7 @@ mod scheduler;
 mod sink;
 mod slots;
 mod staged;
+mod staging;
 mod start;
 mod state;
 mod stats;

@@ -89,6 +89,9 @@ pub struct StorageOptions {
     pub allocator: Option<Arc<dyn RegionAllocator>>,
     /// Runs decode jobs instead of the workers. Default: none.
     pub job_system: Option<Arc<dyn JobSystem>>,
+    /// Whether a stall ([`Stats::stalls`](crate::Stats::stalls)) ends the process, for tests.
+    /// Default: false.
+    pub abort_on_stall: bool,
     /// Kernel features not to use, to test the code for old kernels. Default: none.
     pub masked_features: FeatureMask,
     pub(crate) codecs: Codecs,
@@ -110,6 +113,7 @@ impl Default for StorageOptions {
             log: None,
             allocator: None,
             job_system: None,
+            abort_on_stall: false,
             masked_features: FeatureMask::default(),
             codecs: BTreeMap::new(),
         }

@@ -279,6 +279,26 @@ impl Scheduler {
         link.is_some_and(|link| link.place == Place::Pinned)
     }
 
+    /// Whether any request is pinned in a priority.
+    pub(crate) fn has_pinned(&self, priority: Priority) -> bool {
+        !self.levels[priority as usize].pinned.is_empty()
+    }
+
+    /// A request that is pinned below a priority, if the bounds let that priority have another
+    /// block in flight.
+    pub(crate) fn pinned_below(
+        &self,
+        priority: Priority,
+        now_ns: u64,
+        bytes_per_second: u64,
+    ) -> Option<u32> {
+        let below = self.levels[..priority as usize].iter().rev();
+        let pinned = below.filter_map(|level| level.pinned.first()).next();
+        pinned
+            .copied()
+            .filter(|_| self.is_open(priority, now_ns, bytes_per_second))
+    }
+
     /// Largest operation of a priority to issue now: of `blocks` blocks, unless others may have to
     /// wait for it.
     pub(crate) fn block_bytes(&self, priority: Priority, now_ns: u64, blocks: u64) -> u64 {
@@ -401,6 +421,12 @@ impl Scheduler {
         if priority != Priority::Realtime {
             self.bulk_bytes += bytes;
         }
+        self.served(key, priority, bytes);
+    }
+
+    /// Notes that a request was served `bytes` of its next block, for the order of the others.
+    #[inline(always)]
+    pub(crate) fn served(&mut self, key: u32, priority: Priority, bytes: u64) {
         self.guard.served(priority, self.waits);
         let position = match self.positions.is_empty() {
             true => None,

@@ -1,7 +1,7 @@
 //! Staged requests: stored bytes pass through windows of staging memory, windows become jobs.
 //!
-//! A request has at most `limits::WINDOWS_AHEAD` windows at a time, in stored order, each one block
-//! of the arena:
+//! A request has at most `limits::WINDOWS_AHEAD` windows at a time, in stored order, each one piece
+//! of memory from `staging`:
 //!
 //! ```text
 //! | headroom (rest of the window before) | lead | stored bytes ... | tail |
@@ -9,17 +9,18 @@
 //! ```
 //!
 //! Lead and tail are what alignment adds to a direct read. A window is filled by operations of at
-//! most one block each, and looked at once it is complete and the first in order.
+//! most one block each, and looked at once it is complete and the first in order. Windows of a
+//! table begin and end with blocks; what lies between blocks is not read if it is between windows.
 //!
 //! Invariant: a window's memory belongs to its operations while it is filled, then to its jobs; the
-//! last of them gives it back to the arena.
+//! last of them gives it back to staging.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use millstream_codec::CodecId;
+use millstream_io::Buffer;
 use millstream_io::error::guard;
-use millstream_io::{Arena, Block, Buffer};
 
 use crate::decode::jobs::{
     BlockPlace, DecodeTask, JobOutcome, JobSource, JobTask, Lent, Method, Task,
@@ -27,7 +28,7 @@ use crate::decode::jobs::{
 use crate::decode::plan::{
     Codecs, Mode, NotCut, Part, Plan, View, check_known, check_table, no_memory,
 };
-use crate::decode::spec::BlockTable;
+use crate::decode::spec::{self, BlockTable};
 use crate::error::{Error, ErrorKind};
 use crate::ids::Id;
 use crate::limits;
@@ -35,10 +36,11 @@ use crate::priority::Priority;
 use crate::request::Stored;
 use crate::route::Via;
 use crate::sink::{DevicePlace, DeviceSink, PartForm};
+use crate::staging::{Class, Held, Staging, WindowMemory};
 
 /// A window of stored bytes.
 struct Window {
-    memory: WindowMemory,
+    memory: Filled,
     /// Index of the first stored byte in its memory.
     start: usize,
     len: usize,
@@ -52,11 +54,13 @@ struct Window {
     operations: u32,
 }
 
-enum WindowMemory {
+enum Filled {
     /// Being filled: nothing reads it yet.
-    Filling(Block),
-    /// Complete: jobs read it.
+    Filling(WindowMemory),
+    /// Stored bytes in memory.
     Ready(JobSource),
+    /// Given back: everything is to be decoded anew.
+    Given,
 }
 
 impl Window {
@@ -73,13 +77,14 @@ impl Window {
 
     /// Whether operations are still to be issued for it.
     fn is_open(&self) -> bool {
-        matches!(self.memory, WindowMemory::Filling(_)) && self.issued < self.total()
+        matches!(self.memory, Filled::Filling(_)) && self.issued < self.total()
     }
 
     fn bytes(&self) -> &[u8] {
         match &self.memory {
-            WindowMemory::Filling(block) => &block.as_slice()[self.start..self.start + self.len],
-            WindowMemory::Ready(source) => source.slice(self.start, self.len),
+            Filled::Filling(memory) => &memory.as_slice()[self.start..self.start + self.len],
+            Filled::Ready(source) => source.slice(self.start, self.len),
+            Filled::Given => &[],
         }
     }
 }
@@ -150,12 +155,13 @@ impl RawMemory {
 pub(crate) struct Context<'a> {
     pub(crate) request: Id,
     pub(crate) priority: Priority,
+    pub(crate) class: Class,
     pub(crate) user_data: u64,
     /// The request's offset in its file.
     pub(crate) offset: u64,
     pub(crate) operations: u32,
     pub(crate) jobs_out: u32,
-    pub(crate) arena: &'a mut Arena,
+    pub(crate) staging: &'a mut Staging,
     pub(crate) codecs: &'a Codecs,
     pub(crate) jobs: &'a mut Vec<JobTask>,
 }
@@ -171,11 +177,22 @@ pub(crate) struct Staged {
     /// The application supplies memory.
     pub(crate) supplying: bool,
     windows: VecDeque<Window>,
+    /// The windows whose memory it has, those of jobs included, and who frees them.
+    held_windows: Held,
+    pub(crate) class: Class,
+    /// Its jobs need the application: a codec of its own may keep them, or blocks are elsewhere.
+    pub(crate) needs_application: bool,
+    /// Its timeout has passed, or it ended, while something of it was out.
+    pub(crate) overdue: bool,
+    /// It had to open its file again when its turn for staging came: it keeps it open until then.
+    pub(crate) keeps_file: bool,
     front_serial: u64,
     /// Windows whose memory jobs have.
     windows_out: usize,
     /// Stored bytes for which windows were made.
     windowed: u64,
+    /// The first block of the table that is in no window yet.
+    next_block: usize,
     headroom: usize,
     window_bytes: u64,
     /// Rest of the last window that was not cut, to be put before the next.
@@ -218,6 +235,13 @@ impl Staged {
         if stored_len == 0 && !stored {
             return Err(Error::new(ErrorKind::Corrupt, "there are no stored bytes"));
         }
+        let needs_application = match &table {
+            Some(table) => {
+                let mut blocks = table.blocks.iter();
+                blocks.any(|block| block.external || codecs.contains_key(&block.codec.0))
+            }
+            None => codecs.get(&codec.0).is_some_and(|codec| !codec.is_stream),
+        };
         let mut staged = Staged {
             trim: table.as_ref().and_then(|table| table.trim),
             plan: Plan::new(
@@ -231,9 +255,15 @@ impl Staged {
             restart: false,
             supplying: false,
             windows: VecDeque::new(),
+            held_windows: Held::default(),
+            class: Class::Ordinary,
+            needs_application,
+            overdue: false,
+            keeps_file: false,
             front_serial: 0,
             windows_out: 0,
             windowed: 0,
+            next_block: 0,
             headroom: 0,
             window_bytes: stored_len.max(1),
             carry: Vec::new(),
@@ -265,12 +295,9 @@ impl Staged {
             (Some(table), _) => {
                 let own = table.blocks.iter().filter(|block| !block.external);
                 let longest = own.map(|block| u64::from(block.stored_len)).max();
-                let longest = longest.unwrap_or(0);
-                let window = block.min(share).max(longest).min(len);
-                let headroom = if window < len { longest } else { 0 };
-                let headroom = headroom.next_multiple_of(4096);
-                match window + headroom + 8192 <= capacity {
-                    true => Ok((window, headroom)),
+                let window = block.min(share).max(longest.unwrap_or(0)).min(len);
+                match window + 8192 <= capacity {
+                    true => Ok((window, 0)),
                     false => whole(u64::MAX / 2),
                 }
             }
@@ -322,16 +349,51 @@ impl Staged {
         self.windows.back().is_some_and(Window::is_open)
     }
 
+    /// Whether operations for all stored bytes were issued.
+    pub(crate) fn is_read(&self) -> bool {
+        self.windowed == self.stored_len && !self.has_open_window()
+    }
+
+    /// How the open window is read.
+    pub(crate) fn open_via(&self) -> Option<Via> {
+        let window = self.windows.back().filter(|window| window.is_open());
+        window.map(|window| window.via)
+    }
+
     /// How to serve the request now that the scheduler picked it.
     pub(crate) fn serve(&self) -> Serve {
+        if self.restart {
+            return Serve::Leave;
+        }
         if self.has_open_window() {
             return Serve::Fill;
         }
-        if self.restart || !self.wants_window() {
+        if !self.wants_window() {
             return Serve::Leave;
         }
-        let len = self.window_bytes.min(self.stored_len - self.windowed);
-        Serve::Window(self.windowed, len)
+        let (at, len) = self.next_window();
+        Serve::Window(at, len)
+    }
+
+    /// The stored bytes of the next window: first byte, relative to the request, and length.
+    fn next_window(&self) -> (u64, u64) {
+        let left = self.stored_len - self.windowed;
+        let Some(table) = &self.plan.table else {
+            return (self.windowed, self.window_bytes.min(left));
+        };
+        let mut own = table.blocks[self.next_block..]
+            .iter()
+            .filter(|block| !block.external)
+            .map(|block| block.stored_offset..block.stored_offset + u64::from(block.stored_len));
+        match own.next() {
+            Some(first) => {
+                let whole = own.take_while(|next| next.end - first.start <= self.window_bytes);
+                let end = whole.last().map_or(first.end, |last| last.end);
+                (first.start, end - first.start)
+            }
+            // All blocks are elsewhere: the window is only what leads to them.
+            None => (self.windowed, self.window_bytes.min(left)),
+        }
     }
 
     /// Whether stored bytes are left for another window, and there may be one.
@@ -341,48 +403,64 @@ impl Staged {
             && (self.plan.is_decided() || self.windows.is_empty())
     }
 
-    /// Makes the next window, which [`Serve::Window`] asked for; false: staging has no room now.
-    /// `align` is the logical block of a direct read, else 1.
+    /// Bytes of staging for the next window, which [`Serve::Window`] asked for. `align` is the
+    /// logical block of a direct read, else 1.
+    pub(crate) fn window_room(&self, (at, len): (u64, u64), offset: u64, align: u64) -> usize {
+        let lead = (offset + at) % align;
+        let span = (lead + len).next_multiple_of(align);
+        self.headroom_at(at) + usize::try_from(span).expect("no longer than staging")
+    }
+
+    fn headroom_at(&self, at: u64) -> usize {
+        if at == 0 { 0 } else { self.headroom }
+    }
+
+    /// Adds the next window, in memory of [`Staged::window_room`] bytes.
     pub(crate) fn add_window(
         &mut self,
-        arena: &mut Arena,
+        memory: WindowMemory,
+        (at, len): (u64, u64),
         offset: u64,
         via: Via,
         align: u64,
-    ) -> Result<bool, Error> {
-        let stored_at = self.windowed;
-        let len = self.window_bytes.min(self.stored_len - stored_at);
-        let headroom = if stored_at == 0 { 0 } else { self.headroom };
-        let at = offset + stored_at;
-        let lead = at % align;
-        // Windows end aligned, so that no later one has a lead.
-        let end = at + len;
-        let last = stored_at + len == self.stored_len;
+    ) {
+        let lead = (offset + at) % align;
+        // Windows end aligned, so that no later one has a lead; those of tables end with a block.
+        let end = offset + at + len;
+        let last = at + len == self.stored_len || self.plan.table.is_some();
         let aligned_end = end / align * align;
-        let len = match last || aligned_end <= at {
+        let len = match last || aligned_end <= offset + at {
             true => len,
-            false => aligned_end - at,
+            false => aligned_end - (offset + at),
         };
-        let span = (lead + len).next_multiple_of(align);
-        let bytes = headroom + usize::try_from(span).expect("no longer than staging");
-        let Some(block) = arena.take(bytes) else {
-            if arena.in_use() > 0 {
-                return Ok(false);
+        self.windowed = at + len;
+        if let Some(table) = &self.plan.table {
+            let mut rest = table.blocks[self.next_block..].iter();
+            let behind = |block: &spec::Block| !block.external && block.stored_offset >= at + len;
+            match rest.position(behind) {
+                Some(count) => self.next_block += count,
+                // No stored bytes are needed any more.
+                None => self.windowed = self.stored_len,
             }
-            let cause = "staging is too small for one window of the request";
-            return Err(Error::new(ErrorKind::Limit, cause));
-        };
-        self.windowed += len;
+        }
+        self.held_windows.add(Held::of(&memory));
         self.windows.push_back(Window {
-            memory: WindowMemory::Filling(block),
-            start: headroom + usize::try_from(lead).expect("less than a block"),
+            memory: Filled::Filling(memory),
+            start: self.headroom_at(at) + usize::try_from(lead).expect("less than a block"),
             len: usize::try_from(len).expect("no longer than staging"),
-            stored_at,
+            stored_at: at,
             via,
             issued: 0,
             operations: 0,
         });
-        Ok(true)
+    }
+
+    /// Changes the class of the request, and of its windows.
+    pub(crate) fn set_class(&mut self, id: Id, class: Class, staging: &mut Staging) {
+        if self.class != class {
+            staging.reclass(id, self.held_windows, self.class, class);
+            self.class = class;
+        }
     }
 
     /// Adds stored bytes in memory as one window.
@@ -390,7 +468,7 @@ impl Staged {
         let len = stored.as_slice().len();
         self.windowed = self.stored_len;
         self.windows.push_back(Window {
-            memory: WindowMemory::Ready(JobSource::Memory(stored)),
+            memory: Filled::Ready(JobSource::Memory(stored)),
             start: 0,
             len,
             stored_at: 0,
@@ -406,9 +484,10 @@ impl Staged {
         let window = self.windows.back_mut().expect("a window is open");
         let (lead, total) = (window.lead(), window.total());
         let data = window.start - usize::try_from(lead).expect("less than a page");
-        let WindowMemory::Filling(memory) = &window.memory else {
+        let Filled::Filling(memory) = &mut window.memory else {
             unreachable!("only windows being filled are open")
         };
+        let pointer = memory.pointer();
         let within = usize::try_from(window.issued).expect("within the window");
         let most = match window.via {
             Via::CachedCopy => most.min(limits::COPY_BLOCK_BYTES),
@@ -417,7 +496,7 @@ impl Staged {
         let need = (total - window.issued).min(most);
         let fill = Fill {
             at: (window.stored_at + window.issued).cast_signed() - lead.cast_signed(),
-            pointer: memory.pointer().wrapping_add(data + within),
+            pointer: pointer.wrapping_add(data + within),
             need,
             via: window.via,
             serial,
@@ -451,9 +530,10 @@ impl Staged {
         let mut given = 0;
         loop {
             if self.restart {
+                self.give_back_idle(context.staging);
                 return match outside + given == 0 {
                     true => {
-                        self.restart_as_stream(context.arena);
+                        self.restart_as_stream();
                         Ok(Step::More)
                     }
                     false => Ok(Step::Wait),
@@ -503,7 +583,7 @@ impl Staged {
         self.front_serial += 1;
         let mut window = self.windows.pop_front().expect("looked at by the caller");
         if !self.put_carry(&mut window) {
-            self.discard(window, context.arena);
+            self.discard(window, context.staging);
             self.restart = true;
             return Ok(());
         }
@@ -556,14 +636,14 @@ impl Staged {
         if carried == 0 {
             return true;
         }
-        let WindowMemory::Filling(block) = &mut window.memory else {
+        let Filled::Filling(memory) = &mut window.memory else {
             unreachable!("stored bytes in memory are one window")
         };
         if carried > window.start {
             return false;
         }
         let front = window.start - carried;
-        block.as_mut_slice()[front..window.start].copy_from_slice(&self.carry);
+        memory.as_mut_slice()[front..window.start].copy_from_slice(&self.carry);
         self.carry.clear();
         window.start = front;
         window.len += carried;
@@ -579,7 +659,7 @@ impl Staged {
                 let rest = &view.bytes[taken..];
                 let room = self.carry.try_reserve(rest.len());
                 if room.and(context.jobs.try_reserve(parts.len())).is_err() {
-                    self.discard(window, context.arena);
+                    self.discard(window, context.staging);
                     return Err(no_memory());
                 }
                 // Empty: what the window before left is in front of this one's bytes.
@@ -588,12 +668,12 @@ impl Staged {
                 Ok(())
             }
             Err(NotCut::AsStream) => {
-                self.discard(window, context.arena);
+                self.discard(window, context.staging);
                 self.restart = true;
                 Ok(())
             }
             Err(NotCut::Failed(error)) => {
-                self.discard(window, context.arena);
+                self.discard(window, context.staging);
                 Err(error)
             }
         }
@@ -633,7 +713,7 @@ impl Staged {
             };
             context.give(Task::Decode(task));
         }
-        self.give_back(source, context.arena);
+        self.give_back(source, context.staging);
     }
 
     /// How a part is decoded, or that a device takes it.
@@ -682,23 +762,38 @@ impl Staged {
     /// Makes a window's memory readable by jobs.
     fn ready(&mut self, window: Window) -> JobSource {
         match window.memory {
-            WindowMemory::Filling(block) => {
+            Filled::Filling(memory) => {
                 self.windows_out += 1;
-                JobSource::Window(Arc::new(block))
+                JobSource::Window(Arc::new(memory))
             }
-            WindowMemory::Ready(source) => source,
+            Filled::Ready(source) => source,
+            Filled::Given => unreachable!("what was given back has no jobs"),
         }
     }
 
-    fn discard(&mut self, window: Window, arena: &mut Arena) {
-        let source = self.ready(window);
-        self.give_back(source, arena);
+    fn discard(&mut self, window: Window, staging: &mut Staging) {
+        if let Filled::Filling(memory) = window.memory {
+            staging.give(memory, &mut self.held_windows, self.class);
+        }
     }
 
-    /// Drops one holder of a window's memory.
-    fn give_back(&mut self, source: JobSource, arena: &mut Arena) {
-        if give_to(source, arena) {
+    /// Drops one holder of a window's memory; the last gives it back.
+    pub(crate) fn give_back(&mut self, source: JobSource, staging: &mut Staging) {
+        if let JobSource::Window(memory) = source
+            && let Some(memory) = Arc::into_inner(memory)
+        {
+            staging.give(memory, &mut self.held_windows, self.class);
             self.windows_out -= 1;
+        }
+    }
+
+    /// Gives back the windows that no operation fills: they will be read anew, or not be needed.
+    pub(crate) fn give_back_idle(&mut self, staging: &mut Staging) {
+        let idle = self.windows.iter_mut().filter(|one| one.operations == 0);
+        for window in idle {
+            if let Filled::Filling(memory) = std::mem::replace(&mut window.memory, Filled::Given) {
+                staging.give(memory, &mut self.held_windows, self.class);
+            }
         }
     }
 
@@ -707,10 +802,10 @@ impl Staged {
         &mut self,
         outcome: JobOutcome,
         source: Option<JobSource>,
-        arena: &mut Arena,
+        staging: &mut Staging,
     ) -> Result<(), Error> {
         if let Some(source) = source {
-            self.give_back(source, arena);
+            self.give_back(source, staging);
         }
         match outcome {
             JobOutcome::NotAlone => {
@@ -723,12 +818,11 @@ impl Staged {
         }
     }
 
-    fn restart_as_stream(&mut self, arena: &mut Arena) {
+    fn restart_as_stream(&mut self) {
         self.front_serial += self.windows.len() as u64;
-        for window in std::mem::take(&mut self.windows) {
-            self.discard(window, arena);
-        }
-        assert_eq!(self.windows_out, 0, "a restart waits for all jobs");
+        self.windows.clear();
+        let none = Held::default();
+        assert_eq!(self.held_windows, none, "a restart waits for everything");
         self.plan.restart();
         self.restart = false;
         self.windowed = 0;
@@ -813,10 +907,10 @@ impl Staged {
         device_task(place, stored, (skip as usize, shown as usize), user_data)
     }
 
-    /// Gives its windows back to the arena; all operations and jobs are back.
-    pub(crate) fn release(mut self: Box<Self>, arena: &mut Arena) {
+    /// Gives its windows back; all operations and jobs are back.
+    pub(crate) fn release(mut self: Box<Self>, staging: &mut Staging) {
         for window in std::mem::take(&mut self.windows) {
-            self.discard(window, arena);
+            self.discard(window, staging);
         }
         // The decoder and the block source are the application's.
         let _ = guard(|| drop(self));
@@ -825,8 +919,8 @@ impl Staged {
 
 impl Context<'_> {
     fn give(&mut self, task: Task) {
-        self.jobs
-            .push(JobTask::new(self.request, self.priority, task));
+        let task = JobTask::new(self.request, self.priority, self.class, task);
+        self.jobs.push(task);
     }
 }
 
@@ -854,20 +948,6 @@ fn view(window: &Window, stored_len: u64) -> View<'_> {
         bytes: window.bytes(),
         stored_at: window.stored_at,
         last: window.stored_at + window.len as u64 == stored_len,
-    }
-}
-
-/// Gives a window back to the arena if this was its last holder; returns whether it was.
-pub(crate) fn give_to(source: JobSource, arena: &mut Arena) -> bool {
-    let JobSource::Window(block) = source else {
-        return false;
-    };
-    match Arc::into_inner(block) {
-        Some(block) => {
-            arena.give(block);
-            true
-        }
-        None => false,
     }
 }
 

@@ -100,10 +100,17 @@ stats! {
         deadlines_missed,
         /// Requests whose timeout passed while their memory was in use and could not be abandoned.
         overdue,
-        /// Times that requests waited and nothing was left to release them: no operation, call, job
-        /// or timer was in flight, and no pause, bandwidth or fence held anything back. Each is a
-        /// fault of the engine, logged once for a storage.
+        /// Times that requests waited for the engine and nothing was left to release them: no
+        /// operation, call or job was in flight. Each is a fault of the engine, logged once for a
+        /// storage.
         stalls,
+        /// Times that requests waited for staging, and only the application could free what others
+        /// had of it: by a fence, or by the end of jobs that a job system, a codec, a sink or a
+        /// block source has.
+        blocked_by_application,
+        /// Windows of staging outside of its memory: the last resort, where the application or a
+        /// mount that hangs holds so much of it that another request would find no room.
+        windows_outside,
         /// Operations handed to devices.
         operations,
         /// Operations that carried more than one request.

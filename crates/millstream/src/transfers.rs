@@ -369,6 +369,11 @@ impl Transfers {
         assert!(before.is_none(), "a request ends once");
     }
 
+    /// The staged part of a request in quarantine.
+    pub(crate) fn quarantined(&mut self, id: Id) -> Option<&mut Staged> {
+        self.quarantine.get_mut(&id)?.staged.as_deref_mut()
+    }
+
     /// Takes back operations and jobs of a request that has ended; returns its windows once nothing
     /// uses them any more.
     pub(crate) fn quarantine_back(

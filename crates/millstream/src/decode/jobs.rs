@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millstream_codec::{CodecId, Scratch, StreamDecoder, Unit, UnitScanner};
-use millstream_io::Block;
 use millstream_io::error::guard;
 
 use crate::decode::spec::BlockSource;
@@ -24,6 +23,7 @@ use crate::park::StorageThread;
 use crate::priority::Priority;
 use crate::request::Stored;
 use crate::sink::{DevicePart, DevicePlace, PartForm, PartTask};
+use crate::staging::{Class, WindowMemory};
 
 /// A codec of the application, for ids from 0x80 on. Its methods are called on worker threads,
 /// except [`Codec::raw_len`], [`Codec::stream`] and, once at registration, [`Codec::is_stream`]; a
@@ -98,8 +98,8 @@ impl Lent {
 /// Where the stored bytes of a job are.
 #[derive(Clone)]
 pub(crate) enum JobSource {
-    /// A window in staging.
-    Window(Arc<Block>),
+    /// A window of staging.
+    Window(Arc<WindowMemory>),
     /// Memory of the application.
     Memory(Stored),
     /// An offset in a table's source, and the bytes that the job has read there.
@@ -109,7 +109,7 @@ pub(crate) enum JobSource {
 impl JobSource {
     pub(crate) fn slice(&self, start: usize, len: usize) -> &[u8] {
         let bytes = match self {
-            JobSource::Window(block) => block.as_slice(),
+            JobSource::Window(memory) => memory.as_slice(),
             JobSource::Memory(bytes) => bytes.as_slice(),
             JobSource::External(_, _, bytes) => bytes.as_deref().unwrap_or_default(),
         };
@@ -171,15 +171,18 @@ pub(crate) enum Task {
 pub(crate) struct JobTask {
     pub(crate) request: Id,
     pub(crate) priority: Priority,
+    /// Of its request when it was given.
+    pub(crate) class: Class,
     pub(crate) queued: Instant,
     pub(crate) task: Task,
 }
 
 impl JobTask {
-    pub(crate) fn new(request: Id, priority: Priority, task: Task) -> JobTask {
+    pub(crate) fn new(request: Id, priority: Priority, class: Class, task: Task) -> JobTask {
         JobTask {
             request,
             priority,
+            class,
             queued: Instant::now(),
             task,
         }
@@ -207,6 +210,7 @@ pub(crate) enum JobOutcome {
 
 pub(crate) struct JobResult {
     pub(crate) request: Id,
+    pub(crate) class: Class,
     pub(crate) outcome: JobOutcome,
     /// The window it read, returned to the engine.
     pub(crate) source: Option<JobSource>,
@@ -344,6 +348,7 @@ fn ended_by_hand(task: JobTask, result: Result<usize, Error>) -> JobResult {
     };
     JobResult {
         request: task.request,
+        class: task.class,
         outcome,
         source,
         ran,
@@ -404,7 +409,10 @@ pub(crate) fn run_task(task: JobTask, scratch: &mut Scratch) -> JobResult {
     let _on = StorageThread::enter();
     let started = Instant::now();
     let JobTask {
-        request, queued, ..
+        request,
+        class,
+        queued,
+        ..
     } = task;
     let (outcome, source) = match task.task {
         Task::Decode(mut task) => {
@@ -437,6 +445,7 @@ pub(crate) fn run_task(task: JobTask, scratch: &mut Scratch) -> JobResult {
     let ended = Instant::now();
     JobResult {
         request,
+        class,
         outcome,
         source,
         ran: Ran {

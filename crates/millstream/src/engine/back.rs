@@ -12,7 +12,8 @@ use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
 use crate::ids::Id;
 use crate::request::Verb;
-use crate::staged::{Context, RawMemory, Staged, Step, give_to};
+use crate::staged::{Context, RawMemory, Staged, Step};
+use crate::staging::Class;
 use crate::state::{Event, State};
 use crate::trace::Lane as TraceLane;
 use crate::transfers::{Block, Lane, Meaning, Members, NO_WINDOW, Quarantine, Transfer};
@@ -144,6 +145,7 @@ impl Engine {
             staged_of(&mut self.extras, index).operation_back(block.window);
         }
         if col.ending.is_some() {
+            self.drain(index);
             return self.after_out(index);
         }
         match result {
@@ -182,7 +184,7 @@ impl Engine {
     pub(super) fn quarantine_back(&mut self, id: Id, operations: u32, jobs: u32) {
         let staged = self.transfers.quarantine_back(id, operations, jobs);
         if let Some(staged) = staged {
-            staged.release(&mut self.arena);
+            staged.release(&mut self.staging);
         }
     }
 
@@ -192,7 +194,14 @@ impl Engine {
             let step = self.step(index);
             self.unpin(index);
             let landed = match step {
-                Ok(Step::Wait) => return Flow::Wait,
+                Ok(Step::Wait) => {
+                    let state = self.cols[index as usize].state;
+                    if matches!(state, State::InFlight | State::Working) && self.lets_file_go(index)
+                    {
+                        self.detach_file(index);
+                    }
+                    return Flow::Wait;
+                }
                 Ok(Step::More) => return self.resume(index),
                 Ok(Step::Done) => return self.staged_done(index),
                 Ok(Step::Land(len)) => self.land_staged(index, len),
@@ -229,24 +238,28 @@ impl Engine {
         let mut context = Context {
             request,
             priority: col.priority,
+            class: Class::Ordinary,
             user_data: body.user_data,
             offset: body.offset,
             operations: u32::from(col.operations),
             jobs_out: col.jobs,
-            arena: &mut self.arena,
+            staging: &mut self.staging,
             codecs: &self.shared.options.codecs,
             jobs: &mut self.new_jobs,
         };
-        let step = staged_of(&mut self.extras, index).advance(&mut context);
-        self.count_jobs(index, self.new_jobs.len() - before);
+        let staged = staged_of(&mut self.extras, index);
+        context.class = staged.class;
+        let step = staged.advance(&mut context);
+        let class = staged.class;
+        self.count_jobs(index, class, self.new_jobs.len() - before);
         step
     }
 
-    fn count_jobs(&mut self, index: u32, given: usize) {
+    fn count_jobs(&mut self, index: u32, class: Class, given: usize) {
         if given == 0 {
             return;
         }
-        self.jobs_out += given;
+        self.staging.jobs_given(class, given);
         let col = &mut self.cols[index as usize];
         col.jobs += u32::try_from(given).expect("a window has fewer blocks");
         let decided = matches!(
@@ -260,13 +273,18 @@ impl Engine {
 
     /// Gives a job of a request to the workers.
     pub(super) fn give_job(&mut self, index: u32, task: Task) {
-        self.jobs_out += 1;
+        let class = match task {
+            Task::Supply(..) => Class::Foreign,
+            Task::Decode(_) => self.class_of(index),
+            _ => Class::Ordinary,
+        };
+        self.staging.jobs_given(class, 1);
         let col = &mut self.cols[index as usize];
         col.state.on(Event::Work);
         col.jobs += 1;
         let priority = col.priority;
         self.new_jobs
-            .push(JobTask::new(self.id(index), priority, task));
+            .push(JobTask::new(self.id(index), priority, class, task));
     }
 
     /// Finds the memory that raw bytes land in; false: the application was asked for it.
@@ -368,13 +386,15 @@ impl Engine {
     }
 
     pub(super) fn job_back(&mut self, result: JobResult) {
-        self.jobs_out -= 1;
+        self.staging.job_back(result.class);
         self.count_ran(result.ran);
         let id = result.request;
         if !self.is_known(id) {
             // Its window first: the quarantine keeps the others.
-            if let Some(source) = result.source {
-                give_to(source, &mut self.arena);
+            if let Some(source) = result.source
+                && let Some(staged) = self.transfers.quarantined(id)
+            {
+                staged.give_back(source, &mut self.staging);
             }
             // Memory supplied too late, or a decoder: dropping it may be the application's code.
             let _ = guard(|| drop(result.outcome));
@@ -408,7 +428,7 @@ impl Engine {
             return self.supplied(index, supplied);
         }
         let staged = staged_of(&mut self.extras, index);
-        let done = staged.job_back(result.outcome, result.source, &mut self.arena);
+        let done = staged.job_back(result.outcome, result.source, &mut self.staging);
         if self.cols[index as usize].ending.is_some() {
             return self.after_out(index);
         }
@@ -447,6 +467,7 @@ impl Engine {
         }
         if self.staged(index).is_some() {
             staged_of(&mut self.extras, index).supplying = false;
+            self.update_class(index);
             return self.advance(index);
         }
         self.cols[index as usize].state.on(Event::Hold);
@@ -468,7 +489,7 @@ impl Engine {
 
     /// Ends a request of which nothing is out, or whose memory is in quarantine, at once.
     pub(super) fn end_now(&mut self, index: u32, error: Error) {
-        self.scheduler_of(index).remove(index);
+        self.unschedule(index);
         let ending = self.cols[index as usize].ending.take();
         self.finish(index, Some(ending.unwrap_or(error)));
     }
@@ -477,6 +498,8 @@ impl Engine {
     /// end; false: it is borrowed or a device's, or the quarantine is full. What is `lost` never
     /// comes back: the bound does not apply to it.
     pub(super) fn try_quarantine(&mut self, index: u32, lost: bool) -> bool {
+        // What it waits for may never come.
+        self.note_overdue(index);
         let col = &self.cols[index as usize];
         let (operations, jobs) = (u32::from(col.operations), col.jobs);
         let staged = self.staged(index).is_some();
@@ -491,7 +514,7 @@ impl Engine {
             true => self.side.memory(index).room(),
             false => 0,
         };
-        let most = self.arena.capacity() as u64 / 4;
+        let most = self.staging.capacity() as u64 / 4;
         if self.transfers.quarantined_bytes + bytes > most {
             return false;
         }

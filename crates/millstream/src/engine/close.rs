@@ -78,7 +78,7 @@ impl Engine {
             operations: self.transfers.out()
                 + self.transfers.lost()
                 + self.lanes.calls_out()
-                + self.jobs_out,
+                + self.staging.jobs_out(),
             ..CloseReport::default()
         };
         let mut files: Vec<u32> = self.calls.files().collect();
@@ -124,9 +124,9 @@ impl Engine {
         }
         let quarantined = self.transfers.leak_quarantine();
         let lost = self.transfers.lost() > 0 || !left.is_empty();
-        if held > 0 || quarantined || self.jobs_out > 0 || lost {
+        if held > 0 || quarantined || self.staging.jobs_out() > 0 || lost {
             // The system or a worker may still write there: this memory is never used again.
-            self.arena.region().leak();
+            self.staging.region().leak();
             std::mem::take(&mut self.transfers).leak();
             std::mem::forget(std::mem::take(&mut self.extras));
         }
@@ -171,9 +171,8 @@ impl Engine {
                 self.withdraw_offer(index);
                 self.end_now(index, error);
             } else {
-                self.scheduler_of(index).remove(index);
-                // It needs no descriptor any more; other files may.
-                self.detach_file(index);
+                self.unschedule(index);
+                self.drain(index);
                 let col = &mut self.cols[index as usize];
                 if col.ending.is_none() {
                     col.ending = Some(error);

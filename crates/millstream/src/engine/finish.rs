@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millstream_io::error::guard;
 
-use super::columns::{Extra, flag, held_key};
+use super::columns::{Extra, flag, held_key, staged_of};
 use super::{Engine, Flow, What};
 use crate::error::{Error, ErrorKind};
 use crate::ids::FileId;
@@ -24,15 +24,25 @@ impl Engine {
             return Flow::Wait;
         }
         self.withdraw_offer(index);
-        self.scheduler_of(index).remove(index);
+        self.unschedule(index);
         let col = &mut self.cols[index as usize];
         col.ending = Some(error);
         match col.is_out() {
             true => {
                 col.state.on(Event::Drain);
+                self.drain(index);
                 Flow::Wait
             }
             false => self.drained(index),
+        }
+    }
+
+    /// Gives back what an ending request needs no more: what is out of it may be with the
+    /// application, which takes its time.
+    pub(super) fn drain(&mut self, index: u32) {
+        self.detach_file(index);
+        if self.staged(index).is_some() {
+            staged_of(&mut self.extras, index).give_back_idle(&mut self.staging);
         }
     }
 
@@ -161,7 +171,7 @@ impl Engine {
             let mut extra = self.extras[index as usize].take();
             if let Some(staged) = extra.as_mut().and_then(|extra| extra.staged.take()) {
                 self.gated_bytes -= staged.gated_bytes;
-                staged.release(&mut self.arena);
+                staged.release(&mut self.staging);
             }
             // The block source is the application's.
             let _ = guard(|| drop(extra));

@@ -249,6 +249,7 @@ impl Engine {
         let staged = staged_of(&mut self.extras, index);
         staged.held = false;
         self.gated_bytes -= std::mem::take(&mut staged.gated_bytes);
+        self.update_class(index);
         match self.cols[index as usize].ending {
             Some(_) => Flow::Wait,
             None => self.advance(index),
@@ -397,6 +398,8 @@ impl Engine {
             return too_small();
         }
         if memory == MemoryKind::Supply {
+            // Others may need its descriptors until the application has supplied it.
+            self.detach_file(index);
             let asked = self.ask_memory(index, len);
             return asked.map_or_else(|error| Flow::End(Some(error)), |()| Flow::Wait);
         }
@@ -515,6 +518,8 @@ impl Engine {
         if !file.epoch_completed(body.room) {
             file.syncs.push((body.room, id));
             self.cols[index as usize].state.on(Event::Hold);
+            // A write before it may wait for a fence: others may need the descriptors.
+            self.detach_file(index);
             return Flow::Wait;
         }
         let file = file.descriptor().expect("an open file");
@@ -597,7 +602,7 @@ impl Engine {
         let table = self.rare(index).and_then(|rare| rare.table.clone());
         let declared = self.declared(index);
         let options = &self.shared.options;
-        let capacity = self.arena.capacity() as u64;
+        let capacity = self.staging.capacity() as u64;
         let sizes = (capacity, options.block_bytes as u64);
         let lens = (len, declared);
         let mut staged = Staged::new(codec, table, lens, in_memory, sizes, &options.codecs)?;
@@ -611,6 +616,7 @@ impl Engine {
         }
         staged.held = gated;
         self.extra(index).staged = Some(Box::new(staged));
+        self.update_class(index);
         Ok(true)
     }
 

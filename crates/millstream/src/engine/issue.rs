@@ -21,19 +21,20 @@ use crate::limits;
 use crate::priority::{Priorities, Priority};
 use crate::request::{Body, Verb, Work};
 use crate::route::{self, Cache, FileFacts, Hits, Layout, ReadFacts, Route, Via};
-use crate::staged::{Serve, moved};
+use crate::staged::{Serve, Staged, moved};
+use crate::staging::Class;
 use crate::state::Event;
 use crate::transfers::{Block, Lane, NO_WINDOW};
 
 /// The outcome of a pick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Issue {
+pub(super) enum Issue {
     /// A block was issued; the request still waits if it has more.
     Issued,
-    /// The request left the scheduler.
+    /// The request left what it waited in.
     Left,
-    /// Staging has no room for it now.
-    NoStaging,
+    /// What it needs now, a place in a device or room in staging, is taken.
+    Full,
 }
 
 /// How the next block of a request is read or written.
@@ -48,50 +49,106 @@ impl Engine {
     /// Serves requests as long as devices and bounds allow; returns whether any was served.
     pub(super) fn issue_all(&mut self) -> bool {
         let mut worked = self.issue_from_memory();
-        let mut skip = Priorities::default();
-        let mut staging_short = false;
-        let depth = self.lanes.depth();
-        while self.scheduler.has_waiting()
-            && self.transfers.out_in(Lane::Main) + self.transfers.out_in(Lane::Blocking) < depth
-            && self.transfers.out_in(Lane::Cached) < limits::COPIES_MAX
-            && self.transfers.copy_bytes() < limits::COPIES_BYTES_MAX
-            && self.jobs_out < limits::JOBS_MAX
-        {
-            let rate = self.rate.bytes_per_second;
-            let Some((index, priority)) = self.scheduler.pick(self.now_ns, rate, skip) else {
+        worked |= self.serve_waiters();
+        let (mut skip, mut raises) = (Priorities::default(), true);
+        while self.scheduler.has_waiting() {
+            let (now_ns, rate) = (self.now_ns, self.rate.bytes_per_second);
+            // What fills a window is served for the first that waits for staging.
+            let waits = self.staging.first_priority().filter(|_| raises);
+            let raised = waits.and_then(|priority| {
+                let pinned = self.scheduler.pinned_below(priority, now_ns, rate);
+                Some((pinned?, priority))
+            });
+            let picked = raised.or_else(|| self.scheduler.pick(now_ns, rate, skip));
+            let Some((index, priority)) = picked else {
                 break;
             };
             if self.is_held(index) {
                 continue;
             }
-            match self.issue(index, priority, staging_short) {
+            let issue = match self.is_likely_full(index) {
+                true => Issue::Full,
+                false => self.issue(index, priority),
+            };
+            match issue {
                 // What it waits for now, an open perhaps, is begun by the next round.
                 Issue::Issued | Issue::Left => worked = true,
-                Issue::NoStaging => {
-                    skip.set(priority, true);
-                    staging_short = true;
-                }
+                Issue::Full if raised.is_some() => raises = false,
+                Issue::Full => skip.insert(priority),
             }
         }
         worked
+    }
+
+    /// Whether the main device takes no more operations, and whether copies do not.
+    #[inline(always)]
+    fn full(&self) -> (bool, bool) {
+        let transfers = &self.transfers;
+        let main = transfers.out_in(Lane::Main) + transfers.out_in(Lane::Blocking);
+        (
+            main >= self.lanes.depth(),
+            transfers.out_in(Lane::Cached) >= limits::COPIES_MAX
+                || transfers.copy_bytes() >= limits::COPIES_BYTES_MAX,
+        )
+    }
+
+    /// Whether the lane of a block is full. Mounts that can hang have bounds of their own.
+    #[inline(always)]
+    fn is_full(&mut self, file: u32, lane: Lane) -> bool {
+        match (self.full(), lane) {
+            ((false, false), _) => false,
+            ((_, copies), Lane::Cached) => copies,
+            ((main, _), _) => main && !(self.lanes.slow_apart && self.files.at(file).can_hang()),
+        }
+    }
+
+    /// Whether the lane is full that the next block of a request most likely goes to: it is not
+    /// looked at further then.
+    #[inline(always)]
+    fn is_likely_full(&mut self, index: u32) -> bool {
+        self.full() != (false, false) && self.is_likely_lane_full(index)
+    }
+
+    #[cold]
+    fn is_likely_lane_full(&mut self, index: u32) -> bool {
+        let file = self.side.peek(index).file.0.index();
+        let open = self.staged(index).and_then(Staged::open_via);
+        let is_hit = || self.files.peek_at(file).streak.view() == Hits::Trusted;
+        let copies = match open {
+            Some(via) => via == Via::CachedCopy,
+            None => !self.lanes.is_modeled() && is_hit(),
+        };
+        let writes = self.cols[index as usize].verb.writes();
+        let lane = match copies && !writes {
+            true => Lane::Cached,
+            false => Lane::Main,
+        };
+        self.is_full(file, lane)
     }
 
     /// Hands stored bytes in memory to workers: such requests wait for workers alone, and not
     /// behind reads of their priority that wait for a device.
     fn issue_from_memory(&mut self) -> bool {
         let mut worked = false;
-        while self.memory_scheduler.has_waiting() && self.jobs_out < limits::JOBS_MAX {
+        let mut skip = Priorities::default();
+        while self.memory_scheduler.has_waiting() {
             let rate = self.rate.bytes_per_second;
-            let picked = self
-                .memory_scheduler
-                .pick(self.now_ns, rate, Priorities::default());
-            let Some((index, _)) = picked else {
+            let picked = self.memory_scheduler.pick(self.now_ns, rate, skip);
+            let Some((index, priority)) = picked else {
                 break;
             };
             if self.is_held(index) {
                 continue;
             }
+            self.update_class(index);
+            // Jobs of others than the library end when those like: they wait in no list of ours.
+            let is_ours = staged_of(&mut self.extras, index).class == Class::Ordinary;
+            if is_ours && self.staging.library_jobs() >= limits::JOBS_MAX {
+                skip.insert(priority);
+                continue;
+            }
             worked = true;
+            self.memory_scheduler.served(index, priority, 0);
             let stored = match self.rare(index).map(|rare| &rare.work) {
                 Some(Work::Memory(stored)) => stored.clone(),
                 _ => unreachable!("stored bytes are in memory"),
@@ -106,7 +163,7 @@ impl Engine {
 
     /// Whether a request's queue is paused or out of bandwidth: it is taken out of the scheduler.
     #[inline(always)]
-    fn is_held(&mut self, index: u32) -> bool {
+    pub(super) fn is_held(&mut self, index: u32) -> bool {
         self.queues.are_limited() && self.hold_back(index)
     }
 
@@ -141,47 +198,54 @@ impl Engine {
     /// Takes a request out of the scheduler.
     #[inline]
     pub(super) fn leave(&mut self, index: u32, event: Event) {
-        let was_in = self.scheduler_of(index).remove(index);
+        let was_in = self.unschedule(index);
         assert!(was_in, "a pick is in its scheduler");
         self.cols[index as usize].state.on(event);
     }
 
     /// Fails a request that was picked.
-    fn fail(&mut self, index: u32, error: Error) -> Issue {
+    pub(super) fn fail(&mut self, index: u32, error: Error) -> Issue {
         let flow = self.end_wanted(index, error);
         self.follow(index, flow);
         Issue::Left
     }
 
     #[inline]
-    fn issue(&mut self, index: u32, priority: Priority, staging_short: bool) -> Issue {
-        let body = *self.side.peek(index);
-        let file = body.file.0.index();
-        if self.files.at(file).can_hang() && self.waits_for_mount(index, file) {
+    fn issue(&mut self, index: u32, priority: Priority) -> Issue {
+        if self.is_kept_by_mount(index) {
             return Issue::Left;
         }
+        let body = *self.side.peek(index);
         if self.staged(index).is_some() {
-            return self.issue_staged(index, &body, priority, staging_short);
+            return self.issue_staged(index, &body, priority);
         }
         let plan = match self.cols[index as usize].verb.writes() {
             true => Ok(self.plan_write(index, &body, priority)),
             false => self.plan_read(index, &body, priority),
         };
         match plan {
+            Ok(Plan::Plain(block, _)) if self.is_full(block.file, block.lane) => Issue::Full,
             Ok(Plan::Plain(block, covers)) => {
                 self.push_plain(index, block, covers);
                 Issue::Issued
             }
             // Memory that is not aligned for direct reads: the whole request goes through staging.
             Ok(Plan::Staged) => match self.add_staged(index, CodecId::STORED, false) {
-                Ok(_) => self.issue_staged(index, &body, priority, staging_short),
+                Ok(_) => self.issue_staged(index, &body, priority),
                 Err(error) => self.fail(index, error),
             },
             Err(issue) => issue,
         }
     }
 
-    /// Whether a mount that can hang has no room for another operation: then the request waits.
+    /// Whether its file is on a mount that can hang, which has no room for another operation: then
+    /// the request waits.
+    #[inline(always)]
+    pub(super) fn is_kept_by_mount(&mut self, index: u32) -> bool {
+        let file = self.side.peek(index).file.0.index();
+        self.files.at(file).can_hang() && self.waits_for_mount(index, file)
+    }
+
     #[cold]
     fn waits_for_mount(&mut self, index: u32, file: u32) -> bool {
         let id = self.id(index);
@@ -299,7 +363,7 @@ impl Engine {
     /// The route of a block of a file that is open: asks what the page cache holds only if that
     /// matters.
     #[inline(always)]
-    fn route(&mut self, body: &Body, read: &ReadFacts) -> Route {
+    pub(super) fn route(&mut self, body: &Body, read: &ReadFacts) -> Route {
         let file = self.files.at(body.file.0.index());
         let facts = file.facts.as_ref().expect("a file with users is open");
         match route::route(facts, read, Cache::NotAsked) {
@@ -350,7 +414,7 @@ impl Engine {
 
     /// The direct descriptor of a file, if it is open or can be.
     #[inline(always)]
-    fn direct_or_not(&mut self, index: u32, body: &Body) -> Result<Via, Issue> {
+    pub(super) fn direct_or_not(&mut self, index: u32, body: &Body) -> Result<Via, Issue> {
         let file = body.file.0.index();
         match self.files.at(file).direct_descriptor() {
             Some(_) => Ok(Via::Direct),
@@ -643,22 +707,23 @@ impl Engine {
     }
 
     /// Issues the next operation of a staged request; returns the outcome of its pick.
-    fn issue_staged(
-        &mut self,
-        index: u32,
-        body: &Body,
-        priority: Priority,
-        staging_short: bool,
-    ) -> Issue {
+    fn issue_staged(&mut self, index: u32, body: &Body, priority: Priority) -> Issue {
         match staged_of(&mut self.extras, index).serve() {
             Serve::Fill => {}
             Serve::Leave => return self.leave_staged(index),
-            Serve::Window(_, _) if staging_short => return Issue::NoStaging,
-            Serve::Window(at, len) => match self.add_window(index, body, at, len) {
+            Serve::Window(at, len) => match self.add_window(index, body, priority, (at, len)) {
                 Ok(true) => {}
-                Ok(false) => return Issue::NoStaging,
+                Ok(false) => return self.wait_for_staging(index),
                 Err(issue) => return issue,
             },
+        }
+        let lane = match staged_of(&mut self.extras, index).open_via() {
+            Some(Via::CachedCopy) => Lane::Cached,
+            _ => Lane::Main,
+        };
+        if self.is_full(body.file.0.index(), lane) {
+            self.pin(index, true);
+            return Issue::Full;
         }
         self.fill_window(index, body, priority);
         // At once: it may have landed and ended before it is picked again.
@@ -682,48 +747,10 @@ impl Engine {
     /// Takes a staged request that has no more to issue for now out of the scheduler.
     fn leave_staged(&mut self, index: u32) -> Issue {
         self.leave(index, Event::Issued);
-        if staged_of(&mut self.extras, index).held {
-            // It is unknown when the fence is reached: others may need the descriptors.
+        if self.lets_file_go(index) {
             self.detach_file(index);
         }
         Issue::Left
-    }
-
-    /// Makes the next window of a request; false: staging has no room now.
-    fn add_window(&mut self, index: u32, body: &Body, at: u64, len: u64) -> Result<bool, Issue> {
-        let file_index = body.file.0.index();
-        let file = self.files.at(file_index);
-        let facts = file.facts.expect("a file with users is open");
-        let read = ReadFacts {
-            total: self.cols[index as usize].len,
-            at: body.offset + at,
-            bytes: len,
-            pointer: std::ptr::null_mut(),
-            slack: true,
-            staged: true,
-            borrowed: false,
-            hits: match self.lanes.is_modeled() || facts.can_hang {
-                true => Hits::Unlikely,
-                false => file.streak.view(),
-            },
-        };
-        let via = match self.route(body, &read).via {
-            Via::Direct => self.direct_or_not(index, body)?,
-            via => via,
-        };
-        let align = facts.align(via == Via::Direct);
-        let staged = staged_of(&mut self.extras, index);
-        match staged.add_window(&mut self.arena, body.offset, via, align) {
-            Ok(true) => {
-                self.windows += 1;
-                if self.windows == limits::WINDOWS_BEFORE_REGISTERING {
-                    self.lanes.register(self.arena.region());
-                }
-                Ok(true)
-            }
-            Ok(false) => Ok(false),
-            Err(error) => Err(self.fail(index, error)),
-        }
     }
 
     /// Issues the next operation of the open window.

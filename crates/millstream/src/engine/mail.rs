@@ -206,8 +206,6 @@ impl Engine {
             state.held.insert(after, id);
         }
         self.usual(index).deadline = deadline;
-        if self.scheduler_of(index).remove(index) {
-            self.schedule(index);
-        }
+        self.reschedule(index);
     }
 }

@@ -187,6 +187,11 @@ impl File {
         self.facts.as_ref().is_some_and(|facts| facts.can_hang)
     }
 
+    /// The largest alignment that reads of the file may need.
+    pub(crate) fn align_max(&self) -> u64 {
+        self.facts.as_ref().map_or(1, |facts| facts.align(true))
+    }
+
     pub(crate) fn mount(&self) -> u64 {
         self.about.as_ref().map_or(0, |about| about.mount)
     }
