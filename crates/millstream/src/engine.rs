@@ -46,6 +46,7 @@ mod back;
 mod calls;
 mod close;
 mod columns;
+mod external;
 mod finish;
 mod intake;
 mod issue;
@@ -53,6 +54,7 @@ mod mail;
 
 use calls::CallTable;
 use columns::{Col, Extra, flag};
+use external::Externals;
 
 /// An event of a request that was caused elsewhere: by a fence, a file or another request.
 enum What {
@@ -113,6 +115,7 @@ pub(crate) struct Engine {
     jobs: Arc<Jobs>,
     new_jobs: Vec<JobTask>,
     jobs_out: usize,
+    externals: Externals,
     closes: Vec<Descriptor>,
     wakers: Vec<Waker>,
     /// Groups of requests that ended in this round, notified once the outcomes are available.
@@ -186,6 +189,7 @@ impl Engine {
             jobs,
             new_jobs: Vec::new(),
             jobs_out: 0,
+            externals: Externals::default(),
             closes: Vec::new(),
             wakers: Vec::new(),
             groups: Vec::new(),
@@ -414,8 +418,9 @@ impl Engine {
 
     /// Hands jobs to workers, and does small copies itself.
     fn send_jobs(&mut self) -> bool {
+        let reads = self.read_externals();
         if self.new_jobs.is_empty() {
-            return false;
+            return reads;
         }
         let mut tasks = std::mem::take(&mut self.new_jobs);
         let mut own = Vec::new();

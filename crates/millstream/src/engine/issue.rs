@@ -55,7 +55,7 @@ impl Engine {
             && self.transfers.out_in(Lane::Main) + self.transfers.out_in(Lane::Blocking) < depth
             && self.transfers.out_in(Lane::Cached) < limits::COPIES_MAX
             && self.transfers.copy_bytes() < limits::COPIES_BYTES_MAX
-            && self.jobs_out < limits::JOBS_MAX
+            && self.has_room_for_jobs()
         {
             let rate = self.rate.bytes_per_second;
             let Some((index, priority)) = self.scheduler.pick(self.now_ns, rate, skip) else {
@@ -80,7 +80,7 @@ impl Engine {
     /// behind reads of their priority that wait for a device.
     fn issue_from_memory(&mut self) -> bool {
         let mut worked = false;
-        while self.memory_scheduler.has_waiting() && self.jobs_out < limits::JOBS_MAX {
+        while self.memory_scheduler.has_waiting() && self.has_room_for_jobs() {
             let rate = self.rate.bytes_per_second;
             let picked = self
                 .memory_scheduler
