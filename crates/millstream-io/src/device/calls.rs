@@ -18,7 +18,7 @@
 //!   threads, `reap` makes the calls.
 //!
 //! Invariant: each call is answered exactly once, by `reap` or `shutdown`, or `shutdown` returns
-//! its id as hung. A panic of a custom file system, or of code that is run, is an `EIO` of its call.
+//! its id as hung. A panic of a custom file system or of code of the owner is an `EIO` of its call.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -231,8 +231,9 @@ impl Calls {
         self.shared.done.has_any() || self.shared.is_inline_due()
     }
 
-    /// Ends the device. Opens, lengths, contents, transfers, prefetches and code that have not begun
-    /// are answered with `ECANCELED` at once, other calls if they have not begun by the deadline.
+    /// Ends the device. Opens, lengths, contents, transfers, prefetches and code that have not
+    /// begun are answered with `ECANCELED` at once, other calls if they have not begun by the
+    /// deadline.
     /// Returns the ids of calls that still hang: their threads and memory are leaked, and
     /// descriptors that they open are closed again. A close that has not begun leaks its
     /// descriptor.

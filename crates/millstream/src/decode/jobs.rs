@@ -198,25 +198,20 @@ impl JobTask {
         }
     }
 
-    /// The source, offset and length of an external block.
-    pub(crate) fn external(&self) -> Option<(Arc<dyn BlockSource>, u64, usize)> {
+    fn decode_task(&self) -> Option<&DecodeTask> {
         match &self.task {
-            Task::Decode(task) => match &task.source {
-                JobSource::External(source, offset, _) => {
-                    Some((Arc::clone(source), *offset, task.len))
-                }
-                _ => None,
-            },
+            Task::Decode(task) => Some(task),
             _ => None,
         }
     }
 
-    /// Whether it is an external block whose bytes were not read yet.
-    pub(crate) fn is_unread(&self) -> bool {
-        let Task::Decode(task) = &self.task else {
-            return false;
-        };
-        matches!(task.source, JobSource::External(_, _, None))
+    /// Returns the source, offset and length of an external block that was not read yet.
+    pub(crate) fn unread(&self) -> Option<(&Arc<dyn BlockSource>, u64, usize)> {
+        let task = self.decode_task()?;
+        match &task.source {
+            JobSource::External(source, offset, None) => Some((source, *offset, task.len)),
+            _ => None,
+        }
     }
 
     /// Sets the bytes of an external block, or why they could not be read.
@@ -230,10 +225,11 @@ impl JobTask {
 
     /// Whether the application may keep the job.
     pub(crate) fn may_be_kept(&self) -> bool {
-        matches!(&self.task, Task::Decode(task) if task.method.ends_later())
+        self.decode_task()
+            .is_some_and(|task| task.method.ends_later())
     }
 
-    /// The result of an external block whose request has ended.
+    /// Returns the result of an external block whose request has ended.
     pub(crate) fn canceled(self) -> JobResult {
         let source = match self.task {
             Task::Decode(task) => Some(task.source),
@@ -357,10 +353,7 @@ impl Job {
     }
 
     fn decode_task(&self) -> Option<&DecodeTask> {
-        match self.task.as_ref().map(|task| &task.task) {
-            Some(Task::Decode(task)) => Some(task),
-            _ => None,
-        }
+        self.task.as_ref()?.decode_task()
     }
 
     fn end(&mut self, result: Result<usize, Error>) {

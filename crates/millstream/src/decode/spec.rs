@@ -165,9 +165,9 @@ impl BlockTable {
 
 /// Stored bytes of external blocks: the base package of a patch. A panic fails the request.
 pub trait BlockSource: Send + Sync {
-    /// Fills `into` with the bytes at `offset`. Called on the storage's threads for blocking code, so
-    /// that no worker waits for it and a source that hangs stops only its own requests; in a storage
-    /// without threads inside `pump`. It must not wait for the storage.
+    /// Fills `into` with the bytes at `offset`. Called on the storage's threads for blocking code
+    /// (inside `pump` without threads), so that a source that hangs stops only its own requests. It
+    /// must not wait for the storage.
     ///
     /// # Errors
     /// If they cannot be read in full.

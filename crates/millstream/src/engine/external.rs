@@ -68,7 +68,7 @@ impl Engine {
     /// returns whether anything was done.
     pub(super) fn read_externals(&mut self) -> bool {
         let externals = &mut self.externals;
-        for task in self.new_jobs.extract_if(.., |task| task.is_unread()) {
+        for task in self.new_jobs.extract_if(.., |task| task.unread().is_some()) {
             externals.tasks += 1;
             externals.waiting.push(task.priority, task);
         }
@@ -83,7 +83,8 @@ impl Engine {
     }
 
     fn read_external(&mut self, task: JobTask) {
-        let (source, offset, len) = task.external().expect("waiting tasks are external");
+        let (source, offset, len) = task.unread().expect("waiting tasks were not read");
+        let source = Arc::clone(source);
         let share = Share::of(&self.externals.bytes, len);
         let result = Answer::default();
         let place = Arc::clone(&result);
