@@ -47,6 +47,7 @@ mod back;
 mod calls;
 mod close;
 mod columns;
+mod external;
 mod finish;
 mod intake;
 mod issue;
@@ -55,6 +56,7 @@ mod windows;
 
 use calls::CallTable;
 use columns::{Col, Extra, flag};
+use external::Externals;
 
 /// An event of a request that was caused elsewhere: by a fence, a file or another request.
 enum What {
@@ -123,6 +125,7 @@ pub(crate) struct Engine {
     events: VecDeque<(Id, What)>,
     jobs: Arc<Jobs>,
     new_jobs: Vec<JobTask>,
+    externals: Externals,
     closes: Vec<Descriptor>,
     wakers: Vec<Waker>,
     /// Groups of requests that ended in this round, notified once the outcomes are available.
@@ -194,6 +197,7 @@ impl Engine {
             events: VecDeque::new(),
             jobs,
             new_jobs: Vec::new(),
+            externals: Externals::default(),
             closes: Vec::new(),
             wakers: Vec::new(),
             groups: Vec::new(),
@@ -438,8 +442,9 @@ impl Engine {
 
     /// Hands jobs to workers, and does small copies itself.
     fn send_jobs(&mut self) -> bool {
+        let reads = self.read_externals();
         if self.new_jobs.is_empty() {
-            return false;
+            return reads;
         }
         let mut tasks = std::mem::take(&mut self.new_jobs);
         let mut own = Vec::new();

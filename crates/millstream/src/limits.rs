@@ -150,10 +150,17 @@ pub const WINDOWS_AHEAD: usize = 4;
 /// block (4 MiB), and as much again before it for the rest of the previous window.
 pub const UNIT_WINDOW_BYTES: usize = 4 << 20;
 
-/// Maximum stored bytes of an external block: a worker reads it whole, so at most this many for
-/// each worker are in memory besides staging. No device sink is given such a block, which would
-/// stay in memory until the device is done with it.
+/// Maximum stored bytes of an external block, which is read whole into memory besides staging. No
+/// device sink is given such a block, which would stay in memory until the device is done with it.
 pub const OTHER_BLOCK_BYTES_MAX: u32 = 16 << 20;
+
+/// No external block is read while those being read, and those that wait for a worker or are
+/// decoded, have this many stored bytes.
+pub const EXTERNAL_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes that a shorter external block counts for: at most 32 are read at a time, half of the
+/// threads that may hang.
+pub const EXTERNAL_READ_BYTES_MIN: u64 = 2 << 20;
 
 /// Requests of fewer raw bytes are not worth cutting into units for several workers.
 pub const UNITS_RAW_BYTES_MIN: u64 = 128 << 10;

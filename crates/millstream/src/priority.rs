@@ -1,5 +1,7 @@
 //! Priorities, and the starvation guard that every list served by priority shares.
 
+use std::collections::{TryReserveError, VecDeque};
+
 use crate::limits::STARVATION_SHARE;
 
 /// Importance of a request. Within a priority the earliest deadline is served first, then arrival;
@@ -160,6 +162,69 @@ impl Guard {
         }
         self.skipped[priority as usize] = 0;
         self.due.set(priority, false);
+    }
+}
+
+/// Lists served by priority with the starvation guard, each in order.
+pub(crate) struct PriorityLists<T> {
+    lists: [VecDeque<T>; PRIORITIES],
+    guard: Guard,
+    len: usize,
+}
+
+impl<T> Default for PriorityLists<T> {
+    fn default() -> PriorityLists<T> {
+        PriorityLists {
+            lists: Default::default(),
+            guard: Guard::default(),
+            len: 0,
+        }
+    }
+}
+
+impl<T> PriorityLists<T> {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Reserves room for `more` items of any priority.
+    pub(crate) fn try_reserve(&mut self, more: usize) -> Result<(), TryReserveError> {
+        let mut lists = self.lists.iter_mut();
+        lists.try_for_each(|list| list.try_reserve(more))
+    }
+
+    pub(crate) fn push(&mut self, priority: Priority, item: T) {
+        self.lists[priority as usize].push_back(item);
+        self.len += 1;
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        let PriorityLists { lists, guard, .. } = self;
+        let waiting = Priorities::of(|priority| !lists[priority as usize].is_empty());
+        let priority = guard.next(waiting, |_| true)?;
+        let item = lists[priority as usize].pop_front();
+        guard.served(priority, waiting);
+        self.len -= 1;
+        item
+    }
+
+    /// Removes and returns the items for which `is_wanted` holds.
+    pub(crate) fn extract(&mut self, mut is_wanted: impl FnMut(&mut T) -> bool) -> Vec<T> {
+        let mut wanted = Vec::new();
+        for list in &mut self.lists {
+            for mut item in std::mem::take(list) {
+                match is_wanted(&mut item) {
+                    true => wanted.push(item),
+                    false => list.push_back(item),
+                }
+            }
+        }
+        self.len -= wanted.len();
+        wanted
     }
 }
 

@@ -153,6 +153,8 @@ pub(crate) struct Staging {
     out: [Held; 2],
     /// Jobs that are out, by the class of their request.
     jobs: [usize; 2],
+    /// Of the foreign jobs, those whose external block is to be read.
+    pub(crate) unread: usize,
     /// Windows taken so far.
     pub(crate) taken: u64,
     first: [Option<First>; 2],
@@ -168,6 +170,7 @@ impl Staging {
             buffers,
             out: [Held::default(); 2],
             jobs: [0; 2],
+            unread: 0,
             taken: 0,
             first: [None, None],
             outside: [None, None],
@@ -228,10 +231,13 @@ impl Staging {
             Class::Ordinary => (room, 0),
             Class::Foreign => (capacity / 2, self.out[class].bytes),
         };
-        let (has_jobs, in_share) = (
-            self.jobs[class] < limits::JOBS_MAX,
-            taken + ask.bytes <= share,
-        );
+        let unread = match ask.class {
+            Class::Ordinary => 0,
+            Class::Foreign => self.unread,
+        };
+        // A task may be back before `unread` is told.
+        let has_jobs = self.jobs[class].saturating_sub(unread) < limits::JOBS_MAX;
+        let in_share = taken + ask.bytes <= share;
         if has_jobs && in_share && in_use + ask.bytes <= room && self.arena.fits(ask.bytes) {
             return Some(Place::Inside);
         }

@@ -1,9 +1,10 @@
-//! Blocking system calls on threads of their own: opens, lengths, closes, syncs, renames, and reads
-//! and writes for which the kernel could start no thread of a ring.
+//! Blocking system calls on threads of their own: opens, lengths, closes, syncs, renames, reads and
+//! writes for which the kernel could start no thread of a ring, and blocking code of the owner.
 //!
-//! Three thread pools ("crews"): opens; short calls on open files (close, len, content, transfer);
-//! and long calls (sync, rename, remove, replace, prefetch). So a save never delays an open, and
-//! opens that hang stop no other kind of call. Each call completes on its own.
+//! Four thread pools ("crews"): opens; short calls on open files (close, len, content, transfer);
+//! long calls (sync, rename, remove, replace, prefetch); and code of the owner (run). So a save
+//! never delays an open, and opens or code that hang stop no other kind of call. Each call
+//! completes on its own.
 //!
 //! - **Hung calls.** A call that has run for [`CALLS_HUNG_NS`](crate::limits::CALLS_HUNG_NS) no
 //!   longer counts against its crew: another thread takes its place, up to
@@ -17,7 +18,7 @@
 //!   threads, `reap` makes the calls.
 //!
 //! Invariant: each call is answered exactly once, by `reap` or `shutdown`, or `shutdown` returns
-//! its id as hung. A panic of a custom file system is an `EIO` of its call.
+//! its id as hung. A panic of a custom file system or of code of the owner is an `EIO` of its call.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use crate::fork::ForkGuard;
 use crate::fs::{Access, FileSystem, MappedView, OpenMode, Opened};
 use crate::thread::ThreadSettings;
 use queue::Entry;
-use shared::Shared;
+use shared::{CREWS, Shared};
 
 mod execute;
 mod offer;
@@ -97,6 +98,8 @@ pub enum Call {
         /// Length in bytes.
         len: u64,
     },
+    /// Runs code that may block. Canceled, it is dropped instead.
+    Run(Box<dyn FnOnce() + Send>),
 }
 
 /// An open of the buffered descriptor, and of the direct one if the file gets one.
@@ -161,7 +164,7 @@ pub struct OpenAnswer {
 pub struct Calls {
     shared: Arc<Shared>,
     /// Pushed, not yet submitted, per crew.
-    pushed: [Vec<Entry>; 3],
+    pushed: [Vec<Entry>; CREWS],
     in_flight: usize,
     guard: ForkGuard,
 }
@@ -228,8 +231,9 @@ impl Calls {
         self.shared.done.has_any() || self.shared.is_inline_due()
     }
 
-    /// Ends the device. Opens, lengths, contents, transfers and prefetches that have not begun are
-    /// answered with `ECANCELED` at once, other calls if they have not begun by the deadline.
+    /// Ends the device. Opens, lengths, contents, transfers, prefetches and code that have not
+    /// begun are answered with `ECANCELED` at once, other calls if they have not begun by the
+    /// deadline.
     /// Returns the ids of calls that still hang: their threads and memory are leaked, and
     /// descriptors that they open are closed again. A close that has not begun leaks its
     /// descriptor.

@@ -253,7 +253,7 @@ pub(super) fn storing(package: &Package, index: u32) -> Result<Storing> {
     Ok(storing)
 }
 
-/// The file of a base, which worker threads read.
+/// The file of a base, read by threads of the storage for blocking calls.
 pub(super) struct BaseFile {
     file: File,
     path: Arc<Path>,

@@ -15,6 +15,7 @@ use std::time::Instant;
 use millstream_codec::{CodecId, Scratch, StreamDecoder, Unit, UnitScanner};
 use millstream_io::error::guard;
 
+use crate::decode::external::ExternalBytes;
 use crate::decode::spec::BlockSource;
 use crate::destination::{Memory, Supply};
 use crate::error::{Error, ErrorKind};
@@ -102,8 +103,12 @@ pub(crate) enum JobSource {
     Window(Arc<WindowMemory>),
     /// Memory of the application.
     Memory(Stored),
-    /// An offset in a table's source, and the bytes that the job has read there.
-    External(Arc<dyn BlockSource>, u64, Option<Vec<u8>>),
+    /// An offset in a table's source, and the bytes that a blocking call has read there.
+    External(
+        Arc<dyn BlockSource>,
+        u64,
+        Option<Result<Arc<ExternalBytes>, Error>>,
+    ),
 }
 
 impl JobSource {
@@ -111,7 +116,8 @@ impl JobSource {
         let bytes = match self {
             JobSource::Window(memory) => memory.as_slice(),
             JobSource::Memory(bytes) => bytes.as_slice(),
-            JobSource::External(_, _, bytes) => bytes.as_deref().unwrap_or_default(),
+            JobSource::External(_, _, Some(Ok(read))) => &read.bytes,
+            JobSource::External(..) => &[],
         };
         &bytes[start..start + len]
     }
@@ -129,6 +135,13 @@ pub(crate) enum Method {
     Application(Arc<dyn Codec>),
     /// Not decoded here: a device takes the bytes.
     Device(DevicePlace),
+}
+
+impl Method {
+    /// Whether a codec of the application, or a device, may keep the job and end it later.
+    fn ends_later(&self) -> bool {
+        matches!(self, Method::Application(_) | Method::Device(_))
+    }
 }
 
 /// A block of a table: where it is, and the checksum of its stored bytes.
@@ -187,6 +200,52 @@ impl JobTask {
             task,
         }
     }
+
+    fn decode_task(&self) -> Option<&DecodeTask> {
+        match &self.task {
+            Task::Decode(task) => Some(task),
+            _ => None,
+        }
+    }
+
+    /// Returns the source, offset and length of an external block that was not read yet.
+    pub(crate) fn unread(&self) -> Option<(&Arc<dyn BlockSource>, u64, usize)> {
+        let task = self.decode_task()?;
+        match &task.source {
+            JobSource::External(source, offset, None) => Some((source, *offset, task.len)),
+            _ => None,
+        }
+    }
+
+    /// Sets the bytes of an external block, or why they could not be read.
+    pub(crate) fn set_external(&mut self, result: Result<Arc<ExternalBytes>, Error>) {
+        if let Task::Decode(task) = &mut self.task
+            && let JobSource::External(_, _, read) = &mut task.source
+        {
+            *read = Some(result);
+        }
+    }
+
+    /// Whether the application may keep the job.
+    pub(crate) fn may_be_kept(&self) -> bool {
+        self.decode_task()
+            .is_some_and(|task| task.method.ends_later())
+    }
+
+    /// Returns the result of an external block whose request has ended.
+    pub(crate) fn canceled(self) -> JobResult {
+        let source = match self.task {
+            Task::Decode(task) => Some(task.source),
+            _ => None,
+        };
+        JobResult {
+            class: self.class,
+            request: self.request,
+            outcome: JobOutcome::Done(Err(Error::new(ErrorKind::Canceled, ""))),
+            source,
+            ran: Ran::not(self.queued),
+        }
+    }
 }
 
 /// When a job ran, for the statistics.
@@ -195,6 +254,18 @@ pub(crate) struct Ran {
     pub(crate) queued: Instant,
     pub(crate) started: Instant,
     pub(crate) ended: Instant,
+}
+
+impl Ran {
+    /// Of a job that was not run.
+    fn not(queued: Instant) -> Ran {
+        let now = Instant::now();
+        Ran {
+            queued,
+            started: now,
+            ended: now,
+        }
+    }
 }
 
 /// The outcome of a job.
@@ -287,10 +358,7 @@ impl Job {
     }
 
     fn decode_task(&self) -> Option<&DecodeTask> {
-        match self.task.as_ref().map(|task| &task.task) {
-            Some(Task::Decode(task)) => Some(task),
-            _ => None,
-        }
+        self.task.as_ref()?.decode_task()
     }
 
     fn end(&mut self, result: Result<usize, Error>) {
@@ -321,12 +389,7 @@ impl Drop for Job {
 
 /// The result of a task whose work was done, or refused, outside of `run_task`.
 fn ended_by_hand(task: JobTask, result: Result<usize, Error>) -> JobResult {
-    let now = Instant::now();
-    let ran = Ran {
-        queued: task.queued,
-        started: now,
-        ended: now,
-    };
+    let ran = Ran::not(task.queued);
     let (outcome, source) = match task.task {
         Task::Decode(task) => {
             let result = result.and_then(|written| exactly(written, task.raw.len));
@@ -358,10 +421,8 @@ fn ended_by_hand(task: JobTask, result: Result<usize, Error>) -> JobResult {
 /// Runs a job and hands its result to its sink. A codec of the application, or a device, may keep
 /// it and end it later.
 pub(crate) fn run_job(mut job: Job, scratch: &mut Scratch) {
-    let ends_later =
-        |method: &&Method| matches!(method, Method::Application(_) | Method::Device(_));
     let method = job.decode_task().map(|task| &task.method);
-    if let Some(method) = method.filter(ends_later).cloned() {
+    if let Some(method) = method.filter(|method| method.ends_later()).cloned() {
         if let Err(error) = prepare_job(&mut job) {
             job.end(Err(error));
             return;
@@ -479,7 +540,7 @@ fn exactly(written: usize, declared: usize) -> Result<(), Error> {
 impl DecodeTask {
     /// Whether its stored bytes are in memory, and its raw bytes go to memory.
     fn is_in_memory(&self) -> bool {
-        !matches!(self.source, JobSource::External(_, _, None))
+        !matches!(self.source, JobSource::External(_, _, None | Some(Err(_))))
             && !matches!(self.method, Method::Device(_))
     }
 
@@ -501,17 +562,12 @@ impl DecodeTask {
     }
 }
 
-/// Reads external stored bytes, and checks them against the table, once.
+/// Checks stored bytes against the table, once; reports that external ones could not be read.
 fn prepare(task: &mut DecodeTask) -> Result<(), Error> {
-    if let JobSource::External(source, offset, read @ None) = &mut task.source {
-        let mut bytes = Vec::new();
-        if bytes.try_reserve_exact(task.len).is_err() {
-            let cause = "no memory for a block of another file";
-            return Err(Error::new(ErrorKind::OutOfMemory, cause));
-        }
-        bytes.resize(task.len, 0);
-        guarded(|| source.read_at(*offset, &mut bytes))?;
-        *read = Some(bytes);
+    match &task.source {
+        JobSource::External(_, _, Some(Err(error))) => return Err(error.clone()),
+        JobSource::External(_, _, None) => unreachable!("external blocks are read before"),
+        _ => {}
     }
     let checksum = task.block.as_mut().and_then(|block| block.checksum.take());
     let stored = task.source.slice(task.start, task.len);

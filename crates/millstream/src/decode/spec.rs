@@ -163,15 +163,16 @@ impl BlockTable {
     }
 }
 
-/// Stored bytes of external blocks: the base package of a patch. Called on worker threads, where it
-/// may block; a panic fails the request.
+/// Stored bytes of external blocks: the base package of a patch. A panic fails the request.
 pub trait BlockSource: Send + Sync {
-    /// Fills `into` with the bytes at `offset`.
+    /// Fills `into` with the bytes at `offset`. Called on the storage's threads for blocking code
+    /// (inside `pump` without threads), so that a source that hangs stops only its own requests. It
+    /// must not wait for the storage.
     ///
     /// # Errors
     /// If they cannot be read in full.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error>;
 
-    /// Returns the path of their file, for errors.
+    /// Returns the path of their file, for errors. Called on workers: it must not block.
     fn path(&self) -> Option<Arc<Path>>;
 }

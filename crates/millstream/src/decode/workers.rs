@@ -4,7 +4,6 @@
 //! after the other; the engine is woken once for those it has not looked at. The engine is the only
 //! one that adds jobs; it keeps to `limits::JOBS_MAX` by not issuing more.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -15,31 +14,17 @@ use millstream_io::ThreadSettings;
 
 use crate::decode::jobs::{Job, JobSink, JobTask, run_job};
 use crate::park::StorageThread;
-use crate::priority::{Guard, PRIORITIES, Priorities};
+use crate::priority::PriorityLists;
 
 /// Jobs that a worker takes at a time, at most.
 const TAKE_MAX: usize = 8;
 
 #[derive(Default)]
 struct State {
-    lists: [VecDeque<Job>; PRIORITIES],
-    guard: Guard,
-    waiting: usize,
+    waiting: PriorityLists<Job>,
     sleeping: usize,
     running: usize,
     stop: bool,
-}
-
-impl State {
-    fn pop(&mut self) -> Option<Job> {
-        let State { lists, guard, .. } = self;
-        let waiting = Priorities::of(|priority| !lists[priority as usize].is_empty());
-        let priority = guard.next(waiting, |_| true)?;
-        let job = lists[priority as usize].pop_front();
-        guard.served(priority, waiting);
-        self.waiting -= 1;
-        job
-    }
 }
 
 /// The jobs of a storage, and the threads that wait for them.
@@ -63,16 +48,14 @@ impl Jobs {
     /// memory for its lists it takes none.
     pub(crate) fn push_all(&self, tasks: &mut Vec<JobTask>, sink: &Arc<dyn JobSink>) {
         let mut state = self.lock();
-        let mut lists = state.lists.iter_mut();
-        if !lists.all(|list| list.try_reserve(tasks.len()).is_ok()) {
+        if state.waiting.try_reserve(tasks.len()).is_err() {
             return;
         }
         for task in tasks.drain(..) {
-            let list = &mut state.lists[task.priority as usize];
-            list.push_back(Job::new(task, Arc::clone(sink)));
-            state.waiting += 1;
+            let job = Job::new(task, Arc::clone(sink));
+            state.waiting.push(job.priority(), job);
         }
-        let wake = state.sleeping.min(state.waiting);
+        let wake = state.sleeping.min(state.waiting.len());
         drop(state);
         for _ in 0..wake {
             self.work.notify_one();
@@ -81,13 +64,13 @@ impl Jobs {
 
     /// Takes one job, for a storage without threads.
     pub(crate) fn pop(&self) -> Option<Job> {
-        self.lock().pop()
+        self.lock().waiting.pop()
     }
 
     /// Moves a worker's share into `into`, sleeping until there is work; false at the end.
     fn take(&self, workers: usize, into: &mut Vec<Job>) -> bool {
         let mut state = self.lock();
-        while state.waiting == 0 {
+        while state.waiting.is_empty() {
             if state.stop {
                 return false;
             }
@@ -102,8 +85,8 @@ impl Jobs {
                 self.starved_ns.fetch_add(slept, Ordering::Relaxed);
             }
         }
-        let count = (state.waiting / (2 * workers)).clamp(1, TAKE_MAX);
-        into.extend((0..count).map_while(|_| state.pop()));
+        let count = (state.waiting.len() / (2 * workers)).clamp(1, TAKE_MAX);
+        into.extend((0..count).map_while(|_| state.waiting.pop()));
         state.running += 1;
         true
     }
@@ -123,7 +106,7 @@ impl Jobs {
     pub(crate) fn stop(&self, deadline: Option<Instant>) -> bool {
         self.end();
         let mut state = self.lock();
-        while state.running > 0 || state.waiting > 0 {
+        while state.running > 0 || !state.waiting.is_empty() {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return false;

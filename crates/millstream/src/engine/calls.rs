@@ -22,12 +22,14 @@ use crate::trace::Lane as TraceLane;
 
 /// What a call in flight is for.
 #[derive(Debug, Clone, Copy)]
-enum Entry {
+pub(super) enum Entry {
     /// The open of a file, with an offer of a request's memory.
     Open(u32, Option<Id>),
     Close,
     /// A request, and the file whose descriptor the call uses, which stays open meanwhile.
     Request(Id, Option<u32>),
+    /// An external block, which has its own table.
+    External,
 }
 
 #[derive(Debug, Default)]
@@ -37,7 +39,7 @@ pub(super) struct CallTable {
 }
 
 impl CallTable {
-    fn add(&mut self, entry: Entry) -> u64 {
+    pub(super) fn add(&mut self, entry: Entry) -> u64 {
         self.next += 1;
         self.calls.insert(self.next, entry);
         self.next
@@ -53,7 +55,7 @@ impl CallTable {
         self.calls.values().filter_map(|entry| match *entry {
             Entry::Open(file, _) => Some(file),
             Entry::Request(_, file) => file,
-            Entry::Close => None,
+            Entry::Close | Entry::External => None,
         })
     }
 }
@@ -216,6 +218,7 @@ impl Engine {
             }
             (Entry::Open(..), _) => unreachable!("a call has an answer of its kind"),
             (Entry::Close, _) => self.files.closed(),
+            (Entry::External, _) => self.external_answered(done.id),
             (Entry::Request(request, file), answer) => {
                 self.request_answered(request, answer);
                 if let Some(file) = file

@@ -30,6 +30,7 @@ impl Engine {
         match col.is_out() {
             true => {
                 col.state.on(Event::Drain);
+                self.externals.any_ended = true;
                 self.drain(index);
                 Flow::Wait
             }
@@ -61,6 +62,7 @@ impl Engine {
             Some(error) => (Some(self.describe(index, error)), 0),
         };
         let kind = error.as_ref().map(Error::kind);
+        self.externals.any_ended |= kind.is_some();
         if self.shared.recorder.is_on() {
             let start_ns = self.cols[index as usize].submitted_ns;
             self.trace(TraceLane::Queue, start_ns, self.now_ns, bytes, index);

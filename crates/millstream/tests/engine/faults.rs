@@ -11,6 +11,7 @@ mod canary;
 mod cancel;
 mod close;
 mod devices;
+mod external;
 mod fork;
 mod identity;
 mod limits;

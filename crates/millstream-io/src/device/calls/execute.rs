@@ -19,6 +19,7 @@ impl Call {
         match self {
             Call::Open(_) => 0,
             Call::Close(_) | Call::Len(_) | Call::Content(_) | Call::Transfer(_) => 1,
+            Call::Run(_) => 3,
             _ => 2,
         }
     }
@@ -32,6 +33,7 @@ impl Call {
                 | Call::Content(_)
                 | Call::Transfer(_)
                 | Call::Prefetch { .. }
+                | Call::Run(_)
         )
     }
 
@@ -49,6 +51,11 @@ impl Call {
             Call::Len(_) => CallAnswer::Len(Err(error)),
             Call::Content(_) => CallAnswer::Content(Err(error)),
             Call::Transfer(operation) => CallAnswer::Moved(Completion::canceled(&operation)),
+            Call::Run(run) => {
+                // What it captured may be dropped by code that panics.
+                let _ = guard(|| drop(run));
+                CallAnswer::Done(Err(error))
+            }
             _ => CallAnswer::Done(Err(error)),
         }
     }
@@ -90,6 +97,8 @@ pub(super) fn execute(fs: &dyn FileSystem, call: Call) -> CallAnswer {
             guarded("replace", || fs.replace(&path, bytes_of(&content)))
         }
         Call::Prefetch { view, offset, len } => prefetch(&view, offset, len),
+        Call::Run(run) => guard(run)
+            .ok_or_else(|| IoError::because("run", Errno::IO, "the code of a call panicked")),
     };
     CallAnswer::Done(done)
 }

@@ -16,6 +16,9 @@ use crate::fs::FileSystem;
 use crate::limits::{CALLS_CLOSE_THREADS, CALLS_LONG_THREADS, CALLS_THREADS_MAX};
 use crate::thread::{ThreadSettings, available_cores};
 
+/// Number of crews.
+pub(super) const CREWS: usize = 4;
+
 /// Threads for one kind of call.
 pub(super) struct Crew {
     queue: Mutex<Queue>,
@@ -34,7 +37,7 @@ pub(super) struct Shared {
     settings: ThreadSettings,
     inline: bool,
     /// By [`Call::crew`](super::Call::crew).
-    pub(super) crews: [Crew; 3],
+    pub(super) crews: [Crew; CREWS],
     pub(super) done: Outbox<CallDone>,
 }
 
@@ -56,7 +59,7 @@ impl Crew {
 impl Shared {
     pub(super) fn new(options: CallsOptions) -> Shared {
         // Querying the number of cores takes a dozen system calls.
-        let opens = match options.inline {
+        let cores = match options.inline {
             true => 1,
             false => available_cores().clamp(2, CALLS_THREADS_MAX / 2),
         };
@@ -66,9 +69,10 @@ impl Shared {
             settings: options.threads,
             inline: options.inline,
             crews: [
-                Crew::new(opens, "ms-open-"),
+                Crew::new(cores, "ms-open-"),
                 Crew::new(CALLS_CLOSE_THREADS, "ms-close-"),
                 Crew::new(CALLS_LONG_THREADS, "ms-save-"),
+                Crew::new(cores, "ms-run-"),
             ],
             done: Outbox::new(0),
         }

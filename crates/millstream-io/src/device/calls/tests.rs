@@ -326,6 +326,52 @@ fn saves_delay_no_open() {
 }
 
 #[test]
+fn code_that_hangs_or_panics_stops_nothing() {
+    struct Doomed;
+    impl Drop for Doomed {
+        fn drop(&mut self) {
+            panic!("dropped");
+        }
+    }
+    let fs = Fake::new(&[]);
+    for inline in [false, true] {
+        let mut calls = calls(Arc::clone(&fs) as Arc<dyn FileSystem>, inline);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let run = move || sender.send(()).unwrap();
+        let answer = call_one(&mut calls, Call::Run(Box::new(run)));
+        assert!(matches!(answer, CallAnswer::Done(Ok(()))), "{answer:?}");
+        receiver.try_recv().expect("it was run");
+        let panics = Call::Run(Box::new(|| panic!("code panics")));
+        let answer = call_one(&mut calls, panics);
+        assert!(matches!(answer, CallAnswer::Done(Err(_))), "{answer:?}");
+        end(calls);
+    }
+    let mut calls = calls(fs, false);
+    let (release, hangs) = std::sync::mpsc::channel::<()>();
+    let hangs = Arc::new(std::sync::Mutex::new(hangs));
+    for id in 0..CALLS_THREADS_MAX as u64 {
+        let hangs = Arc::clone(&hangs);
+        let run = move || {
+            let _ = hangs.lock().unwrap().recv_timeout(LONG);
+        };
+        push(&mut calls, id, Call::Run(Box::new(run)));
+    }
+    let doomed = Doomed;
+    push(&mut calls, 1000, Call::Run(Box::new(move || drop(doomed))));
+    push_open(&mut calls, 1001, "good");
+    push(&mut calls, 1002, Call::Len(Descriptor(1)));
+    calls.submit();
+    let done = reap(&mut calls, 2);
+    assert_eq!((done[0].id, done[1].id), (1001, 1002));
+    // What has not begun is dropped, and what runs is reported.
+    let mut late = Vec::new();
+    let hung = calls.shutdown(Instant::now(), &mut late);
+    assert!(late.iter().any(|done| done.id == 1000));
+    assert_eq!(hung.len() + late.len(), CALLS_THREADS_MAX + 1);
+    drop(release);
+}
+
+#[test]
 fn urgent_calls_overtake_others() {
     let fs = Fake::new(&[]);
     let mut calls = calls(Arc::clone(&fs) as Arc<dyn FileSystem>, true);
