@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use millstream::{Outcome, Ticket as EngineTicket};
+use millstream::{Outcome, Ticket as EngineTicket, WaitsFor};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -290,6 +290,16 @@ impl Ticket {
             State::Pending(pending, _) => each!(pending, ticket => ticket.is_complete()),
             _ => true,
         }
+    }
+
+    /// Returns what the request waits for now, as a word such as "file", "fence" or "device"; None
+    /// once it is done, or if it never will be because its storage is closed. Does not block.
+    fn waits_for(&self) -> Option<&'static str> {
+        match &*self.state() {
+            State::Pending(pending, _) => each!(pending, ticket => ticket.waits_for()),
+            _ => None,
+        }
+        .map(WaitsFor::name)
     }
 
     /// Asks for cancellation; does not block. The request completes with Canceled, unless it

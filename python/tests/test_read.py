@@ -121,6 +121,15 @@ def test_groups_count_and_wait(storage: millstream.Storage, noise: Path) -> None
     group.wait()
     assert (group.succeeded, group.failed, group.bytes, group.remaining) == (5, 1, 5000, 0)
     assert all(ticket.done() for ticket in tickets) and group.done()
+    assert [ticket.waits_for() for ticket in tickets] == [None] * 6
+
+
+def test_a_ticket_tells_what_it_waits_for(storage: millstream.Storage, noise: Path) -> None:
+    with storage.queue().batch() as batch:
+        ticket = batch.read(noise, 0, 10)
+        assert ticket.waits_for() == "submission" and not ticket.done()
+    assert len(ticket.wait()) == 10
+    assert ticket.waits_for() is None and ticket.done()
 
 
 def test_cancel(occupied: millstream.Storage, noise: Path) -> None:

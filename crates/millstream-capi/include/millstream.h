@@ -276,7 +276,7 @@ MST_API int mst_error_errno(const mst_error *error);
 MST_API void mst_error_free(mst_error *error);
 
 /* ======================================================= */
-/** Numbers: files, tickets, priorities. */
+/** Numbers: files, tickets, priorities, what requests wait for. */
 
 /** A file of a storage: a number, to be copied and kept at will. 0 is no file. */
 typedef uint64_t mst_file;
@@ -296,6 +296,47 @@ typedef int32_t mst_priority;
 #define MST_PRIORITY_HIGH 3
 /** Before everything else; bulk in flight is kept small while such requests arrive. */
 #define MST_PRIORITY_REALTIME 4
+
+/** What a request waits for. Later versions may add values. */
+typedef int32_t mst_waits_for;
+/** Nothing: it has completed, or never completes, because its storage was closed or forked. */
+#define MST_WAITS_FOR_NOTHING 0
+/** The engine, which has not taken it in yet. */
+#define MST_WAITS_FOR_ENGINE 1
+/**
+ * Earlier entries: those of its queue, for calls on names; earlier writes of its file, for syncs.
+ */
+#define MST_WAITS_FOR_EARLIER 2
+/** The open of its file, or a call on it. */
+#define MST_WAITS_FOR_FILE 3
+/** A free descriptor to open its file with. */
+#define MST_WAITS_FOR_DESCRIPTOR 4
+/** An operation on a mount that can hang, or room for one more. */
+#define MST_WAITS_FOR_MOUNT 5
+/** Its fence. */
+#define MST_WAITS_FOR_FENCE 6
+/** Its queue, which is paused. */
+#define MST_WAITS_FOR_PAUSE 7
+/** The bandwidth of its queue. */
+#define MST_WAITS_FOR_BANDWIDTH 8
+/** Staging memory, which other requests use and will give back. */
+#define MST_WAITS_FOR_STAGING 9
+/** The device: its turn there, or its operations in flight. */
+#define MST_WAITS_FOR_DEVICE 10
+/** A decode job of the library. */
+#define MST_WAITS_FOR_JOB 11
+/**
+ * The application: a job of its job system, a codec that keeps its job, a supplier of memory; or
+ * staging memory that only requests waiting for these use.
+ */
+#define MST_WAITS_FOR_APPLICATION 12
+/** The submission of its batch. */
+#define MST_WAITS_FOR_SUBMISSION 13
+
+/**
+ * The name of what a request waits for, such as "fence"; "unknown" for another number. Never NULL.
+ */
+MST_API const char *mst_waits_for_name(mst_waits_for waits_for);
 
 /* ======================================================= */
 /**
@@ -1026,7 +1067,8 @@ MST_API mst_result mst_package_verify(
  * Tickets and completions.
  *
  * A ticket is a number that is claimed once. It is used by one thread at a time, except that any
- * thread may ask whether it is complete, cancel it or change its priority while another one waits.
+ * thread may ask whether it is complete and what it waits for, cancel it or change its priority
+ * while another one waits.
  */
 
 /** How a request completed. To be freed by `mst_completion_free`. */
@@ -1071,6 +1113,15 @@ MST_API mst_result mst_ticket_wait(
  * memory, `mst_ticket_wait` tells, also with a limit of 0.)
  */
 MST_API mst_result mst_ticket_poll(const mst_storage *storage, mst_ticket ticket);
+
+/**
+ * Fills `waits_for` with what the request waits for now, which may have changed when the call
+ * returns. Costs a few loads, and does not wait for the engine.
+ */
+MST_API mst_result mst_ticket_waits_for(
+    const mst_storage *storage,
+    mst_ticket ticket,
+    mst_waits_for *waits_for);
 
 /**
  * Asks for cancellation. The request completes as canceled, unless it completes otherwise before;

@@ -206,6 +206,12 @@ class [[nodiscard]] ticket {
 
     mst_ticket get() const { return number; }
     bool is_complete() const { return mst_ticket_poll(storage, number) == MST_OK; }
+    /* What its request waits for now; `MST_WAITS_FOR_NOTHING` also of a ticket that was used up. */
+    mst_waits_for waits_for() const {
+        mst_waits_for cause = MST_WAITS_FOR_NOTHING;
+        mst_ticket_waits_for(storage, number, &cause);
+        return cause;
+    }
     status cancel() const { return detail::status_of(mst_ticket_cancel(storage, number)); }
     status reprioritize(mst_priority priority, std::uint64_t deadline_ns = 0) const {
         return detail::status_of(mst_ticket_reprioritize(storage, number, priority, deadline_ns));

@@ -1,7 +1,8 @@
 //! Tickets and completions.
 //!
 //! A ticket is a number that is claimed once. It is used by one thread at a time, except that any
-//! thread may ask whether it is complete, cancel it or change its priority while another one waits.
+//! thread may ask whether it is complete and what it waits for, cancel it or change its priority
+//! while another one waits.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -18,7 +19,9 @@ use crate::error::{
 };
 use crate::handle::{owned, take, unharmed};
 use crate::hooks::User;
-use crate::number::{mst_file, mst_priority, mst_ticket, priority_of};
+use crate::number::{
+    mst_file, mst_priority, mst_ticket, mst_waits_for, number_of_cause, priority_of,
+};
 use crate::storage::{NOT_READY, mst_buffer, mst_file_info, mst_storage};
 
 /// How a request completed. To be freed by `mst_completion_free`.
@@ -164,6 +167,23 @@ pub unsafe extern "C" fn mst_ticket_poll(
             Some(false) => Err(NOT_READY),
             None => Err(STALE),
         }
+    })
+}
+
+/// Fills `waits_for` with what the request waits for now, which may have changed when the call
+/// returns. Costs a few loads, and does not wait for the engine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_ticket_waits_for(
+    storage: *const mst_storage,
+    ticket: mst_ticket,
+    waits_for: *mut mst_waits_for,
+) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_ticket_wait`.
+        let (storage, result) = unsafe { (at(storage)?, out(waits_for)?) };
+        let cause = storage.storage.ticket_waits_for(ticket ^ TICKET);
+        result.write(number_of_cause(cause.ok_or(STALE)?));
+        Ok(())
     })
 }
 

@@ -98,6 +98,7 @@ mod ticket;
 mod trace;
 mod transfers;
 mod waiters;
+mod waits;
 
 pub use batch::{Batch, Queue, Refused};
 pub use decode::jobs::{Codec, Job};
@@ -119,6 +120,7 @@ pub use storage::Storage;
 pub use ticket::{Outcome, Ticket};
 pub use trace::Trace;
 pub use waiters::Reached;
+pub use waits::WaitsFor;
 
 pub use millstream_codec::{CodecError, CodecErrorKind, CodecId, Progress, StreamDecoder};
 pub use millstream_io::fs::{AtomicFile, LocalFile};

@@ -28,6 +28,7 @@ use crate::stats::Counters;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
 use crate::trace::Recorder;
 use crate::waiters::{Key, Waiters};
+use crate::waits::{SharedCauses, WaitsFor};
 
 /// Mail for the engine beside submissions.
 pub(crate) enum Letter<Q> {
@@ -88,6 +89,7 @@ pub(crate) struct Shared<Q> {
     pub(crate) recorder: Recorder,
     pub(crate) log: Log,
     pub(crate) epoch: Instant,
+    pub(crate) causes: SharedCauses,
     mail: Mutex<Mail<Q>>,
     has_mail: AtomicBool,
     fences: AtomicBool,
@@ -122,6 +124,7 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
             counters: Counters::default(),
             recorder: Recorder::default(),
             epoch: Instant::now(),
+            causes: SharedCauses::default(),
             mail: Mutex::new(Mail {
                 letters: Vec::new(),
                 dirty: Vec::new(),
@@ -298,6 +301,12 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
     /// Whether the storage is closed: nothing more of it completes.
     pub(crate) fn is_ended(&self) -> bool {
         self.closed_for_good.load(Ordering::SeqCst) || self.is_forked()
+    }
+
+    /// What a request waits for whose slot has recorded this; `None` if it never completes.
+    pub(crate) fn waits_for(&self, recorded: WaitsFor) -> Option<WaitsFor> {
+        let is_held = recorded == WaitsFor::Submission;
+        (is_held || !self.is_ended()).then(|| self.causes.resolve(recorded))
     }
 
     /// Runs one round of a storage without threads; returns whether anything was done. Does nothing

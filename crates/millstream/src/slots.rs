@@ -34,6 +34,7 @@ use crate::limits::{SLOT_CHUNK, SLOTS_MAX};
 use crate::priority::Priority;
 use crate::request::{Body, Parts, Rare, Usual, Verb};
 use crate::sync::{AtomicU64, Mutex, Ordering, SharedCell, fence, lock};
+use crate::waits::WaitsFor;
 
 const CHUNK: u32 = SLOT_CHUNK;
 const NIL: u32 = u32::MAX;
@@ -46,6 +47,13 @@ const HELD: u64 = 3;
 
 const USUAL: u64 = 1 << 4;
 const RARE: u64 = 1 << 5;
+
+/// In `word` of an ENGINE slot: its [`WaitsFor`].
+const CAUSE: u64 = 15 << CAUSE_SHIFT;
+const CAUSE_SHIFT: u32 = 26;
+/// In `word` of an ENDED slot: the error's number, in place of priority and cause.
+const ERROR: u64 = 255 << 24;
+const _: () = assert!(CAUSE & ERROR == CAUSE, "an end clears the cause");
 
 const WAITING: u64 = 1;
 const DETACHED: u64 = 2;
@@ -292,6 +300,15 @@ impl<S> Table<S> {
     /// Whether the request of a ticket with a number has ended; `None`: there is no such ticket, it
     /// was dropped, or its outcome was taken.
     pub(crate) fn is_numbered_ended(&self, id: Id) -> Option<bool> {
+        self.numbered_word(id).map(|word| word & STATE == ENDED)
+    }
+
+    /// As [`SlotTicket::cause`], of a ticket with a number; `None` as above.
+    pub(crate) fn numbered_cause(&self, id: Id) -> Option<Option<WaitsFor>> {
+        self.numbered_word(id).map(cause_of)
+    }
+
+    fn numbered_word(&self, id: Id) -> Option<u64> {
         if !self.has(id) {
             return None;
         }
@@ -300,7 +317,7 @@ impl<S> Table<S> {
         let word = hot.word.load(Ordering::Acquire);
         let flags = GENERATION | NUMBERED | DETACHED;
         let is_numbered = interest & flags == life(id) | NUMBERED;
-        (is_numbered && word & GENERATION == life(id)).then_some(word & STATE == ENDED)
+        (is_numbered && word & GENERATION == life(id)).then_some(word)
     }
 }
 
@@ -308,6 +325,15 @@ impl<S> Table<S> {
 #[inline]
 fn life(id: Id) -> u64 {
     u64::from(id.generation()) << 32
+}
+
+/// What a request waits for; `None`: it has ended.
+fn cause_of(word: u64) -> Option<WaitsFor> {
+    match word & STATE {
+        HELD => Some(WaitsFor::Submission),
+        ENGINE => Some(WaitsFor::ALL[((word & CAUSE) >> CAUSE_SHIFT) as usize]),
+        _ => None,
+    }
 }
 
 /// The right to free a slot.
@@ -361,7 +387,7 @@ impl Completion {
 unsafe fn read_outcome<S>(table: &Table<S>, index: u32, word: u64) -> Completion {
     // SAFETY: the caller owns the slot.
     let body = unsafe { &*table.hot(index).body.get() };
-    let failed = word >> 24 & 255 != 0;
+    let failed = word & ERROR != 0;
     let kind = MemoryKind::from_index((word >> 12 & 7) as u8);
     let memory = match kind {
         MemoryKind::Pool => Memory::Pool,
@@ -426,6 +452,11 @@ impl<S> SlotTicket<S> {
     /// Whether its batch was submitted.
     pub(crate) fn is_submitted(&self) -> bool {
         self.hot().word.load(Ordering::Relaxed) & STATE != HELD
+    }
+
+    /// What the request waits for; `None`: it has ended, and [`SlotTicket::claim`] will see that.
+    pub(crate) fn cause(&self) -> Option<WaitsFor> {
+        cause_of(self.hot().word.load(Ordering::Acquire))
     }
 
     /// Takes the outcome and frees the slot; `None` if the request has not ended.
@@ -570,6 +601,25 @@ impl<S> EngineSide<S> {
         *self.memory(index) = memory;
     }
 
+    /// Records what a live request waits for.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the engine does not record causes yet")
+    )]
+    #[inline]
+    pub(crate) fn set_waits(&mut self, index: u32, cause: WaitsFor) {
+        debug_assert_ne!(cause, WaitsFor::Submission, "a slot of the engine");
+        // Acquired, as the store below hides that of `publish` from later loads of the engine.
+        let word = self.owned(index);
+        let changed = word & !CAUSE | (cause as u64) << CAUSE_SHIFT;
+        if changed != word {
+            // Relaxed: of an ENGINE slot only the one EngineSide stores `word`, and no other thread
+            // takes data over from it.
+            let hot = self.table.hot(index);
+            hot.word.store(changed, Ordering::Relaxed);
+        }
+    }
+
     /// The usual part of a live request whose head has `usual`.
     #[inline]
     pub(crate) fn usual(&mut self, index: u32) -> &mut Usual {
@@ -684,7 +734,7 @@ unsafe fn end<S>(
             number
         }
     };
-    let word = word & !(255 << 24) & !STATE | number << 24 | ENDED;
+    let word = word & !ERROR & !STATE | number << 24 | ENDED;
     if head.mode == Delivery::Detached {
         if number != 0 || head.memory.is_in_slot() {
             // SAFETY: as above; the word has not changed.

@@ -46,6 +46,7 @@ use crate::stats::Stats;
 use crate::sync::lock;
 use crate::ticket::Ticket;
 use crate::trace::Trace;
+use crate::waits::WaitsFor;
 
 /// The state behind all [`Storage`] handles.
 struct Owner {
@@ -245,6 +246,14 @@ impl Storage {
     #[must_use]
     pub fn is_ticket_complete(&self, bits: u64) -> Option<bool> {
         self.0.table.is_numbered_ended(Id::from_bits(bits))
+    }
+
+    /// As [`Ticket::waits_for`], by number, even while another thread waits; `None` as
+    /// [`Storage::is_ticket_complete`].
+    #[must_use]
+    pub fn ticket_waits_for(&self, bits: u64) -> Option<Option<WaitsFor>> {
+        let cause = self.0.table.numbered_cause(Id::from_bits(bits))?;
+        Some(cause.and_then(|cause| self.mailbox().waits_for(cause)))
     }
 
     /// As [`Ticket::cancel`], by number, even while another thread waits. Does nothing if there is

@@ -25,6 +25,7 @@ use crate::park;
 use crate::priority::Priority;
 use crate::queue::Mailbox;
 use crate::slots::{Completion, SlotTicket};
+use crate::waits::WaitsFor;
 
 /// How a request completed, with its memory also on failure.
 #[derive(Debug)]
@@ -91,6 +92,36 @@ impl<T: 'static> Ticket<T> {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.slot.is_claimed() || self.slot.is_ended()
+    }
+
+    /// Returns what the request waits for now; `None` if it has completed, its outcome was taken,
+    /// or if it never completes ([`Ticket::is_still_held`], or a forked child). A snapshot, which
+    /// may be outdated when the call returns. Costs a few loads, and does not wait for the engine.
+    ///
+    /// ```
+    /// use millstream::{QueueOptions, Read, Storage, StorageOptions, WaitsFor};
+    ///
+    /// # fn main() -> Result<(), millstream::Error> {
+    /// let storage = Storage::new(StorageOptions::default())?;
+    /// let queue = storage.queue(QueueOptions::default())?;
+    /// let mut batch = queue.batch();
+    /// let mut ticket = batch.add(Read::memory(vec![1, 2, 3].into()))?;
+    /// assert_eq!(ticket.waits_for(), Some(WaitsFor::Submission));
+    /// batch.submit();
+    /// while let Some(cause) = ticket.waits_for() {
+    ///     println!("waits for {cause}");
+    ///     std::thread::yield_now();
+    /// }
+    /// assert_eq!(ticket.wait()?.len(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn waits_for(&self) -> Option<WaitsFor> {
+        if self.slot.is_claimed() {
+            return None;
+        }
+        self.slot.shared().waits_for(self.slot.cause()?)
     }
 
     /// Blocks until the request has completed.

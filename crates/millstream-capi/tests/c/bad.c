@@ -38,6 +38,7 @@ static void null_is_refused(void) {
     uint32_t small;
     size_t size;
     const void *memory;
+    mst_waits_for waits_for;
     int fd;
     NUL(mst_storage_create(NULL, NULL));
     NUL(mst_storage_close(NULL, 0, NULL));
@@ -101,6 +102,8 @@ static void null_is_refused(void) {
     NUL(mst_batch_close_file(NULL, file));
     NUL(mst_ticket_wait(NULL, ticket, 0, &done));
     NUL(mst_ticket_poll(NULL, ticket));
+    NUL(mst_ticket_waits_for(NULL, ticket, &waits_for));
+    NUL(mst_ticket_waits_for(storage, ticket, NULL));
     NUL(mst_ticket_cancel(NULL, ticket));
     NUL(mst_ticket_reprioritize(NULL, ticket, 0, 0));
     NUL(mst_ticket_notify(NULL, ticket, NULL, NULL));
@@ -182,15 +185,18 @@ static void freeing_null_and_asking_it_does_nothing(void) {
     CHECK(mst_error_message(NULL)[0] == 0 && !mst_error_path(NULL));
     CHECK(mst_job_user_data(NULL) == 0 && mst_job_priority(NULL) == MST_PRIORITY_DEFAULT);
     CHECK(strcmp(mst_result_name(12345), "unknown") == 0);
+    CHECK(strcmp(mst_waits_for_name(12345), "unknown") == 0);
     CHECK(mst_abi_version() == MST_ABI_VERSION && mst_version()[0]);
 }
 
 static void made_up_tickets_are_stale(void) {
     mst_completion done;
+    mst_waits_for waits_for;
     mst_file_info info = {.size = sizeof info};
     mst_ticket numbers[] = {0, 1, UINT64_MAX, UINT64_MAX - 1, 1ull << 62, ticket ^ 1, ~ticket, file};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         EXPECT(MST_ERROR_STALE_TICKET, mst_ticket_poll(storage, numbers[i]));
+        EXPECT(MST_ERROR_STALE_TICKET, mst_ticket_waits_for(storage, numbers[i], &waits_for));
         EXPECT(MST_ERROR_STALE_TICKET, mst_ticket_wait(storage, numbers[i], 0, &done));
         EXPECT(MST_ERROR_STALE_TICKET, mst_ticket_cancel(storage, numbers[i]));
         EXPECT(MST_ERROR_STALE_TICKET, mst_ticket_reprioritize(storage, numbers[i], 0, 0));

@@ -168,9 +168,15 @@ int main(int argc, char **argv) {
     OK(mst_queue_create(storage, NULL, &queue));
     OK(mst_file_open(storage, make_file(argv[1], "data", LENGTH), NULL, &file));
 
-    mst_read_desc read = {.size = sizeof read, .file = file, .codec = 0x80};
+    /* Held until the notification is registered, which else may come inside of that call. */
+    mst_fence *fence;
+    OK(mst_fence_create(0, &fence));
+    mst_read_desc read = {.size = sizeof read, .file = file, .codec = 0x80,
+                          .options = {.after = fence, .after_value = 1}};
     OK(mst_queue_read(queue, &read, &ticket));
     OK(mst_ticket_notify(storage, ticket, completed, &notified));
+    OK(mst_fence_signal(fence, 1));
+    mst_fence_free(fence);
     for (int i = 0; i < 20000 && !counted(&notified); i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     CHECK(counted(&notified) == 1);

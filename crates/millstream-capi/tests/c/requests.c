@@ -154,6 +154,25 @@ static void tickets_are_claimed_once(mst_file file) {
     mst_fence_free(fence);
 }
 
+static void a_ticket_tells_what_it_waits_for(mst_file file) {
+    mst_batch *batch;
+    mst_ticket ticket;
+    mst_waits_for waits_for;
+    mst_read_desc read = {.size = sizeof read, .file = file};
+    OK(mst_batch_create(queue, &batch));
+    OK(mst_batch_read(batch, &read, &ticket));
+    OK(mst_ticket_waits_for(storage, ticket, &waits_for));
+    CHECK(waits_for == MST_WAITS_FOR_SUBMISSION);
+    CHECK(strcmp(mst_waits_for_name(waits_for), "submission") == 0);
+    OK(mst_batch_submit(batch));
+    OK(mst_queue_wait_idle(queue, MST_FOREVER));
+    OK(mst_ticket_waits_for(storage, ticket, &waits_for));
+    CHECK(waits_for == MST_WAITS_FOR_NOTHING);
+    OK(mst_ticket_wait(storage, ticket, MST_FOREVER, NULL));
+    EXPECT(MST_ERROR_STALE_TICKET, mst_ticket_waits_for(storage, ticket, &waits_for));
+    mst_batch_free(batch);
+}
+
 static void a_full_queue_is_reported_when_told_to_try(mst_file file) {
     mst_queue_desc small = {.size = sizeof small, .capacity = 1};
     mst_queue *full;
@@ -431,6 +450,7 @@ int main(int argc, char **argv) {
     memory_is_supplied_and_released_once(file);
     supplied_memory_is_released_when_the_system_lets_go();
     tickets_are_claimed_once(file);
+    a_ticket_tells_what_it_waits_for(file);
     a_full_queue_is_reported_when_told_to_try(file);
     writes_and_operations_reach_the_disk();
     streams_read_write_and_replace();

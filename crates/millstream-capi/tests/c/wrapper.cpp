@@ -100,8 +100,10 @@ int main(int argc, char **argv) {
     auto held = queue.read(held_desc).value();
     auto early = held.wait(1000);
     CHECK(!early && early.error().result == MST_ERROR_NOT_READY && held.get() != 0);
+    CHECK(held.waits_for() != MST_WAITS_FOR_NOTHING);
     CHECK(fence.signal(1));
     CHECK(held.wait());
+    CHECK(held.waits_for() == MST_WAITS_FOR_NOTHING);
 #ifdef MST_EXCEPTIONS
     try {
         ms::source::package(storage, path.c_str()).value();

@@ -13,6 +13,7 @@ use crate::request::{Parts, Request};
 use crate::slots::{Cache, Completion, Delivery, EngineSide, Pool, PoolOwner, SlotTicket, Table};
 use crate::sync::{AtomicU64, block_on, thread::yield_now};
 use crate::waiters::wake_all;
+use crate::waits::WaitsFor;
 
 fn table() -> (Arc<Table<()>>, EngineSide<()>) {
     let (storage, first) = StorageNumber::take().expect("a number");
@@ -71,6 +72,7 @@ fn serve(pool: &PoolOwner<()>, side: &mut EngineSide<()>, id: Id) {
     while !side.is_live(id) {
         yield_now();
     }
+    side.set_waits(id.index(), WaitsFor::Device);
     assert_eq!(side.body(id.index()).user_data, 7);
     side.end(id.index(), 5, None);
     let (mut wakers, mut chain) = (Vec::new(), Cache::default());
@@ -113,6 +115,27 @@ fn a_ticket_that_waits_is_woken_and_sees_the_outcome() {
         engine.join().unwrap();
         assert_eq!(Arc::strong_count(&token), 1, "the memory came back once");
         assert_eq!(generations(&pool, 1), [1]);
+    });
+}
+
+#[test]
+fn a_ticket_that_waits_for_nothing_has_its_outcome() {
+    check(4, || {
+        let (pool, mut side) = pool(1);
+        let token = Arc::new(());
+        let mut ticket = submit(&pool, &token);
+        let (own, id) = (Arc::clone(&pool), ticket.id());
+        let engine = spawn(move || serve(&own, &mut side, id));
+        while let Some(cause) = ticket.cause() {
+            assert!(
+                matches!(cause, WaitsFor::Engine | WaitsFor::Device),
+                "{cause:?}"
+            );
+            yield_now();
+        }
+        assert_served(ticket.claim().expect("it waits for nothing"));
+        engine.join().unwrap();
+        assert_eq!(Arc::strong_count(&token), 1, "the memory came back once");
     });
 }
 
