@@ -42,6 +42,7 @@ use crate::staging::Staging;
 use crate::state::Event;
 use crate::trace::{Lane as TraceLane, Span};
 use crate::transfers::{Lane, Transfers};
+use crate::waits::WaitsFor;
 
 mod back;
 mod calls;
@@ -52,6 +53,7 @@ mod finish;
 mod intake;
 mod issue;
 mod mail;
+mod waits;
 mod windows;
 
 use calls::CallTable;
@@ -369,6 +371,11 @@ impl Engine {
         let order = self.order(index);
         let now_ns = self.now_ns;
         self.scheduler_of(index).add(index, order, now_ns);
+        let cause = match self.cols[index as usize].verb {
+            Verb::Memory => WaitsFor::Job,
+            _ => WaitsFor::Device,
+        };
+        self.waits(index, cause);
     }
 
     /// What the place of a request in a scheduler depends on.

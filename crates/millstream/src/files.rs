@@ -209,6 +209,13 @@ impl Files {
         Some((index, lane >= Lane::Urgent, call))
     }
 
+    /// Whether the next open waits for a descriptor.
+    pub(crate) fn is_short_of_descriptors(&self) -> bool {
+        let next = self.queued.first_key_value();
+        next.is_some_and(|((lane, _), _)| lane.0 != Lane::Direct)
+            && self.descriptors + 2 > self.descriptors_max
+    }
+
     /// When the next hung open stops counting, if opens wait for that.
     pub(crate) fn retry_at(&self, now_ns: u64) -> Option<u64> {
         if self.queued.is_empty() || self.opening.len() < limits::OPENS_AHEAD_MAX {

@@ -602,10 +602,6 @@ impl<S> EngineSide<S> {
     }
 
     /// Records what a live request waits for.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the engine does not record causes yet")
-    )]
     #[inline]
     pub(crate) fn set_waits(&mut self, index: u32, cause: WaitsFor) {
         debug_assert_ne!(cause, WaitsFor::Submission, "a slot of the engine");

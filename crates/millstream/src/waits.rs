@@ -57,8 +57,8 @@ causes! {
     /// A decode job of the library.
     Job = 10, "job", "a decode job";
     /// The application: a job of its job system, a codec that keeps its job, a device sink, a
-    /// supplier of memory, a block source; or staging memory that only requests waiting for these
-    /// use.
+    /// supplier of memory, a block source; or staging memory that only requests waiting for these,
+    /// for fences or for mounts that hang use.
     Application = 11, "application", "the application";
     /// The submission of its batch.
     Submission = 12, "submission", "its batch to be submitted";
@@ -67,10 +67,6 @@ causes! {
 impl WaitsFor {
     /// Recorded of a request whose file is queued to be opened. Resolved to `File`, unless opens
     /// wait for a descriptor.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the engine does not record causes yet")
-    )]
     pub(crate) const QUEUED_OPEN: WaitsFor = WaitsFor::Descriptor;
 
     /// Returns the cause as one lower-case word, which later versions do not change.
@@ -96,19 +92,11 @@ pub(crate) struct SharedCauses {
 
 impl SharedCauses {
     /// Engine: whether queued opens wait for a descriptor.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the engine does not record causes yet")
-    )]
     pub(crate) fn set_short_of_descriptors(&self, short: bool) {
         set(&self.short_of_descriptors, short);
     }
 
     /// Engine: whether only the application can free staging.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the engine does not record causes yet")
-    )]
     pub(crate) fn set_held_by_application(&self, held: bool) {
         set(&self.held_by_application, held);
     }

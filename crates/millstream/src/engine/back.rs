@@ -196,9 +196,11 @@ impl Engine {
             let landed = match step {
                 Ok(Step::Wait) => {
                     let state = self.cols[index as usize].state;
-                    if matches!(state, State::InFlight | State::Working) && self.lets_file_go(index)
-                    {
-                        self.detach_file(index);
+                    if matches!(state, State::InFlight | State::Working) {
+                        self.waits_for_out(index);
+                        if self.lets_file_go(index) {
+                            self.detach_file(index);
+                        }
                     }
                     return Flow::Wait;
                 }
@@ -283,6 +285,7 @@ impl Engine {
         col.state.on(Event::Work);
         col.jobs += 1;
         let priority = col.priority;
+        self.waits_for_out(index);
         self.new_jobs
             .push(JobTask::new(self.id(index), priority, class, task));
     }

@@ -10,7 +10,7 @@ use millstream_io::device::calls::{
 use millstream_io::limits::OFFER_BYTES_MAX;
 use millstream_io::{Access, Descriptor, IoError, Segment};
 
-use super::columns::flag;
+use super::columns::{flag, is_known};
 use super::intake::other_length;
 use super::{Engine, Flow, What};
 use crate::destination::{Memory, MemoryKind};
@@ -19,6 +19,7 @@ use crate::ids::Id;
 use crate::request::{Verb, Work};
 use crate::state::{Event, State};
 use crate::trace::Lane as TraceLane;
+use crate::waits::WaitsFor;
 
 /// What a call in flight is for.
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +79,7 @@ impl Engine {
         let col = &mut self.cols[index as usize];
         col.state.on(event);
         col.jobs += 1;
+        self.waits(index, WaitsFor::File);
         let id = self.calls.add(Entry::Request(self.id(index), file));
         self.lanes.call(id, event == Event::NeedsFile, call);
         Flow::Wait
@@ -92,6 +94,8 @@ impl Engine {
                 self.files.evict(&mut self.closes);
             }
         }
+        let short = self.files.is_short_of_descriptors();
+        self.shared.causes.set_short_of_descriptors(short);
         self.close_descriptors();
     }
 
@@ -111,6 +115,11 @@ impl Engine {
         };
         let (request, offer) = offered.unzip();
         call.offer = offer;
+        for id in &self.files.at(file).waiters {
+            if is_known(&self.cols, *id) {
+                self.side.set_waits(id.index(), WaitsFor::File);
+            }
+        }
         let id = self.calls.add(Entry::Open(file, request));
         self.lanes.call(id, urgent, Call::Open(Box::new(call)));
     }

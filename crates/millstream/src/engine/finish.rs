@@ -42,6 +42,7 @@ impl Engine {
     /// application, which takes its time.
     pub(super) fn drain(&mut self, index: u32) {
         self.detach_file(index);
+        self.waits_for_out(index);
         if self.staged(index).is_some() {
             staged_of(&mut self.extras, index).give_back_idle(&mut self.staging);
         }

@@ -17,6 +17,7 @@ use crate::queue::{FIFO, Fifo, Parcel};
 use crate::request::{Rare, Usual, Verb, Work};
 use crate::staged::Staged;
 use crate::state::{Event, State};
+use crate::waits::WaitsFor;
 
 /// How many slots ahead are prefetched.
 const AHEAD: usize = 6;
@@ -201,6 +202,7 @@ impl Engine {
         }
         self.detach_file(index);
         self.cols[index as usize].state.on(Event::Hold);
+        self.waits(index, WaitsFor::Fence);
         self.watch(index);
         Flow::Wait
     }
@@ -321,6 +323,11 @@ impl Engine {
             return self.end_wanted(index, error);
         }
         push_waiting(&mut file.waiters, request, &self.cols);
+        let cause = match file.is_being_opened() {
+            true => WaitsFor::File,
+            false => WaitsFor::QUEUED_OPEN,
+        };
+        self.waits(index, cause);
         let col = &mut self.cols[index as usize];
         col.state.on(Event::NeedsFile);
         self.files.want(file_index, Lane::of(col.priority));
@@ -518,6 +525,7 @@ impl Engine {
         if !file.epoch_completed(body.room) {
             file.syncs.push((body.room, id));
             self.cols[index as usize].state.on(Event::Hold);
+            self.waits(index, WaitsFor::Earlier);
             // A write before it may wait for a fence: others may need the descriptors.
             self.detach_file(index);
             return Flow::Wait;
@@ -563,6 +571,7 @@ impl Engine {
         col.state.on(Event::Hold);
         let (queue, sequence) = (u32::from(col.queue), col.sequence);
         let id = self.id(index);
+        self.waits(index, WaitsFor::Earlier);
         self.queues.touch(queue).add_fifo(sequence, Fifo::Start(id));
         Flow::Wait
     }

@@ -25,6 +25,7 @@ use crate::staged::{Serve, Staged, moved};
 use crate::staging::Class;
 use crate::state::Event;
 use crate::transfers::{Block, Lane, NO_WINDOW};
+use crate::waits::WaitsFor;
 
 /// The outcome of a pick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,6 +193,11 @@ impl Engine {
         }
         self.leave(index, Event::Hold);
         self.detach_file(index);
+        let cause = match self.queues.state(queue).paused {
+            true => WaitsFor::Pause,
+            false => WaitsFor::Bandwidth,
+        };
+        self.waits(index, cause);
         true
     }
 
@@ -254,6 +260,7 @@ impl Engine {
         };
         push_waiting(waiting, id, &self.cols);
         self.leave(index, Event::Hold);
+        self.waits(index, WaitsFor::Mount);
         // With a window open it holds staging that others may wait for: it needs its file again,
         // whatever those have open.
         if !self.has_open_window(index) {
@@ -436,6 +443,7 @@ impl Engine {
                 let id = self.id(index);
                 push_waiting(&mut self.files.at(file).waiters, id, &self.cols);
                 self.leave(index, Event::NeedsFile);
+                self.waits(index, WaitsFor::File);
                 Err(Issue::Left)
             }
             _ if access == Access::Direct => {
@@ -531,6 +539,9 @@ impl Engine {
         col.operations += 1;
         let complete = col.issued == col.len;
         let id = self.side.id(index, col.generation);
+        if block.mount != 0 {
+            self.waits(index, WaitsFor::Mount);
+        }
         if complete && self.may_merge(index, &block) && self.begin_merged(index, block) {
             return;
         }
@@ -747,6 +758,7 @@ impl Engine {
     /// Takes a staged request that has no more to issue for now out of the scheduler.
     fn leave_staged(&mut self, index: u32) -> Issue {
         self.leave(index, Event::Issued);
+        self.waits_for_out(index);
         if self.lets_file_go(index) {
             self.detach_file(index);
         }

@@ -11,6 +11,7 @@ use crate::route::{Hits, ReadFacts, Via};
 use crate::scheduler::Scheduler;
 use crate::staged::{Serve, Staged};
 use crate::staging::{Ask, CLASSES, Class};
+use crate::waits::WaitsFor;
 
 impl Engine {
     /// Whether requests wait for their turn at a device, or for staging.
@@ -49,6 +50,7 @@ impl Engine {
         let class = staged_of(&mut self.extras, index).class;
         let order = self.order(index);
         self.waiters[class as usize].add(index, order, self.now_ns);
+        self.waits(index, WaitsFor::Staging);
     }
 
     /// Who frees the windows of a request.
@@ -70,7 +72,7 @@ impl Engine {
         }
     }
 
-    fn is_on_mount_that_can_hang(&self, index: u32) -> bool {
+    pub(super) fn is_on_mount_that_can_hang(&self, index: u32) -> bool {
         let file = match self.cols[index as usize].verb {
             Verb::Read => self.files.peek(self.side.peek(index).file),
             _ => None,
@@ -91,7 +93,7 @@ impl Engine {
         }
     }
 
-    /// A request is overdue, or ends while something of it is out.
+    /// The timeout of a request has passed, or its device broke, while something of it was out.
     pub(super) fn note_overdue(&mut self, index: u32) {
         if self.staged(index).is_some() {
             staged_of(&mut self.extras, index).overdue = true;
@@ -128,6 +130,10 @@ impl Engine {
                 Issue::Full => skip[class as usize].insert(priority),
             }
         }
+        let held = self.has_waiters()
+            && self.staging.is_foreign_alone()
+            && self.staging.library_jobs() == 0;
+        self.shared.causes.set_held_by_application(held);
         worked
     }
 

@@ -234,7 +234,7 @@ impl File {
             + usize::from(matches!(self.direct, Direct::Open(_) | Direct::Refused(_)))
     }
 
-    pub(super) fn is_being_opened(&self) -> bool {
+    pub(crate) fn is_being_opened(&self) -> bool {
         matches!(self.phase, Phase::Opening) || self.direct == Direct::Opening
     }
 

@@ -1,0 +1,39 @@
+//! What a request waits for, recorded in its slot at each change of its state: its ticket says so
+//! without asking the engine ([`Ticket::waits_for`](crate::Ticket::waits_for)).
+
+use super::Engine;
+use crate::destination::MemoryKind;
+use crate::staged::Staged;
+use crate::waits::WaitsFor;
+
+impl Engine {
+    #[inline(always)]
+    pub(super) fn waits(&mut self, index: u32, cause: WaitsFor) {
+        self.side.set_waits(index, cause);
+    }
+
+    /// Records what is out of a request that waits in no scheduler: operations, jobs, or landed
+    /// bytes that its fence holds.
+    pub(super) fn waits_for_out(&mut self, index: u32) {
+        let col = &self.cols[index as usize];
+        let is_held = self.staged(index).is_some_and(|staged| staged.held);
+        let cause = match (col.operations > 0, col.jobs > 0) {
+            (true, _) if self.is_on_mount_that_can_hang(index) => WaitsFor::Mount,
+            (true, _) => WaitsFor::Device,
+            (false, _) if is_held => WaitsFor::Fence,
+            (false, true) if self.has_jobs_elsewhere(index) => WaitsFor::Application,
+            (false, true) => WaitsFor::Job,
+            (false, false) => return,
+        };
+        self.waits(index, cause);
+    }
+
+    /// Whether jobs of a staged request are with the application.
+    fn has_jobs_elsewhere(&self, index: u32) -> bool {
+        let kind = self.memory_kind(index);
+        let own = |staged: &Staged| staged.needs_application || staged.supplying;
+        self.staged(index).is_some_and(own)
+            || self.shared.options.job_system.is_some()
+            || matches!(kind, MemoryKind::Device | MemoryKind::Supply)
+    }
+}
