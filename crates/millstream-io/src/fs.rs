@@ -145,6 +145,44 @@ pub struct Opened {
     pub position: Option<u64>,
 }
 
+/// What is known of a file from before, by which it is recognized when its path is opened again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    /// As of the last open.
+    pub identity: Identity,
+    /// Its length then.
+    pub len: u64,
+    /// Whether the storage has written to it since.
+    pub written: bool,
+}
+
+impl Known {
+    /// Returns what is known of a file that was opened.
+    #[must_use]
+    pub fn of(opened: &Opened) -> Known {
+        Known {
+            identity: opened.identity,
+            len: opened.len,
+            written: false,
+        }
+    }
+
+    /// Returns whether a file that was opened by the same path is the same file. On mounts that can
+    /// hang, numbers of inodes are often made anew with each open (sshfs, mergerfs, exfat-fuse):
+    /// there a file is the same while its length and its time of modification are, or if it was
+    /// written to by the storage, which changes both.
+    #[must_use]
+    pub fn is_same(&self, opened: &Opened) -> bool {
+        let (known, found) = (self.identity, opened.identity);
+        let same_inode = (known.device, known.inode) == (found.device, found.inode);
+        let same_state = self.len == opened.len && known.modified_ns == found.modified_ns;
+        match opened.mount_kind {
+            MountKind::Slow => same_state || self.written,
+            _ => same_inode,
+        }
+    }
+}
+
 /// Opens, closes, renames and removes files. Shared by all workers.
 pub trait FileSystem: Send + Sync {
     /// Opens a regular file or, on Linux, a block device. Never waits on a FIFO; refuses terminals.

@@ -28,7 +28,9 @@ pub use device::{
 pub use error::{Errno, IoError};
 pub use eventfd::{BorrowedEvent, EventFd};
 pub use fork::ForkGuard;
-pub use fs::{Access, FileSystem, Identity, LocalFile, MappedView, MountKind, OpenMode, Opened};
+pub use fs::{
+    Access, FileSystem, Identity, Known, LocalFile, MappedView, MountKind, OpenMode, Opened,
+};
 pub use log::{Log, LogHook, LogLevel};
 pub use memory::{Arena, Block, Buffer, BufferPool, Destination, Place, Region};
 pub use thread::{Cores, Scheduling, ThreadSettings, available_cores};

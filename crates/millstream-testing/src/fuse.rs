@@ -175,6 +175,17 @@ impl FaultFs {
         file.bytes.resize(len, 0);
     }
 
+    /// Gives every file another inode number, as file systems do that have none of their own.
+    pub fn renumber(&self) {
+        let mut state = self.shared.lock();
+        for (name, old) in std::mem::take(&mut state.names) {
+            let node = state.create(&name);
+            let (bytes, modified) = (state.files[&old].bytes.clone(), state.files[&old].modified);
+            let file = state.files.get_mut(&node).expect("just created");
+            (file.bytes, file.modified) = (bytes, modified);
+        }
+    }
+
     /// Returns the content of a file, if it exists.
     #[must_use]
     pub fn content(&self, name: &str) -> Option<Vec<u8>> {

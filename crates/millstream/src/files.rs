@@ -243,7 +243,7 @@ impl Files {
         let file = self.at(index);
         let options = file.options;
         let first = !std::mem::replace(&mut file.opened_once, true);
-        let expected = file.about.as_ref().map(|about| &about.identity);
+        let expected = file.known();
         OpenCall {
             path: Arc::clone(&file.path),
             mode: OpenMode {
@@ -262,7 +262,7 @@ impl Files {
                 true => 0,
                 false => limits::DIRECT_BYTES_MIN,
             },
-            expected: expected.map(|identity| (identity.device, identity.inode)),
+            expected,
             offer: None,
         }
     }

@@ -70,7 +70,8 @@ impl<T: 'static> Outcome<T> {
 }
 
 /// The completion of one request; `T` is the memory that comes back. May be sent to another thread.
-/// If the request fails, awaiting the ticket drops the memory; [`Ticket::outcome`] returns it.
+/// Awaiting a ticket whose batch was not submitted fails with `NotSubmitted`. If the request fails,
+/// awaiting the ticket drops the memory; [`Ticket::outcome`] returns it.
 #[must_use = "dropping a ticket detaches its request; `Batch::detach` if that is meant"]
 pub struct Ticket<T> {
     slot: SlotTicket<Arc<Mailbox>>,
@@ -178,10 +179,6 @@ impl<T: 'static> Ticket<T> {
     #[cold]
     fn block(&mut self, deadline: Option<Instant>) -> Result<Option<Outcome<T>>, Error> {
         park::may_block()?;
-        if !self.slot.is_submitted() {
-            let cause = "submit its batch first";
-            return Err(Error::new(ErrorKind::NotSubmitted, cause));
-        }
         let mailbox = Arc::clone(self.slot.shared());
         let polled = mailbox.block_on(deadline, |waker| self.poll_with(waker));
         polled.transpose()
@@ -191,6 +188,10 @@ impl<T: 'static> Ticket<T> {
     fn poll_with(&mut self, waker: &Waker) -> Poll<Result<Outcome<T>, Error>> {
         if let Some(outcome) = self.slot.claim() {
             return Poll::Ready(Ok(Outcome::new(outcome)));
+        }
+        if !self.slot.is_submitted() {
+            let cause = "submit its batch first";
+            return Poll::Ready(Err(Error::new(ErrorKind::NotSubmitted, cause)));
         }
         if self.slot.shared().is_forked() {
             return Poll::Ready(Err(still_held(self.slot.shared())));

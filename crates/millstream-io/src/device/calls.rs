@@ -27,7 +27,7 @@ use std::time::Instant;
 use super::{Completion, Descriptor, Doorbell, Operation, Segment, poll_until};
 use crate::error::IoError;
 use crate::fork::ForkGuard;
-use crate::fs::{Access, FileSystem, MappedView, OpenMode, Opened};
+use crate::fs::{Access, FileSystem, Known, MappedView, OpenMode, Opened};
 use crate::thread::ThreadSettings;
 use queue::Entry;
 use shared::{CREWS, Shared};
@@ -115,9 +115,9 @@ pub struct OpenCall {
     pub access: Access,
     /// With [`Access::Auto`], the minimum length of a file that gets a direct descriptor.
     pub direct_from: u64,
-    /// Device and inode that a reopened name must still have; else the open fails with `ESTALE`,
-    /// and never creates or truncates anything.
-    pub expected: Option<(u64, u64)>,
+    /// What a reopened name must still lead to; else the open fails with `ESTALE`, and never creates
+    /// or truncates anything.
+    pub expected: Option<Known>,
     /// A range to read at once if it is cached.
     pub offer: Option<Offer>,
 }

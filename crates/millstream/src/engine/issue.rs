@@ -275,6 +275,7 @@ impl Engine {
         let bytes = left.min(self.scheduler.block_bytes(priority, self.now_ns, 1));
         let layout = Layout::plain(body.offset + col.issued, bytes);
         let file = self.files.at(body.file.0.index());
+        file.written = true;
         let descriptor = file.descriptor().expect("a file with users is open");
         let pointer = moved(body.pointer, col.issued);
         let mut block = block_of(body, Via::Buffered, &layout, descriptor, priority, pointer);

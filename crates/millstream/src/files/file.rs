@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millstream_io::limits::MEMORY_ALIGNMENT;
-use millstream_io::{Access, Descriptor, Errno, IoError, MountKind, Opened};
+use millstream_io::{Access, Descriptor, Errno, IoError, Known, MountKind, Opened};
 
 use super::streak::Streak;
 use crate::destination::{FileInfo, FileOptions};
@@ -100,6 +100,8 @@ pub(crate) struct File {
     pub(super) epoch_base: u64,
     /// Where the next append goes.
     pub(super) append_at: Option<u64>,
+    /// A write was begun since the last open.
+    pub(crate) written: bool,
 }
 
 impl File {
@@ -130,6 +132,7 @@ impl File {
             epochs: VecDeque::from([0]),
             epoch_base: 0,
             append_at: None,
+            written: false,
         }
     }
 
@@ -185,6 +188,15 @@ impl File {
     #[inline]
     pub(crate) fn can_hang(&self) -> bool {
         self.facts.as_ref().is_some_and(|facts| facts.can_hang)
+    }
+
+    /// By what it is recognized when it is opened again.
+    pub(super) fn known(&self) -> Option<Known> {
+        let about = self.about.as_ref()?;
+        Some(Known {
+            written: self.written,
+            ..Known::of(about)
+        })
     }
 
     /// The largest alignment that reads of the file may need.
@@ -363,6 +375,7 @@ impl File {
         self.phase = Phase::Open(opened.descriptor);
         self.append_at = self.append_at.or(Some(opened.len));
         self.about = Some(opened);
+        self.written = false;
     }
 
     /// The error of requests of a file that could not be opened.

@@ -351,7 +351,11 @@ fn a_held_ticket_reports_that_it_is_not_submitted_and_stays_valid() {
         let count = Arc::new(Count(AtomicUsize::new(0)));
         let waker = Waker::from(Arc::clone(&count));
         let mut context = Context::from_waker(&waker);
-        assert!(ticket.poll_outcome(&mut context).is_pending());
+        let Poll::Ready(polled) = ticket.poll_outcome(&mut context) else {
+            panic!("a wait that nothing would end")
+        };
+        assert_eq!(kind(polled.result), Some(ErrorKind::NotSubmitted));
+        assert!(!ticket.wake_when_complete(&waker));
         batch.submit();
         let woken = || count.0.load(Ordering::SeqCst) > 0;
         assert!(bench.wait_for(woken), "the waker was registered before");

@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::{Call, CallAnswer, OpenAnswer, OpenCall, offer};
 use crate::device::{Completion, Descriptor, Segment, system};
 use crate::error::{Errno, IoError, guard};
-use crate::fs::{Access, FileSystem, MappedView, OpenMode, Opened, mostly};
+use crate::fs::{Access, FileSystem, Known, MappedView, OpenMode, Opened, mostly};
 use crate::limits::{CONTENT_BYTES_MAX, CONTENT_STEP_BYTES, MEMORY_ALIGNMENT};
 
 impl Call {
@@ -165,7 +165,7 @@ fn open(fs: &dyn FileSystem, call: &OpenCall) -> OpenAnswer {
         if let Ok(opened) = &opened {
             answer.read = offer::read(fs, call, opened);
             want_direct = answer.read.is_none() && is_direct_wanted(fs, call, opened);
-            expected = Some((opened.identity.device, opened.identity.inode));
+            expected = Some(Known::of(opened));
         }
         answer.opened = Some(opened);
     }
@@ -182,7 +182,7 @@ fn open_one(
     fs: &dyn FileSystem,
     call: &OpenCall,
     direct: bool,
-    expected: Option<(u64, u64)>,
+    expected: Option<Known>,
 ) -> Result<Opened, IoError> {
     let mode = if expected.is_some() {
         call.mode.again()
@@ -191,8 +191,7 @@ fn open_one(
     };
     let mode = OpenMode { direct, ..mode };
     let mut opened = guarded("open", || fs.open(&call.path, mode))?;
-    let found = (opened.identity.device, opened.identity.inode);
-    if expected.is_some_and(|expected| expected != found) {
+    if expected.is_some_and(|expected| !expected.is_same(&opened)) {
         close(fs, opened.descriptor);
         let cause = "the name now means another file";
         return Err(IoError::because("open", Errno::STALE, cause));

@@ -158,7 +158,7 @@ fn direct_descriptors_are_opened_for_the_same_file_only() {
     };
     let answer = open_one(&mut calls, of(Access::Direct));
     let file = answer.opened.unwrap().unwrap();
-    let expected = Some((file.identity.device, file.identity.inode));
+    let expected = Some(Known::of(&file));
     let buffered = open_one(&mut calls, of(Access::Buffered));
     assert!(buffered.direct.is_none());
     fs.close(buffered.opened.unwrap().unwrap().descriptor)

@@ -1,13 +1,14 @@
 //! Files that were closed to make room for others, and whose names mean other files by now: no byte
 //! is ever read from or written to the wrong one.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use millstream::{Error, ErrorKind, FileId, FileOptions, LocalFile, Read, Write};
 use millstream_io::fs::OsFileSystem;
 use millstream_io::{FileSystem, OpenMode};
-use millstream_testing::this_test;
+use millstream_testing::{FaultFs, or_skip, this_test};
 
 use crate::faults::rig::{Rig, each, landed, result};
 
@@ -126,6 +127,43 @@ fn a_file_that_was_evicted_and_only_changed_is_opened_again() {
         write(&rig, file, b"2222").expect("written again");
         let bytes = std::fs::read(&path).expect("there");
         assert_eq!(bytes[..5], *b"2222A", "{name}");
+        rig.finish();
+    });
+}
+
+#[test]
+fn on_a_mount_without_inode_numbers_of_its_own_an_evicted_file_is_known_by_its_state() {
+    each(this_test!(), |name, mut options| {
+        options.descriptors = 2;
+        let folder = tempfile::tempdir().expect("a folder");
+        let content = [b'A'; LEN];
+        let mount = or_skip!(FaultFs::mount(&[
+            ("same", &content),
+            ("changed", &content),
+            ("written", &content)
+        ]));
+        let rig = Rig::new(name, options);
+        let open = |file: &str, options| rig.storage.open(mount.path(file), options);
+        let same = open("same", FileOptions::default());
+        let changed = open("changed", FileOptions::default());
+        let written = open("written", WRITING);
+        assert!(landed(rig.submit(Read::whole(same)))[..] == content);
+        assert!(landed(rig.submit(Read::whole(changed)))[..] == content);
+        write(&rig, written, b"1111").expect("written");
+        evict(&rig, folder.path());
+        let inode = || mount.path("same").metadata().expect("there").ino();
+        let before = inode();
+        mount.renumber();
+        assert_ne!(inode(), before, "{name}");
+        mount.resize("changed", LEN + 1);
+        assert!(
+            landed(rig.submit(Read::whole(same)))[..] == content,
+            "{name}"
+        );
+        write(&rig, written, b"2222").expect("written again");
+        assert_eq!(mount.content("written").expect("there")[..5], *b"2222A");
+        let stale = result(rig.submit(Read::whole(changed))).expect_err("another file");
+        assert_eq!(stale.kind(), ErrorKind::StaleFile, "{name}: {stale}");
         rig.finish();
     });
 }
