@@ -276,6 +276,7 @@ impl Engine {
         let moves = self.transfers.out() > 0
             || self.lanes.calls_out() > 0
             || self.staging.library_jobs() > 0
+            || self.files.retry_at(self.now_ns).is_some()
             || self.shared.has_mail();
         let waits = self.scheduler.has_waiting() || self.memory_scheduler.has_waiting();
         let stall = match self.has_waiters() || self.files.opening() > 0 {

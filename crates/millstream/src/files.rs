@@ -15,9 +15,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millstream_io::device::calls::{OpenAnswer, OpenCall};
-use millstream_io::{Access, Descriptor, OpenMode, Opened};
+use millstream_io::fs::is_out_of_descriptors;
+use millstream_io::{Access, Descriptor, IoError, OpenMode, Opened};
 
 use crate::destination::FileOptions;
+use crate::error::{Error, ErrorKind};
 use crate::ids::{FileId, Id};
 use crate::limits;
 
@@ -27,11 +29,58 @@ mod streak;
 use file::Phase;
 pub(crate) use file::{Direct, File, Lane};
 
+/// The process, or the system, has no descriptor left. That is a moment: opens are tried again after
+/// a close of the storage's own, or after 1, 2, 4 ... ms, and fail once a second has passed without
+/// an open that succeeded. The storage's limit is lowered to what it has open, and grows by one with
+/// each open that succeeds.
+#[derive(Clone, Copy)]
+struct Shortage {
+    since_ns: u64,
+    wait_ns: u64,
+    again_ns: u64,
+    warned: bool,
+}
+
+impl Shortage {
+    fn new(now_ns: u64) -> Shortage {
+        let wait_ns = limits::SHORTAGE_WAIT_NS;
+        Shortage {
+            since_ns: now_ns,
+            wait_ns,
+            again_ns: now_ns + wait_ns,
+            warned: false,
+        }
+    }
+
+    /// Another open has failed.
+    fn goes_on(&mut self, now_ns: u64) {
+        if now_ns >= self.again_ns {
+            self.wait_ns *= 2;
+            self.again_ns = now_ns + self.wait_ns;
+        }
+    }
+
+    fn is_over(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.since_ns) >= limits::SHORTAGE_MAX_NS
+    }
+}
+
 /// Operations on a mount that can hang, and the requests that wait for them.
 #[derive(Default)]
 struct SlowMount {
     operations: u32,
     waiting: Vec<Id>,
+}
+
+/// The error of an open that found no descriptor for a second.
+fn short_of_descriptors(held: usize, limit: usize, error: &IoError) -> Error {
+    let most = millstream_io::limits::descriptors_max();
+    let cause = format!(
+        "no file descriptor was free for a second: this storage has {held} of its limit of {limit}, \
+         the process may have {most}; close files ({})",
+        error.cause
+    );
+    Error::new(ErrorKind::Limit, cause)
 }
 
 fn peek(files: &[Option<Box<File>>], id: FileId) -> Option<&File> {
@@ -50,6 +99,9 @@ pub(crate) struct Files {
     /// Descriptors that are open, reserved by opens in flight, or being closed.
     pub(crate) descriptors: usize,
     descriptors_max: usize,
+    /// What `descriptors_max` grows to after a shortage.
+    descriptors_limit: usize,
+    shortage: Option<Shortage>,
     /// Of `descriptors`, those that are being closed.
     closing: usize,
     /// Files that were idle, each once, oldest first; looked at again when room is needed.
@@ -65,13 +117,16 @@ impl Files {
         // A limit above that of the process would only show as failed opens.
         let share = millstream_io::limits::descriptors_max() / limits::DESCRIPTORS_SHARE;
         let share = usize::try_from(share).unwrap_or(usize::MAX);
+        let descriptors_max = descriptors_max.min(share).max(2);
         Files {
             files: Vec::new(),
             queued: BTreeMap::new(),
             entered: 0,
             opening: HashMap::new(),
             descriptors: 0,
-            descriptors_max: descriptors_max.min(share).max(2),
+            descriptors_max,
+            descriptors_limit: descriptors_max,
+            shortage: None,
             closing: 0,
             idle: VecDeque::new(),
             slow: HashMap::new(),
@@ -169,17 +224,16 @@ impl Files {
         self.entered += 1;
     }
 
-    /// The state of the direct descriptor that a request needs, which is queued if there is room.
+    /// The state of the direct descriptor that a request needs, which is queued if there is room;
+    /// `Closed`: there is none now, and what can be read through the page cache is.
     pub(crate) fn want_direct(&mut self, index: u32, demanded: bool) -> Direct {
-        let room = self.descriptors < self.descriptors_max || demanded;
+        let is_short = self.shortage.is_some();
+        let room = demanded || self.descriptors < self.descriptors_max && !is_short;
         let file = self.at(index);
-        if file.direct == Direct::Closed && room {
+        if file.direct == Direct::Closed && room && !file.is_short_of_direct {
             file.direct = Direct::Opening;
             self.descriptors += 1;
             self.enter(index, Lane::Direct);
-        } else if file.direct == Direct::Closed {
-            file.direct = Direct::Unavailable;
-            file.without_direct();
         }
         self.at(index).direct
     }
@@ -188,6 +242,9 @@ impl Files {
     /// call. Opens that have run longer than `OPEN_HUNG_NS` do not count.
     pub(crate) fn next_open(&mut self, now_ns: u64) -> Option<(u32, bool, OpenCall)> {
         let (&(Reverse(lane), _), &index) = self.queued.first_key_value()?;
+        if self.shortage.is_some_and(|short| now_ns < short.again_ns) {
+            return None;
+        }
         let recent = |started: &&u64| now_ns.saturating_sub(**started) < limits::OPEN_HUNG_NS;
         let busy = self.opening.values().filter(recent).count();
         let most = match lane {
@@ -199,11 +256,9 @@ impl Files {
         }
         self.queued.pop_first();
         self.opening.insert(index, now_ns);
-        let alone = self.descriptors == 2;
         let file = self.at(index);
         if lane != Lane::Direct {
             file.phase = Phase::Opening;
-            file.alone = alone;
         }
         let call = self.open_call(index, lane != Lane::Direct);
         Some((index, lane >= Lane::Urgent, call))
@@ -213,12 +268,21 @@ impl Files {
     pub(crate) fn is_short_of_descriptors(&self) -> bool {
         let next = self.queued.first_key_value();
         next.is_some_and(|((lane, _), _)| lane.0 != Lane::Direct)
-            && self.descriptors + 2 > self.descriptors_max
+            && (self.shortage.is_some() || self.descriptors + 2 > self.descriptors_max)
     }
 
-    /// When the next hung open stops counting, if opens wait for that.
+    /// When opens are tried again that wait for a descriptor of the process, or for the moment from
+    /// which a hung open does not count.
     pub(crate) fn retry_at(&self, now_ns: u64) -> Option<u64> {
-        if self.queued.is_empty() || self.opening.len() < limits::OPENS_AHEAD_MAX {
+        if self.queued.is_empty() {
+            return None;
+        }
+        if let Some(short) = &self.shortage
+            && short.again_ns > now_ns
+        {
+            return Some(short.again_ns);
+        }
+        if self.opening.len() < limits::OPENS_AHEAD_MAX {
             return None;
         }
         let hung = |started: &u64| started.saturating_add(limits::OPEN_HUNG_NS);
@@ -269,32 +333,54 @@ impl Files {
 
     /// Takes the answer of an open; returns whether its waiters are to check again. A file for
     /// which the process has no descriptor left is queued again.
-    pub(crate) fn open_done(&mut self, index: u32, answer: &OpenAnswer) -> bool {
+    pub(crate) fn open_done(&mut self, index: u32, answer: &OpenAnswer, now_ns: u64) -> bool {
         self.opening.remove(&index);
         let reserved = if answer.opened.is_some() { 2 } else { 1 };
         self.descriptors -= reserved;
         let held = self.descriptors;
-        if let Some(Ok(opened)) = &answer.opened {
+        let opened = answer.opened.as_ref().map(|opened| opened.as_ref());
+        let direct = answer.direct.as_ref().map(|direct| direct.as_ref());
+        if let Some(Ok(opened)) = opened {
             self.rotating |= opened.rotating;
         }
+        let succeeded = matches!(opened, Some(Ok(_))) || matches!(direct, Some(Ok(_)));
+        if succeeded {
+            self.shortage = None;
+            self.descriptors_max = self.descriptors_limit.min(self.descriptors_max + 1);
+        }
+        let is_short = |error: Option<&IoError>| error.is_some_and(is_out_of_descriptors);
+        let direct_short = is_short(direct.and_then(Result::err));
+        let mut is_over = false;
+        if is_short(opened.and_then(Result::err)) || direct_short && opened.is_none() {
+            let short = self.shortage.get_or_insert(Shortage::new(now_ns));
+            short.goes_on(now_ns);
+            is_over = short.is_over(now_ns);
+        }
+        let descriptors_limit = self.descriptors_limit;
         let file = self.at(index);
         match &answer.opened {
             Some(Ok(opened)) => file.note_opened(opened.clone()),
-            // The process has fewer descriptors than the limit: it is lowered. An open has failed
-            // for good only if the storage had nothing else open.
-            Some(Err(error)) if millstream_io::fs::is_out_of_descriptors(error) && !file.alone => {
+            // The process has fewer descriptors than the limit, which is lowered for now.
+            Some(Err(error)) if is_out_of_descriptors(error) && !is_over => {
                 file.phase = Phase::Closed;
                 file.opened_once = file.about.is_some();
                 self.descriptors_max = held.max(2);
                 self.want(index, Lane::Urgent);
                 return false;
             }
+            Some(Err(error)) if is_out_of_descriptors(error) => {
+                file.phase = Phase::Failed(short_of_descriptors(held, descriptors_limit, error));
+            }
             Some(Err(error)) => file.phase = Phase::Failed(file.open_error(error)),
             None => {}
         }
         match &answer.direct {
             Some(Ok(descriptor)) => file.direct = Direct::Open(*descriptor),
-            // Also if the process is out of descriptors: the file has its buffered one.
+            // The next read asks again.
+            Some(Err(_)) if direct_short => {
+                file.direct = Direct::Closed;
+                file.is_short_of_direct = is_over;
+            }
             Some(Err(_)) => {
                 file.direct = Direct::Unavailable;
                 file.without_direct();
@@ -307,12 +393,17 @@ impl Files {
             _ => usize::from(matches!(answer.direct, Some(Ok(_)))),
         };
         self.note_idle(index);
+        if is_over && self.opening() == 0 {
+            // The next open has a second of its own.
+            self.shortage = None;
+        }
         true
     }
 
-    /// The limit that the process imposes, for a warning.
-    pub(crate) fn descriptors_max(&self) -> usize {
-        self.descriptors_max
+    /// The limit that the process imposes, for a warning at the beginning of a shortage.
+    pub(crate) fn shortage_began(&mut self) -> Option<usize> {
+        let short = self.shortage.as_mut()?;
+        (!std::mem::replace(&mut short.warned, true)).then_some(self.descriptors_max)
     }
 
     /// Takes the descriptors of an idle file, to be closed, if waiting opens need room.
@@ -349,6 +440,9 @@ impl Files {
         assert!(self.descriptors > 0, "a closed descriptor was open");
         self.descriptors -= 1;
         self.closing = self.closing.saturating_sub(1);
+        if let Some(short) = &mut self.shortage {
+            short.again_ns = 0;
+        }
     }
 
     #[cold]

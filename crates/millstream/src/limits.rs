@@ -187,6 +187,12 @@ pub const OPENS_AHEAD_MAX: usize = 4;
 /// An open that takes longer counts as hung, and not as in flight.
 pub const OPEN_HUNG_NS: u64 = 10_000_000;
 
+/// How long an open waits that found the process out of descriptors; twice as long each next time.
+pub const SHORTAGE_WAIT_NS: u64 = 1_000_000;
+
+/// How long a process is out of descriptors before opens fail.
+pub const SHORTAGE_MAX_NS: u64 = 1_000_000_000;
+
 /// Descriptors that are freed ahead of the opens that need them.
 pub const EVICT_MARGIN: usize = 32;
 

@@ -259,15 +259,17 @@ impl Engine {
         }
         // Held until its waiters are notified: the completion of the last would free it.
         self.files.at(file).hold();
-        if self.files.open_done(file, &answer) {
+        if self.files.open_done(file, &answer, self.now_ns) {
             let waiters = std::mem::take(&mut self.files.at(file).waiters);
             let ready = waiters.into_iter().map(|id| (id, What::FileReady));
             self.events.extend(ready);
         } else {
-            let limit = self.files.descriptors_max();
-            self.shared.warn(format!(
-                "the process is out of descriptors: the storage uses at most {limit}"
-            ));
+            let limit = self.files.shortage_began();
+            if let Some(limit) = limit {
+                self.shared.warn(format!(
+                    "the process is out of descriptors: the storage uses at most {limit} for now"
+                ));
+            }
         }
         self.handle_events();
         if self.files.release(file, false) {

@@ -447,6 +447,11 @@ impl Engine {
                 self.waits(index, WaitsFor::File);
                 Err(Issue::Left)
             }
+            Direct::Closed if access == Access::Direct => {
+                self.files.at(file).is_short_of_direct = false;
+                let cause = "no file descriptor was free for a second to read it without the cache";
+                Err(self.fail(index, Error::new(ErrorKind::Limit, cause)))
+            }
             _ if access == Access::Direct => {
                 let cause = "the file cannot be opened for direct I/O";
                 Err(self.fail(index, Error::new(ErrorKind::NoDirectIo, cause)))

@@ -86,8 +86,8 @@ pub(crate) struct File {
     pub(crate) close_fired: bool,
     /// Whether the first open, which may create and truncate, has been made.
     pub(super) opened_once: bool,
-    /// Its open was made while the storage had no other descriptor.
-    pub(super) alone: bool,
+    /// Its direct descriptor found no room for a second: the requests that wait for it fail.
+    pub(crate) is_short_of_direct: bool,
     pub(crate) streak: Streak,
     /// Granules loaded before, one bit each.
     pub(super) repeat: Vec<u64>,
@@ -124,7 +124,7 @@ impl File {
             closing: false,
             close_fired: false,
             opened_once: false,
-            alone: false,
+            is_short_of_direct: false,
             streak: Streak::default(),
             repeat: Vec::new(),
             write_error: None,

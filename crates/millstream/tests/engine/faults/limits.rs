@@ -9,7 +9,7 @@ use millstream::{
     Access, CodecId, Decode, Destination, ErrorKind, Fence, FileOptions, Group, Place, Priority,
     QueueOptions, Read, StorageOptions, Ticket,
 };
-use millstream_testing::{Child, this_test};
+use millstream_testing::{Child, this_test, wait_for};
 
 use crate::faults::canary::Canary;
 use crate::faults::rig::{
@@ -34,6 +34,84 @@ fn five_thousand_files_are_read_with_8_descriptors_of_the_storage() {
     each(this_test!(), |name, mut options| {
         options.descriptors = 8;
         read_many_files(name, options);
+    });
+}
+
+/// Takes every descriptor that the process has left.
+fn take_descriptors() -> Vec<fs::File> {
+    std::iter::from_fn(|| fs::File::open("/dev/null").ok()).collect()
+}
+
+#[test]
+fn a_process_without_descriptors_is_waited_for_and_forgotten() {
+    let restrict = |child: Child| child.descriptors_max(256);
+    each_as(this_test!(), restrict, |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let paths: Vec<_> = (0..20)
+            .map(|index| folder.path().join(index.to_string()))
+            .collect();
+        for path in &paths {
+            fs::write(path, pattern(5000)).expect("written");
+        }
+        let rig = Rig::new(name, options);
+        let open = |path| rig.storage.open(path, FileOptions::default());
+        // Its threads and their descriptors are there before the others are taken.
+        landed(rig.submit(Read::whole(open(&paths[0]))));
+        let opens = rig.storage.stats().opens;
+        let taken = take_descriptors();
+        let waits = rig.submit(Read::whole(open(&paths[1])));
+        assert!(wait_for(|| rig.storage.stats().opens > opens), "{name}");
+        drop(taken);
+        assert!(landed(waits)[..] == pattern(5000)[..], "{name}");
+        let files: Vec<_> = paths.iter().map(open).collect();
+        for _ in 0..3 {
+            for file in &files {
+                landed(rig.submit(Read::range(*file, 0, 10)));
+            }
+        }
+        let opens = rig.storage.stats().opens;
+        for file in &files {
+            landed(rig.submit(Read::range(*file, 10, 10)));
+        }
+        assert_eq!(rig.storage.stats().opens, opens, "{name}: all stay open");
+        rig.finish();
+    });
+}
+
+#[test]
+fn a_process_that_stays_without_descriptors_is_an_error_that_says_so() {
+    let restrict = |child: Child| child.descriptors_max(256);
+    each_as(this_test!(), restrict, |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        let direct = folder.path().join("direct");
+        fs::write(&path, pattern(5000)).expect("written");
+        fs::write(&direct, pattern(200_000)).expect("written");
+        let rig = Rig::new(name, options);
+        let warm = rig.storage.open(&path, FileOptions::default());
+        landed(rig.submit(Read::whole(warm)));
+        // The storage has none that it could close.
+        rig.queue.close(warm).expect("closed");
+        assert!(wait_for(|| rig.storage.stats().descriptors == 0), "{name}");
+        let other = folder.path().join("other");
+        fs::write(&other, pattern(5000)).expect("written");
+        let taken = take_descriptors();
+        let refused = rig.submit(Read::whole(
+            rig.storage.open(&other, FileOptions::default()),
+        ));
+        let error = result(refused).expect_err("there is no descriptor");
+        assert_eq!(error.kind(), ErrorKind::Limit, "{name}: {error}");
+        assert!(error.to_string().contains("close files"), "{name}: {error}");
+        drop(taken);
+        let mut whole = FileOptions::default();
+        whole.access = Some(Access::Direct);
+        let ticket = rig.submit(Read::whole(rig.storage.open(&direct, whole)));
+        match result(ticket) {
+            Ok(bytes) => assert!(bytes[..] == pattern(200_000)[..], "{name}"),
+            // The file system has no direct reads.
+            Err(error) => assert_eq!(error.kind(), ErrorKind::NoDirectIo, "{name}: {error}"),
+        }
+        rig.finish();
     });
 }
 
