@@ -18,7 +18,7 @@ use crate::limits::{BATCH_RESERVE, SLOT_CHUNK};
 use crate::park;
 use crate::priority::Priority;
 use crate::queue::{FIFO, Fifo, Parcel, QueueShared, Which, queue_full, too_many_tickets};
-use crate::request::{Parts, Request};
+use crate::request::{Parts, Request, Verb};
 use crate::slots::{Cache, Completion, Delivery};
 use crate::status::StatusArray;
 use crate::sync::lock;
@@ -140,7 +140,8 @@ impl Queue {
         let charge = charge_of(shared, parts);
         take_room(shared, charge, 1, block)?;
         let priority = accept(shared, parts, charge);
-        let submitted = shared.submit_one(priority, |pool, cache| {
+        let has_order = parts.verb == Verb::Sync;
+        let submitted = shared.submit_one(priority, has_order, |pool, cache| {
             if !pool.secure(cache, 1) {
                 return None;
             }
@@ -395,6 +396,7 @@ impl Batch {
         }
         let shared = &self.queue.0.shared;
         let priority = accept(shared, parts, charge);
+        self.parcel.has_order |= parts.verb == Verb::Sync;
         let id = shared.pool.fill(&mut self.cache, parts, mode, priority);
         self.push(id.index(), priority);
         Ok(id)
@@ -517,6 +519,7 @@ impl Batch {
         if self.room == 0 {
             self.reserve(0, true)?;
         }
+        self.parcel.has_order |= matches!(fifo, Fifo::Close(..));
         self.parcel.fifos.push_back(fifo);
         self.push(FIFO, Priority::Low);
         Ok(())
@@ -526,7 +529,7 @@ impl Batch {
         if !self.parcel.indices.is_empty() {
             let shared = Arc::clone(&self.queue.0.shared);
             shared.hand_over(&mut self.parcel);
-            self.parcel.highest = Priority::Low;
+            (self.parcel.highest, self.parcel.has_order) = (Priority::Low, false);
         }
     }
 

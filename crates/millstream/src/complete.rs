@@ -358,6 +358,27 @@ impl Queues {
         states.any(|state| !state.backlog.is_empty())
     }
 
+    /// Queues other than `but` with a backlog of parcels numbered up to `number`, and the sequence
+    /// number after the last entry of these.
+    pub(crate) fn backlog_ends(&self, but: u32, number: u64) -> Vec<(u32, u64)> {
+        let end = |state: &QueueState| {
+            let mut parcels = state.backlog.iter().rev().map(|(parcel, _)| parcel);
+            let last = parcels.find(|parcel| parcel.number <= number)?;
+            Some(last.first_sequence + last.indices.len() as u64)
+        };
+        let states = self.states.iter().zip(0..);
+        let others = states.filter(|(_, index)| *index != but);
+        others
+            .filter_map(|(state, index)| Some((index, end(state.as_ref()?)?)))
+            .collect()
+    }
+
+    /// Whether a queue has entries below a sequence number that were not taken in.
+    pub(crate) fn has_backlog_below(&mut self, queue: u32, end: u64) -> bool {
+        let state = self.get(queue);
+        state.is_some_and(|state| !state.backlog.is_empty() && state.next_sequence < end)
+    }
+
     /// The queue whose submissions are to be taken in next: by priority, with the starvation guard.
     pub(crate) fn next_backlog(&mut self) -> Option<u32> {
         let mut waiting = [None; PRIORITIES];

@@ -48,6 +48,7 @@ mod back;
 mod calls;
 mod close;
 mod columns;
+mod earlier;
 mod external;
 mod finish;
 mod intake;
@@ -58,6 +59,7 @@ mod windows;
 
 use calls::CallTable;
 use columns::{Col, Extra, flag};
+use earlier::Barrier;
 use external::Externals;
 
 /// An event of a request that was caused elsewhere: by a fence, a file or another request.
@@ -119,6 +121,9 @@ pub(crate) struct Engine {
     timers: Heap,
     /// Ends of bandwidth holds by queue.
     holds: Heap,
+    barriers: Vec<Barrier>,
+    /// The number of the parcel that is taken in.
+    taking: u64,
     /// Requests that wait for fences.
     gated: Vec<Id>,
     gated_bytes: u64,
@@ -193,6 +198,8 @@ impl Engine {
             calls: CallTable::default(),
             timers: Heap::default(),
             holds: Heap::default(),
+            barriers: Vec::new(),
+            taking: 0,
             gated: Vec::new(),
             gated_bytes: 0,
             early: HashMap::new(),

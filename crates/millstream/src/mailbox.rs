@@ -25,7 +25,7 @@ use crate::options::StorageOptions;
 use crate::park::{self, StorageThread};
 use crate::priority::Priority;
 use crate::stats::Counters;
-use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::trace::Recorder;
 use crate::waiters::{Key, Waiters};
 use crate::waits::{SharedCauses, WaitsFor};
@@ -90,6 +90,8 @@ pub(crate) struct Shared<Q> {
     pub(crate) log: Log,
     pub(crate) epoch: Instant,
     pub(crate) causes: SharedCauses,
+    /// Parcels with a sync or a close so far.
+    pub(crate) orders: AtomicU64,
     mail: Mutex<Mail<Q>>,
     has_mail: AtomicBool,
     fences: AtomicBool,
@@ -125,6 +127,7 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
             recorder: Recorder::default(),
             epoch: Instant::now(),
             causes: SharedCauses::default(),
+            orders: AtomicU64::new(0),
             mail: Mutex::new(Mail {
                 letters: Vec::new(),
                 dirty: Vec::new(),

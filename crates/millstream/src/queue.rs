@@ -51,6 +51,11 @@ pub(crate) struct Parcel {
     pub(crate) fifos: VecDeque<Fifo>,
     pub(crate) first_sequence: u64,
     pub(crate) highest: Priority,
+    /// It has a sync or a close, which come after what was submitted before by any queue.
+    pub(crate) has_order: bool,
+    /// Parcels handed over before one that has an order are numbered no higher than that, and those
+    /// handed over after it higher.
+    pub(crate) number: u64,
     pub(crate) at: Instant,
 }
 
@@ -61,6 +66,8 @@ impl Parcel {
             fifos: VecDeque::new(),
             first_sequence: 0,
             highest: Priority::Low,
+            has_order: false,
+            number: 0,
             at: Instant::now(),
         }
     }
@@ -331,6 +338,7 @@ impl QueueShared {
     pub(crate) fn submit_one(
         self: &Arc<Self>,
         priority: Priority,
+        has_order: bool,
         fill: impl FnOnce(&PoolOwner<Arc<Mailbox>>, &mut Cache) -> Option<Id>,
     ) -> Result<Id, Error> {
         if self.mailbox.is_forked() {
@@ -346,7 +354,7 @@ impl QueueShared {
         self.pool.publish(std::iter::once(id.index()));
         let mut parcel = submitted.spare.pop().unwrap_or_else(Parcel::new);
         parcel.indices.push(id.index());
-        parcel.highest = priority;
+        (parcel.highest, parcel.has_order) = (priority, has_order);
         self.push(submitted, parcel);
         Ok(id)
     }
@@ -355,6 +363,11 @@ impl QueueShared {
     fn push(self: &Arc<Self>, mut submitted: MutexGuard<'_, Submitted>, mut parcel: Parcel) {
         parcel.first_sequence = submitted.next_sequence;
         parcel.at = Instant::now();
+        let orders = &self.mailbox.orders;
+        parcel.number = match parcel.has_order {
+            true => orders.fetch_add(1, Ordering::Relaxed),
+            false => orders.load(Ordering::Relaxed),
+        };
         submitted.next_sequence += parcel.indices.len() as u64;
         self.sequence
             .store(submitted.next_sequence, Ordering::Relaxed);

@@ -47,12 +47,14 @@ impl Engine {
                 state.spare.push(parcel);
             }
         }
+        self.pass_barriers();
         // True also while more is left than a round takes: the engine must not sleep.
         worked
     }
 
     fn take_parcel(&mut self, queue: u32, parcel: &mut Parcel, from: usize, to: usize) {
         let submitted_ns = self.shared.to_ns(parcel.at);
+        self.taking = parcel.number;
         let real = parcel.indices[from..to].iter().filter(|i| **i != FIFO);
         let (count, most) = real.fold((0, 0), |(count, most), index| (count + 1, most.max(*index)));
         if self.cols.len() <= most as usize {
@@ -82,10 +84,8 @@ impl Engine {
     }
 
     fn take_fifo(&mut self, queue: u32, sequence: u64, fifo: Fifo) {
-        if let Fifo::Close(file, true) = &fifo
-            && let Some(file) = self.files.get(*file)
-        {
-            file.closing = true;
+        if let Fifo::Close(file, true) = &fifo {
+            self.close_arrived(*file, queue);
         }
         self.queues.touch(queue).add_fifo(sequence, fifo);
     }
@@ -161,20 +161,26 @@ impl Engine {
         let verb = self.cols[index as usize].verb;
         let needs_file = !matches!(verb, Verb::Memory | Verb::Names | Verb::Prefetch);
         if needs_file {
-            let (_, body) = self.side.live(index);
-            let Some(file) = self.files.get(body.file).filter(|file| !file.closing) else {
+            let id = self.side.peek(index).file;
+            let col = &self.cols[index as usize];
+            let (queue, sequence) = (u32::from(col.queue), col.sequence);
+            let is_open = |engine: &Engine, closing: bool| {
+                !closing || engine.is_before_close(id, queue, sequence)
+            };
+            let closing = self.files.get(id).map(|file| file.closing);
+            if !closing.is_some_and(|closing| is_open(self, closing)) {
                 let cause = "an earlier entry closed the file, or the id is of another storage";
                 return Flow::End(Some(Error::new(ErrorKind::StaleFile, cause)));
-            };
-            file.hold();
+            }
+            self.files.at(id.0.index()).hold();
             let col = &mut self.cols[index as usize];
             col.flags |= flag::HOLDS;
             // Writes and syncs need no room; it keeps their epoch.
             if verb.writes() {
-                body.room = file.write_arrived();
                 col.flags |= flag::WRITES;
+                self.side.body(index).room = self.write_arrived(id, queue, sequence);
             } else if verb == Verb::Sync {
-                body.room = file.sync_arrived();
+                self.side.body(index).room = self.sync_arrived(id, queue);
             }
         }
         match self.cols[index as usize].has(flag::EXTRA) && self.gates(index).0 {

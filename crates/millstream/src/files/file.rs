@@ -314,6 +314,14 @@ impl File {
         self.epoch_base + self.epochs.len() as u64 - 1
     }
 
+    /// Counts a write in an earlier epoch, for which a sync waits.
+    pub(crate) fn write_arrived_in(&mut self, epoch: u64) -> u64 {
+        let place =
+            usize::try_from(epoch - self.epoch_base).expect("an epoch lives with its syncs");
+        self.epochs[place] += 1;
+        epoch
+    }
+
     /// Ends an epoch; returns its number, for which a sync waits.
     pub(crate) fn sync_arrived(&mut self) -> u64 {
         self.epochs.push_back(0);

@@ -357,3 +357,93 @@ fn a_table_of_a_hundred_thousand_tiny_blocks_is_decoded() {
         rig.finish();
     });
 }
+
+/// Queues of two priorities: what the second submits is taken in first.
+fn low_and_high(rig: &Rig) -> (millstream::Queue, millstream::Queue) {
+    let queue = |priority| {
+        let mut options = QueueOptions::default();
+        options.priority = priority;
+        rig.storage.queue(options).expect("a queue")
+    };
+    (queue(Priority::Low), queue(Priority::High))
+}
+
+#[test]
+fn a_sync_waits_for_writes_that_lower_queues_submitted_before_it_and_for_no_later_ones() {
+    each(this_test!(), |name, mut options| {
+        options.threads.pumped = true;
+        let folder = tempfile::tempdir().expect("a folder");
+        let rig = Rig::new(name, options);
+        let (low, high) = low_and_high(&rig);
+        let path = folder.path().join("file");
+        let file = rig.storage.open(&path, WRITING);
+        let opened = rig.storage.opened(file).expect("accepted");
+        result(opened).expect("opened");
+        low.pause();
+        while rig.storage.pump() {}
+        let synced = Fence::new(0);
+        let write = |at| Write::at(file, at, vec![7u8; 100]);
+        let before = low.submit(write(0)).expect("accepted");
+        let mut sync = high.submit(FileOp::sync(file)).expect("accepted");
+        let after = low.submit(write(100).after(&synced, 1)).expect("accepted");
+        let same = high.submit(write(200).after(&synced, 1)).expect("accepted");
+        for _ in 0..1000 {
+            rig.storage.pump();
+        }
+        assert!(!sync.is_complete(), "{name}: the write before it is paused");
+        low.resume();
+        sync.wait().expect("synced");
+        assert!(before.is_complete(), "{name}");
+        assert_eq!(fs::read(&path).expect("there"), [7u8; 100], "{name}");
+        synced.signal(1);
+        assert_eq!(result(after).expect("written").len(), 100);
+        assert_eq!(result(same).expect("written").len(), 100);
+        rig.finish();
+    });
+}
+
+#[test]
+fn with_threads_no_sync_overtakes_a_write_that_was_submitted_before_it() {
+    each(this_test!(), |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let rig = Rig::new(name, options);
+        let (low, high) = low_and_high(&rig);
+        let file = rig.storage.open(folder.path().join("file"), WRITING);
+        for round in 0..30u64 {
+            let mut batch = low.batch();
+            let writes: Vec<_> = (0..64u64)
+                .map(|at| Write::at(file, (round * 64 + at) * 4096, vec![1u8; 4096]))
+                .map(|write| batch.add(write).expect("accepted"))
+                .collect();
+            batch.submit();
+            let sync = high.submit(FileOp::sync_data(file)).expect("accepted");
+            result(sync).expect("synced");
+            let are_done = writes.iter().all(millstream::Ticket::is_complete);
+            assert!(are_done, "{name}: in round {round}");
+        }
+        rig.finish();
+    });
+}
+
+#[test]
+fn a_close_waits_for_reads_that_lower_queues_submitted_before_it_and_refuses_later_ones() {
+    each(this_test!(), |name, mut options| {
+        options.threads.pumped = true;
+        let folder = tempfile::tempdir().expect("a folder");
+        let rig = Rig::new(name, options);
+        let (low, high) = low_and_high(&rig);
+        let file = file_of(&rig, &folder, &pattern(4096));
+        let opened = rig.storage.opened(file).expect("accepted");
+        result(opened).expect("opened");
+        let before = low.submit(Read::range(file, 0, 100)).expect("accepted");
+        let mut batch = high.batch();
+        let own = batch.add(Read::range(file, 0, 10)).expect("accepted");
+        batch.close(file).expect("accepted");
+        batch.submit();
+        let after = low.submit(Read::range(file, 0, 100)).expect("accepted");
+        assert_eq!(landed(before)[..], pattern(100)[..], "{name}");
+        assert_eq!(landed(own)[..], pattern(10)[..], "{name}");
+        assert_eq!(failure_kind(after), ErrorKind::StaleFile, "{name}");
+        rig.finish();
+    });
+}

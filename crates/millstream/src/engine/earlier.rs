@@ -1,0 +1,123 @@
+//! Syncs and closes come after what was submitted before them, by whatever queue.
+//!
+//! Queues hand their parcels over apart, and those of high priority are taken in first. So when a
+//! sync or a close is taken in, the mail is looked at once more: what was submitted before it is in
+//! the backlogs of queues then, as a submission marks its queue before it returns; the numbers of
+//! parcels tell it from what was submitted later. A barrier remembers how far each backlog reaches. Until all of that has been taken in, it counts as one
+//! more request of its file, and as one more write of the sync's epoch. Writes before the barrier
+//! belong to that epoch, and requests before it find a closing file open; what was submitted later
+//! does neither.
+
+use super::{Engine, What};
+use crate::ids::FileId;
+
+/// What waits for earlier entries to be taken in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Later {
+    /// Syncs of an epoch of a file.
+    Sync(FileId, u64),
+    Close(FileId),
+}
+
+/// An entry of a queue, and how far other queues must have been taken in.
+pub(super) struct Barrier {
+    later: Later,
+    /// Queues, with the sequence number after their last entry.
+    until: Vec<(u32, u64)>,
+}
+
+impl Barrier {
+    fn is_behind(&self, queue: u32, sequence: u64) -> bool {
+        let mut until = self.until.iter();
+        until.any(|(other, end)| *other == queue && sequence < *end)
+    }
+}
+
+impl Engine {
+    /// A sync of a file was taken in; returns its epoch.
+    pub(super) fn sync_arrived(&mut self, file: FileId, queue: u32) -> u64 {
+        let until = self.ends_of_others(queue, self.taking);
+        let entry = self.files.at(file.0.index());
+        if until.is_empty() {
+            return entry.sync_arrived();
+        }
+        entry.hold();
+        entry.write_arrived();
+        let epoch = entry.sync_arrived();
+        let later = Later::Sync(file, epoch);
+        self.barriers.push(Barrier { later, until });
+        epoch
+    }
+
+    /// The close of a file was taken in: later requests are stale.
+    pub(super) fn close_arrived(&mut self, file: FileId, queue: u32) {
+        let until = self.ends_of_others(queue, self.taking);
+        let Some(entry) = self.files.get(file) else {
+            return;
+        };
+        entry.closing = true;
+        if !until.is_empty() {
+            entry.hold();
+            let later = Later::Close(file);
+            self.barriers.push(Barrier { later, until });
+        }
+    }
+
+    /// How far the backlogs of other queues reach that were handed over before a parcel.
+    fn ends_of_others(&mut self, queue: u32, number: u64) -> Vec<(u32, u64)> {
+        self.take_mail();
+        self.queues.backlog_ends(queue, number)
+    }
+
+    /// The epoch of a write that was taken in.
+    pub(super) fn write_arrived(&mut self, file: FileId, queue: u32, sequence: u64) -> u64 {
+        let earlier = self
+            .barriers
+            .iter()
+            .find_map(|barrier| match barrier.later {
+                Later::Sync(of, epoch) if of == file && barrier.is_behind(queue, sequence) => {
+                    Some(epoch)
+                }
+                _ => None,
+            });
+        let entry = self.files.at(file.0.index());
+        match earlier {
+            Some(epoch) => entry.write_arrived_in(epoch),
+            None => entry.write_arrived(),
+        }
+    }
+
+    /// Whether an entry was submitted before the close of its file that was taken in already.
+    pub(super) fn is_before_close(&self, file: FileId, queue: u32, sequence: u64) -> bool {
+        let mut barriers = self.barriers.iter();
+        barriers.any(|barrier| {
+            barrier.later == Later::Close(file) && barrier.is_behind(queue, sequence)
+        })
+    }
+
+    /// Releases what waits for nothing more to be taken in.
+    pub(super) fn pass_barriers(&mut self) {
+        if self.barriers.is_empty() {
+            return;
+        }
+        let queues = &mut self.queues;
+        for barrier in &mut self.barriers {
+            barrier
+                .until
+                .retain(|(queue, end)| queues.has_backlog_below(*queue, *end));
+        }
+        let passed = self.barriers.extract_if(.., |one| one.until.is_empty());
+        for barrier in passed.collect::<Vec<_>>() {
+            let (Later::Sync(file, _) | Later::Close(file)) = barrier.later;
+            let index = file.0.index();
+            if let Later::Sync(_, epoch) = barrier.later {
+                let syncs = self.files.at(index).write_completed(epoch, None);
+                let due = syncs.into_iter().map(|id| (id, What::Released));
+                self.events.extend(due);
+            }
+            if self.files.release(index, false) {
+                self.finish_file(index);
+            }
+        }
+    }
+}
