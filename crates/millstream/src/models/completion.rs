@@ -85,10 +85,10 @@ impl Engine {
     pub(super) fn take_dirty(&mut self, requests: &mut Vec<(u64, u32)>) -> usize {
         let mut dirty = Vec::new();
         self.shared.take_dirty(&mut dirty, &mut Vec::new());
-        dirty.iter().map(|queue| self.take(queue, requests)).sum()
+        dirty.iter().map(|_| self.take(requests)).sum()
     }
 
-    fn take(&mut self, queue: &QueueShared, requests: &mut Vec<(u64, u32)>) -> usize {
+    fn take(&mut self, requests: &mut Vec<(u64, u32)>) -> usize {
         let state = self.queues.touch(0);
         state.take();
         let mut count = 0;

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use crate::support::{Bench, each_backend, each_backend_and_pumped};
 use millstream::{
-    Buffer, Error, ErrorKind, Fence, FileId, FileOptions, Group, Queue, Read, Refused, StatusArray,
-    Ticket,
+    Buffer, Error, ErrorKind, Fence, FileId, Group, Queue, Read, Refused, StatusArray, Ticket,
 };
 
 fn read(file: FileId) -> Read {
@@ -311,7 +310,7 @@ fn whole_files_of_any_length_count_as_no_more_than_the_byte_budget() {
             return eprintln!("SKIP: no files of 2^63 bytes");
         }
         let queue = bench.queue_with(|o| o.bytes = Some(10_000));
-        let file = bench.storage.open(&path, FileOptions::default());
+        let file = bench.storage.open(&path, Default::default());
         let mut opened = bench.storage.opened(file).expect("room");
         assert_eq!(opened.wait().expect("opened").len, i64::MAX as u64);
         queue.pause();
