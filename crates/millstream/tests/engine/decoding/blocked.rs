@@ -5,14 +5,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use millstream::{
-    Backend, BlockTable, Buffer, Codec, CodecId, Decode, DevicePart, DeviceSink, ErrorKind, Fence,
-    FileId, FileOp, FileOptions, Job, JobSystem, Priority, Queue, QueueOptions, Read, Storage,
-    StorageOptions, Ticket, WaitsFor, Write,
+    Access, Backend, BlockTable, Buffer, Codec, CodecId, Decode, DevicePart, DeviceSink, ErrorKind,
+    Fence, FileId, FileOp, FileOptions, Job, JobSystem, Priority, Queue, QueueOptions, Read,
+    Storage, StorageOptions, Ticket, WaitsFor, Write,
 };
+use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
 use millstream_testing::{PATIENCE, wait_for};
 
 use crate::decoding::rig::{Rig, bytes, each_backend_with, encoded};
-use crate::support::{Keeper, landed, noise};
+use crate::support::{Keeper, landed, noise, over_sim};
 
 const STAGING_BYTES: usize = 1 << 20;
 /// One part, of one window.
@@ -110,7 +111,7 @@ fn a_sink_that_keeps_its_parts_stops_no_other_read() {
         assert!(stats.staging_bytes <= STAGING_BYTES as u64 / 2);
         assert!(stats.windows_outside > 0);
         let last = tickets.last().expect("some");
-        assert_eq!(last.waits_for(), Some(WaitsFor::Application));
+        assert!(wait_for(|| last.waits_for() == Some(WaitsFor::Application)));
         others.are_served(&rig.queue);
         // It goes on keeping them while others come and go, as if its thread was suspended.
         others.are_served(&rig.queue);
@@ -598,4 +599,45 @@ fn the_least_staging_serves_requests_of_every_size_and_class() {
             done.store(true, std::sync::atomic::Ordering::SeqCst);
         });
     });
+}
+
+/// The request has more to read when it is canceled, and so has its file open.
+#[test]
+fn a_canceled_request_whose_job_is_kept_gives_back_its_descriptors_at_once() {
+    let (sim, files) = Sim::new(SimOptions {
+        depth: 1,
+        ..SimOptions::default()
+    });
+    let (raw, content) = (noise(14, 600_000), noise(15, PART));
+    let stored = encoded(CodecId::ZLIB, &raw);
+    files.add("zlib", stored, SimFileOptions::default());
+    files.add("other", content.clone(), SimFileOptions::default());
+    let jobs = KeepJobs::default();
+    let mut options = over_sim(sim, &files, Access::Auto);
+    options.staging_bytes = STAGING_BYTES;
+    options.block_bytes = 64 << 10;
+    options.descriptors = 2;
+    options.job_system = Some(Arc::new(jobs.clone()));
+    let storage = Storage::new(options).expect("a storage");
+    let queue = storage.queue(QueueOptions::default()).expect("a queue");
+    let open = |name| storage.open(name, FileOptions::default());
+    let decode = Decode::codec(CodecId::ZLIB).raw_len(raw.len() as u64);
+    let mut ticket = queue
+        .submit(Read::whole(open("zlib")).decode(decode))
+        .expect("accepted");
+    let is_kept = wait_for(|| {
+        storage.pump();
+        jobs.kept() == 1
+    });
+    assert!(is_kept);
+    assert!(storage.stats().operations < 4, "there are windows to read");
+    ticket.cancel();
+    let other = queue.submit(Read::whole(open("other"))).expect("accepted");
+    assert!(landed(other)[..] == content[..]);
+    assert!(!ticket.is_complete(), "its memory is with the job");
+    jobs.take(|_| true).into_iter().for_each(Job::run);
+    let outcome = ticket.wait_timeout(PATIENCE).expect("not claimed before");
+    let error = outcome.expect("it ends").result.expect_err("canceled");
+    assert_eq!(error.kind(), ErrorKind::Canceled);
+    assert_eq!(storage.stats().stalls, 0);
 }

@@ -79,7 +79,8 @@ fn closing_while_a_sink_keeps_staging_returns_in_time_and_reports_its_parts() {
         let full = Full::new(name, options);
         let kept = full.keeper.kept();
         let last = full.tickets.last().expect("some");
-        assert_eq!(last.waits_for(), Some(WaitsFor::Application), "{name}");
+        let waits = || last.waits_for() == Some(WaitsFor::Application);
+        assert!(wait_for(waits), "{name}: {last:?}");
         let begin = Instant::now();
         let report = full.rig.storage.close(SHORTLY);
         assert!(begin.elapsed() < PATIENCE, "{name}: close is bounded");
