@@ -184,7 +184,8 @@ pub(crate) struct Staged {
     pub(crate) needs_application: bool,
     /// Its timeout has passed, or it ended, while something of it was out.
     pub(crate) overdue: bool,
-    /// It had to open its file again when its turn for staging came: it keeps it open until then.
+    /// It had to open its file again when its turn for staging came: if its class is ordinary, it
+    /// keeps it open until it has its window.
     pub(crate) keeps_file: bool,
     front_serial: u64,
     /// Windows whose memory jobs have.

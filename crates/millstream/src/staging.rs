@@ -15,8 +15,8 @@
 //!    request that waits for staging if that is higher. Pauses, bandwidths, fences, deadlines and
 //!    the elevator do not hold it back, and it keeps its file open.
 //! 2. A request takes a window when its turn comes and its file is open. If there is no room, it
-//!    waits in a scheduler of its own (`Engine::waiters`), holds no file open there, and holds up
-//!    nothing that needs no staging. While the first of a class waits, and it is sure that the
+//!    waits in a scheduler of its own (`Engine::waiters`), holds no file open there (an ordinary one
+//!    does if it opened it for its turn), and holds up nothing that needs no staging. While the first of a class waits, and it is sure that the
 //!    library will serve it, others of its or a lower priority take windows at most [`PASSES_MAX`]
 //!    times; those of higher ones always may.
 //! 3. Foreign windows are taken from the end of the arena, at most half of it in sum, ordinary ones
@@ -369,3 +369,6 @@ impl Staging {
             && (self.out[foreign].windows > 0 || self.jobs[foreign] > 0)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -526,12 +526,13 @@ impl Engine {
             memory = std::mem::take(self.side.memory(index));
             self.side.set_memory(index, Memory::None);
         }
-        let staged = match self.cols[index as usize].has(flag::EXTRA) {
+        let mut staged = match self.cols[index as usize].has(flag::EXTRA) {
             true => self.extra(index).staged.take(),
             false => None,
         };
-        if let Some(staged) = &staged {
+        if let Some(staged) = &mut staged {
             self.gated_bytes -= staged.gated_bytes;
+            staged.give_back_idle(&mut self.staging);
         }
         let id = self.id(index);
         let col = &mut self.cols[index as usize];

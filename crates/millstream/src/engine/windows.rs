@@ -168,7 +168,10 @@ impl Engine {
         }
         match self.add_window(index, &body, priority, window) {
             Ok(true) => {}
-            Ok(false) => return Issue::Full,
+            Ok(false) => {
+                self.let_file_of_waiter_go(index);
+                return Issue::Full;
+            }
             Err(issue) => return issue,
         }
         let class = staged_of(&mut self.extras, index).class;
@@ -199,11 +202,19 @@ impl Engine {
     /// Has a request that was picked wait for staging, if it finds no room.
     pub(super) fn wait_for_staging(&mut self, index: u32) -> Issue {
         self.scheduler.remove(index);
-        if !staged_of(&mut self.extras, index).keeps_file {
-            self.detach_file(index);
-        }
+        self.let_file_of_waiter_go(index);
         self.add_waiter(index);
         Issue::Left
+    }
+
+    /// Gives up the file of a request that waits for staging, unless it had to open it for its turn
+    /// and the library alone will serve it: others may need the descriptors before the application
+    /// frees staging.
+    fn let_file_of_waiter_go(&mut self, index: u32) {
+        let staged = staged_of(&mut self.extras, index);
+        if !staged.keeps_file || staged.class == Class::Foreign {
+            self.detach_file(index);
+        }
     }
 
     /// Makes the next window of a request whose file is open; false: staging has no room now.

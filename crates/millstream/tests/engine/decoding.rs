@@ -2,6 +2,7 @@
 //! tables of blocks, streams of several frames, and codecs of the application.
 
 mod application;
+mod blocked;
 mod blocks;
 mod codecs;
 mod device;

@@ -19,5 +19,6 @@ mod opens;
 mod order;
 mod read;
 mod rig;
+mod staging;
 mod time;
 mod write;

@@ -103,6 +103,7 @@ fn storage(random: &mut Rng, sim: Sim, files: &SimFiles, outside: &Outside) -> S
         options.access = Access::Buffered;
     }
     options.threads.pumped = true;
+    options.abort_on_stall = true;
     options.codec(APP_BLOCK, outside.codec(random.bool()));
     options.codec(APP_STREAM, XorStream);
     if random.u8(0..3) == 0 {

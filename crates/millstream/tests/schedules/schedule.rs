@@ -112,6 +112,7 @@ fn storage(random: &mut Rng, sim: Sim, files: &SimFiles) -> Storage {
         options.access = Access::Buffered;
     }
     options.threads.pumped = true;
+    options.abort_on_stall = true;
     Storage::new(options).expect("a storage")
 }
 

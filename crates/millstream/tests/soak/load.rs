@@ -91,7 +91,9 @@ impl Load {
     }
 
     pub(crate) fn start(&mut self) {
-        let storage = Storage::new(StorageOptions::default()).expect("a storage");
+        let mut options = StorageOptions::default();
+        options.abort_on_stall = true;
+        let storage = Storage::new(options).expect("a storage");
         let open = |path: PathBuf| storage.open(path, FileOptions::default());
         for index in 0..FILES {
             let path = self.folder.path().join(index.to_string());

@@ -5,9 +5,15 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream::{BlockSource, BlockTable, Buffer, CodecId, Decode, Error, ErrorKind, Read};
+use millstream::{
+    Access, BlockSource, BlockTable, Buffer, CodecId, Decode, Error, ErrorKind, FileOptions,
+    QueueOptions, Read, Storage, StorageOptions,
+};
+use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
+use millstream_io::fs::DirectAlignment;
 
-use crate::decoding::rig::{Rig, bytes, each_backend, encoded};
+use crate::decoding::rig::{Rig, bytes, each_backend, each_backend_with, encoded};
+use crate::support::{landed, noise, over_sim};
 
 const BLOCK_BYTES: usize = 100_000;
 
@@ -259,4 +265,100 @@ fn external_blocks_are_read_from_their_source() {
             "too long: {error}"
         );
     });
+}
+
+/// A table with gaps of any size between its blocks, of which some are external.
+struct Gapped {
+    stored: Vec<u8>,
+    table: BlockTable,
+    raw: Vec<u8>,
+}
+
+impl Gapped {
+    fn new(seed: u64, all_external: bool) -> Gapped {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut stored, mut base) = (vec![0xee; random.usize(1..9000)], Vec::new());
+        let (mut table, mut raw) = (BlockTable::new(), Vec::new());
+        let longest = [300, 5_000, 90_000][random.usize(0..3)];
+        let widest = [1, 5_000, 300_000][random.usize(0..3)];
+        for _ in 0..random.usize(1..40) {
+            let piece = noise(random.u64(..), random.usize(1..longest));
+            let codec = KINDS[random.usize(0..3)];
+            let external = all_external || random.u8(0..4) == 0;
+            let to = if external { &mut base } else { &mut stored };
+            let block = append(to, codec, &encoded(codec, &piece), piece.len());
+            table.push(codec, block.stored, block.raw_len);
+            table.checksum(block.checksum.expect("appended with one"));
+            if external {
+                table.external_block();
+            }
+            raw.extend_from_slice(&piece);
+            if random.bool() {
+                stored.resize(stored.len() + random.usize(0..widest), 0xee);
+            }
+        }
+        let mut table = table.external(Arc::new(Base(base)));
+        if random.u8(0..3) == 0 {
+            let skip = random.usize(0..raw.len());
+            let take = random.usize(1..=raw.len() - skip);
+            table = table.trim(skip as u64, take as u64);
+            raw = raw[skip..skip + take].to_vec();
+        }
+        Gapped { stored, table, raw }
+    }
+}
+
+#[test]
+fn tables_with_gaps_of_any_size_land_their_blocks() {
+    for access in [Access::Auto, Access::Buffered] {
+        let little = || {
+            let mut options = StorageOptions::default();
+            options.access = access;
+            options.staging_bytes = 1 << 20;
+            options.block_bytes = 64 << 10;
+            options
+        };
+        each_backend_with(little, |rig| {
+            for seed in 0..60 {
+                let Gapped { stored, table, raw } = Gapped::new(seed, seed % 8 == 0);
+                let file = rig.file_of(&format!("gapped{seed}"), &stored);
+                let landed = rig.run(whole(file, table)).expect("decoded");
+                assert!(landed[..] == raw, "seed {seed}");
+            }
+        });
+    }
+}
+
+#[test]
+fn windows_of_a_table_begin_and_end_with_blocks_whatever_the_alignment() {
+    for (access, seed) in [Access::Direct, Access::Buffered]
+        .into_iter()
+        .flat_map(|access| (0..60).map(move |seed| (access, seed)))
+    {
+        let Gapped { stored, table, raw } = Gapped::new(seed, seed % 8 == 0);
+        let (sim, files) = Sim::new(SimOptions {
+            seed,
+            reorder: true,
+            short_chance: 0.2,
+            ..SimOptions::default()
+        });
+        let mut options = SimFileOptions::default();
+        let align = 512 << (seed % 4);
+        options.direct = Some(DirectAlignment {
+            offset: align,
+            memory: align,
+        });
+        files.add("f", stored, options);
+        let mut options = over_sim(sim, &files, access);
+        options.staging_bytes = 1 << 20;
+        options.block_bytes = 4096 << (seed % 5);
+        let storage = Storage::new(options).expect("a storage");
+        let queue = storage.queue(QueueOptions::default()).expect("a queue");
+        let file = storage.open("f", FileOptions::default());
+        let ticket = queue.submit(whole(file, table)).expect("accepted");
+        assert!(landed(ticket)[..] == raw, "seed {seed}");
+        let stats = storage.stats();
+        assert_eq!(stats.direct_operations > 0, access == Access::Direct);
+        assert_eq!((stats.stalls, stats.staging_bytes), (0, 0));
+    }
 }

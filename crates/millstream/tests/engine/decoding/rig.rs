@@ -20,6 +20,11 @@ impl Rig {
         self.storage.open(path, millstream::FileOptions::default())
     }
 
+    /// The path of a name in its folder.
+    pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
     /// Submits a request and waits for its memory.
     pub(crate) fn run<R: Request>(&self, request: R) -> Result<R::Output, Error> {
         self.queue.submit(request).expect("accepted").wait()
@@ -68,6 +73,7 @@ pub(crate) fn each_backend_with(options: impl Fn() -> StorageOptions, test: impl
     for backend in [Backend::Auto, Backend::Threads] {
         let mut options = options();
         options.backend = backend;
+        options.abort_on_stall = true;
         let storage = Storage::new(options).expect("a storage");
         eprintln!("over {:?}", storage.device_kind());
         let rig = Rig {
@@ -80,6 +86,7 @@ pub(crate) fn each_backend_with(options: impl Fn() -> StorageOptions, test: impl
         assert!(is_returned, "all staging is given back");
         let stats = rig.storage.stats();
         assert!(stats.staging_peak_bytes <= stats.staging_capacity_bytes);
+        assert_eq!(stats.stalls, 0);
         let report = rig.storage.close(PATIENCE);
         assert_eq!(report, CloseReport::default());
     }

@@ -67,6 +67,7 @@ impl Rig {
             stats.staging_peak_bytes <= stats.staging_capacity_bytes,
             "{name}: staging is bounded: {stats:?}"
         );
+        assert_eq!(stats.stalls, 0, "{name}");
         drop(self.queue);
         let report = self.storage.close(PATIENCE);
         assert_eq!(report, CloseReport::default(), "{name}");
@@ -95,6 +96,7 @@ pub(crate) fn options_of(name: &str) -> StorageOptions {
 pub(crate) fn options_with(backend: Backend) -> StorageOptions {
     let mut options = StorageOptions::default();
     options.backend = backend;
+    options.abort_on_stall = true;
     options
 }
 

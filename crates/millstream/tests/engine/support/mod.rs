@@ -1,12 +1,12 @@
 //! A storage over a folder of generated files, over every backend.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use millstream::{
-    Access, Backend, CodecId, DeviceMaker, FileId, FileOptions, Queue, QueueOptions, Storage,
-    StorageOptions,
+    Access, Backend, CodecId, DeviceMaker, DevicePart, DeviceSink, FileId, FileOptions, Queue,
+    QueueOptions, Storage, StorageOptions, Ticket,
 };
 use millstream_io::device::sim::{Sim, SimFiles};
 pub(crate) use millstream_testing::PATIENCE;
@@ -94,8 +94,71 @@ pub(crate) fn encoded(codec: CodecId, raw: &[u8]) -> Vec<u8> {
 /// The default options with some of them set.
 pub(crate) fn options(set: impl FnOnce(&mut StorageOptions)) -> StorageOptions {
     let mut options = StorageOptions::default();
+    options.abort_on_stall = true;
     set(&mut options);
     options
+}
+
+/// Bytes that no codec makes shorter.
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    fastrand::Rng::with_seed(seed).fill(&mut bytes);
+    bytes
+}
+
+/// The memory of a request that must succeed; one that never ends fails the test.
+pub(crate) fn landed<T: 'static>(mut ticket: Ticket<T>) -> T {
+    let outcome = ticket.wait_timeout(PATIENCE).expect("not claimed before");
+    let outcome = outcome.unwrap_or_else(|| panic!("it waits for {:?}", ticket.waits_for()));
+    outcome.into_result().expect("it succeeds")
+}
+
+/// A device that keeps its parts, with their windows of staging, until it lets them go.
+#[derive(Default)]
+pub(crate) struct Keeper {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    parts: Vec<DevicePart>,
+    lets_go: bool,
+}
+
+impl Keeper {
+    pub(crate) fn kept(&self) -> usize {
+        self.kept.lock().expect("no panic").parts.len()
+    }
+
+    /// Finishes the oldest part.
+    pub(crate) fn finish_one(&self) {
+        let part = self.kept.lock().expect("no panic").parts.remove(0);
+        part.finish(Ok(()));
+    }
+
+    /// Finishes all parts, and later ones at once.
+    pub(crate) fn let_go(&self) {
+        let mut kept = self.kept.lock().expect("no panic");
+        kept.lets_go = true;
+        let parts = std::mem::take(&mut kept.parts);
+        drop(kept);
+        parts.into_iter().for_each(|part| part.finish(Ok(())));
+    }
+}
+
+impl DeviceSink for Keeper {
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn take(&self, part: DevicePart) {
+        let mut kept = self.kept.lock().expect("no panic");
+        if !kept.lets_go {
+            return kept.parts.push(part);
+        }
+        drop(kept);
+        part.finish(Ok(()));
+    }
 }
 
 fn backends() -> Vec<Backend> {
@@ -111,6 +174,7 @@ pub(crate) fn each_backend_with(options: impl Fn() -> StorageOptions, test: impl
     for backend in backends() {
         let mut options = options();
         options.backend = backend;
+        options.abort_on_stall = true;
         let storage = Storage::new(options).expect("a storage");
         eprintln!("over {:?}", storage.device_kind());
         let folder = tempfile::tempdir().expect("a folder");
