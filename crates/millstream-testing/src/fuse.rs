@@ -134,6 +134,8 @@ impl FaultFs {
         };
         // An error means that the releaser panicked, which its own message reports.
         let _ = is_watched.recv();
+        // Answered by the thread that serves: from now on it is one of the process.
+        let _ = mounted.path("none").metadata();
         for (name, bytes) in files {
             mounted.put(name, bytes);
         }

@@ -1,12 +1,13 @@
 //! One round of the load after the other.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use millstream::{
-    Buffer, CloseReport, CodecId, Decode, Error, ErrorKind, FileId, FileOp, FileOptions, Priority,
-    Queue, QueueOptions, Read, Stats, Storage, StorageOptions, Ticket,
+    BlockTable, Buffer, CloseReport, CodecId, Decode, DevicePart, DeviceSink, Error, ErrorKind,
+    FileId, FileOp, FileOptions, Priority, Queue, QueueOptions, Read, Stats, Storage,
+    StorageOptions, Ticket,
 };
 use millstream_testing::fuse::{Call, Effect, Rule};
 use millstream_testing::{FaultFs, PATIENCE, wait_for};
@@ -41,14 +42,34 @@ enum Wanted {
     Failure,
 }
 
+/// A device that has its parts moved by another thread, as they come.
+struct Sink {
+    parts: Mutex<std::sync::mpsc::Sender<DevicePart>>,
+    room: u64,
+}
+
+impl DeviceSink for Sink {
+    fn room(&self) -> u64 {
+        self.room
+    }
+
+    fn take(&self, part: DevicePart) {
+        let parts = self.parts.lock().expect("nothing panics with it");
+        parts.send(part).expect("the thread ends last");
+    }
+}
+
 /// What runs between start and stop.
 struct Engine {
     storage: Storage,
     queue: Queue,
+    /// The same requests, paused or slowed down for a while.
+    limited: Queue,
     /// Replacements, which would wait for all reads of the queue before them.
     writes: Queue,
     missing: FileId,
     faulty: Option<FileId>,
+    blocks: FileId,
 }
 
 pub(crate) struct Load {
@@ -61,7 +82,23 @@ pub(crate) struct Load {
     stored: Arc<[u8]>,
     damaged: Arc<[u8]>,
     faulty: Vec<u8>,
+    /// The text once more, in blocks.
+    table: BlockTable,
+    blocks: Vec<u8>,
     engine: Option<Engine>,
+}
+
+/// The text as a table of blocks, and their stored bytes.
+fn in_blocks(text: &[u8]) -> (BlockTable, Vec<u8>) {
+    let (mut table, mut stored) = (BlockTable::new(), Vec::new());
+    for raw in text.chunks(9_000) {
+        let start = stored.len() as u64;
+        let mut source = raw;
+        millstream_codec::compress(CodecId::ZLIB, 6, &mut source, &mut stored).expect("compressed");
+        let raw_len = u32::try_from(raw.len()).expect("a block is short");
+        table.push(CodecId::ZLIB, start..stored.len() as u64, raw_len);
+    }
+    (table, stored)
 }
 
 impl Load {
@@ -76,6 +113,7 @@ impl Load {
         *damaged.last_mut().expect("a stream has bytes") ^= 1;
         let faulty = bytes(&mut random, 300_000).to_vec();
         let mount = FaultFs::mount(&[(FAULTY, &faulty)]);
+        let (table, blocks) = in_blocks(&text);
         Load {
             seed,
             random,
@@ -86,6 +124,8 @@ impl Load {
             stored: stored.into(),
             damaged: damaged.into(),
             faulty,
+            table,
+            blocks,
             engine: None,
         }
     }
@@ -93,6 +133,10 @@ impl Load {
     pub(crate) fn start(&mut self) {
         let mut options = StorageOptions::default();
         options.abort_on_stall = true;
+        // Less than what is read at a time needs.
+        options.staging_bytes = 1 << 20;
+        let blocks = self.folder.path().join("blocks");
+        std::fs::write(&blocks, &self.blocks).expect("written");
         let storage = Storage::new(options).expect("a storage");
         let open = |path: PathBuf| storage.open(path, FileOptions::default());
         for index in 0..FILES {
@@ -110,6 +154,8 @@ impl Load {
         let queue = || storage.queue(QueueOptions::default()).expect("a queue");
         self.engine = Some(Engine {
             queue: queue(),
+            limited: queue(),
+            blocks: open(blocks),
             writes: queue(),
             missing: open(self.folder.path().join("missing")),
             faulty: self.mount.as_ref().map(|mount| open(mount.path(FAULTY))),
@@ -128,28 +174,43 @@ impl Load {
     /// Closes the storage.
     pub(crate) fn stop(&mut self) -> CloseReport {
         let engine = self.engine.take().expect("started");
-        drop((engine.queue, engine.writes));
+        drop((engine.queue, engine.limited, engine.writes));
         engine.storage.close(PATIENCE)
     }
 
     /// Requests of all kinds, to their ends. Latencies of small realtime reads among them.
     pub(crate) fn round(&mut self) -> Vec<Duration> {
         self.inject();
-        let mut batch = self.engine().queue.batch();
+        let rate = [Some(50_000_000), Some(400_000_000), None][self.random.usize(..3)];
+        let limited = self.engine().limited.clone();
+        limited.set_bandwidth(rate);
+        let mut batches = [self.engine().queue.batch(), limited.batch()];
         let mut out = Vec::new();
         for _ in 0..REQUESTS {
             let (request, wanted) = self.request();
             let is_tagged = self.random.u8(..16) == 0;
+            let soon = Instant::now() + Duration::from_micros(self.random.u64(..5_000));
             let request = request
                 .priority(Priority::ALL[self.random.usize(..Priority::ALL.len())])
                 .tag(u64::from(is_tagged) * TAG);
+            let request = match self.random.u8(..4) {
+                0 => request.deadline(soon),
+                _ => request,
+            };
+            let batch = &mut batches[usize::from(self.random.u8(..4) == 0)];
             let ticket = batch.add(request).expect("accepted");
             out.push((ticket, wanted, is_tagged));
         }
-        batch.submit();
+        batches.iter_mut().for_each(millstream::Batch::submit);
+        if self.random.bool() {
+            limited.pause();
+        }
         self.engine().queue.cancel_tagged(TAG, TAG);
+        limited.cancel_tagged(TAG, TAG);
+        self.to_devices();
         let latencies = (0..PROBES).map(|_| self.probe()).collect();
         let replaced = self.replace();
+        limited.resume();
         for (mut ticket, wanted, is_tagged) in out {
             match self.random.u8(..16) {
                 // Its completion is not waited for.
@@ -164,6 +225,30 @@ impl Load {
         self.expect_idle();
         self.reload(replaced);
         latencies
+    }
+
+    /// Has devices take the text in parts while everything else waits.
+    fn to_devices(&mut self) {
+        let (sender, parts) = std::sync::mpsc::channel::<DevicePart>();
+        let mover = std::thread::spawn(move || {
+            parts.iter().for_each(|part| part.finish(Ok(())));
+        });
+        let room = self.text.len() as u64;
+        let tickets: Vec<_> = (0..4)
+            .map(|_| {
+                let parts = Mutex::new(sender.clone());
+                let read = Read::whole(self.engine().blocks)
+                    .decode(Decode::table(self.table.clone()))
+                    .into_device(Arc::new(Sink { parts, room }));
+                self.engine().queue.submit(read).expect("accepted")
+            })
+            .collect();
+        drop(sender);
+        for mut ticket in tickets {
+            let moved = ticket.outcome().result.expect("moved");
+            assert_eq!(moved, room, "seed {}", self.seed);
+        }
+        mover.join().expect("all parts were moved");
     }
 
     /// Makes the next calls on the mount fail, short or slow.
@@ -190,6 +275,13 @@ impl Load {
             ),
             1 | 2 => (decode(&self.stored, self.text.len() as u64), Wanted::Text),
             3 => (Read::whole(self.engine().missing), Wanted::Failure),
+            6..=8 => {
+                let table = Decode::table(self.table.clone());
+                (
+                    Read::whole(self.engine().blocks).decode(table),
+                    Wanted::Text,
+                )
+            }
             4 | 5 if self.mount.is_some() => {
                 let id = self.engine().faulty.expect("opened with the mount");
                 let offset = self.random.u64(..self.faulty.len() as u64);
@@ -284,7 +376,8 @@ impl Load {
         let is_idle = wait_for(|| {
             let stats = engine.storage.stats();
             let ended = stats.done + stats.failed + stats.canceled == stats.requests;
-            ended && stats.staging_bytes == 0 && engine.queue.live() == 0
+            let live = engine.queue.live() + engine.limited.live();
+            ended && stats.staging_bytes == 0 && live == 0
         });
         let stats = engine.storage.stats();
         assert!(is_idle, "seed {}: {stats:?}", self.seed);

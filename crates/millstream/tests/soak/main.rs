@@ -1,6 +1,7 @@
 //! A mixed load for as long as it is asked for: reads of all kinds and priorities, decoding, files
 //! that are missing, damaged, or on a mount that fails, cuts reads short and delays them;
-//! cancellation; files that are replaced while they are read, and opened again.
+//! cancellation; files that are replaced while they are read, and opened again; deadlines, pauses,
+//! bandwidths, tables of blocks and device sinks, with less staging than they need at a time.
 //!
 //! For every request: its bytes are right, or its error is one that was made. After every round
 //! nothing is in flight and no staging is held; in the end no thread and no descriptor is left. A
