@@ -29,10 +29,10 @@ mod streak;
 use file::Phase;
 pub(crate) use file::{Direct, File, Lane};
 
-/// The process, or the system, has no descriptor left. That is a moment: opens are tried again after
-/// a close of the storage's own, or after 1, 2, 4 ... ms, and fail once a second has passed without
-/// an open that succeeded. The storage's limit is lowered to what it has open, and grows by one with
-/// each open that succeeds.
+/// The process, or the system, has no descriptor left. That is a moment: opens are tried again
+/// after a close of the storage's own, or after 1, 2, 4 ... ms, and fail once a second has passed
+/// without an open that succeeded. The storage's limit is lowered to what it has open, and grows by
+/// one with each open that succeeds.
 #[derive(Clone, Copy)]
 struct Shortage {
     since_ns: u64,

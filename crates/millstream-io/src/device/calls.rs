@@ -115,8 +115,8 @@ pub struct OpenCall {
     pub access: Access,
     /// With [`Access::Auto`], the minimum length of a file that gets a direct descriptor.
     pub direct_from: u64,
-    /// What a reopened name must still lead to; else the open fails with `ESTALE`, and never creates
-    /// or truncates anything.
+    /// What a reopened name must still lead to; else the open fails with `ESTALE`, and never
+    /// creates or truncates anything.
     pub expected: Option<Known>,
     /// A range to read at once if it is cached.
     pub offer: Option<Offer>,

@@ -3,10 +3,10 @@
 //! Queues hand their parcels over apart, and those of high priority are taken in first. So when a
 //! sync or a close is taken in, the mail is looked at once more: what was submitted before it is in
 //! the backlogs of queues then, as a submission marks its queue before it returns; the numbers of
-//! parcels tell it from what was submitted later. A barrier remembers how far each backlog reaches. Until all of that has been taken in, it counts as one
-//! more request of its file, and as one more write of the sync's epoch. Writes before the barrier
-//! belong to that epoch, and requests before it find a closing file open; what was submitted later
-//! does neither.
+//! parcels tell it from what was submitted later. A barrier remembers how far each backlog reaches.
+//! Until all of that has been taken in, it counts as one more request of its file, and as one more
+//! write of the sync's epoch. Writes before the barrier belong to that epoch, and requests before
+//! it find a closing file open; what was submitted later does neither.
 
 use super::{Engine, What};
 use crate::ids::FileId;
