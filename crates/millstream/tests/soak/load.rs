@@ -207,7 +207,7 @@ impl Load {
         }
         self.engine().queue.cancel_tagged(TAG, TAG);
         limited.cancel_tagged(TAG, TAG);
-        self.to_devices();
+        self.read_for_devices();
         let latencies = (0..PROBES).map(|_| self.probe()).collect();
         let replaced = self.replace();
         limited.resume();
@@ -228,7 +228,7 @@ impl Load {
     }
 
     /// Has devices take the text in parts while everything else waits.
-    fn to_devices(&mut self) {
+    fn read_for_devices(&mut self) {
         let (sender, parts) = std::sync::mpsc::channel::<DevicePart>();
         let mover = std::thread::spawn(move || {
             parts.iter().for_each(|part| part.finish(Ok(())));
