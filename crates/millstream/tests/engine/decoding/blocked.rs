@@ -126,7 +126,7 @@ fn a_sink_that_keeps_its_parts_stops_no_other_read() {
 struct Forward(Mutex<Sender<DevicePart>>);
 
 impl Forward {
-    fn new() -> (Arc<dyn DeviceSink>, Receiver<DevicePart>) {
+    fn to_here() -> (Arc<dyn DeviceSink>, Receiver<DevicePart>) {
         let (sender, parts) = channel();
         (Arc::new(Forward(Mutex::new(sender))), parts)
     }
@@ -158,7 +158,7 @@ fn a_sink_may_wait_for_another_read_before_it_finishes_a_part() {
     each_backend_with(little, |rig| {
         let others = Others::new(rig);
         let file = rig.file_of("part", &noise(4, PART));
-        let (sink, parts) = Forward::new();
+        let (sink, parts) = Forward::to_here();
         let read = || Read::whole(file).into_device(Arc::clone(&sink));
         let tickets: Vec<_> = (0..COUNT)
             .map(|_| rig.queue.submit(read()).expect("accepted"))
@@ -189,7 +189,7 @@ fn two_storages_whose_sinks_wait_for_reads_of_each_other_both_go_on() {
                 let ((queue, file), (from, encoded)) = (&sides[side], &sides[1 - side]);
                 let raw = &raw;
                 scope.spawn(move || {
-                    let (sink, parts) = Forward::new();
+                    let (sink, parts) = Forward::to_here();
                     let decode = || Decode::codec(CodecId::ZLIB).raw_len(PART as u64);
                     let read = || Read::whole(*file).into_device(Arc::clone(&sink));
                     let tickets: Vec<_> = (0..COUNT)
@@ -335,6 +335,7 @@ fn two_thousand_jobs_of_a_job_system_stop_neither_plain_reads_nor_one_that_it_wa
 /// The windows behind that of the job are complete, and wait for it.
 #[test]
 fn a_canceled_request_whose_job_is_kept_gives_back_its_other_windows_at_once() {
+    const WINDOW: u64 = 64 << 10;
     let jobs = KeepJobs::default();
     let with_jobs = || {
         let mut options = little();
@@ -349,11 +350,11 @@ fn a_canceled_request_whose_job_is_kept_gives_back_its_other_windows_at_once() {
         let ticket = ticket.as_mut().expect("accepted");
         let is_ahead = || {
             let stats = rig.storage.stats();
-            jobs.kept() == 1 && stats.staging_bytes == 4 * 64 << 10 && stats.in_flight == 0
+            jobs.kept() == 1 && stats.staging_bytes == 4 * WINDOW && stats.in_flight == 0
         };
         assert!(wait_for(is_ahead), "{:?}", rig.storage.stats());
         ticket.cancel();
-        let is_back = wait_for(|| rig.storage.stats().staging_bytes == 64 << 10);
+        let is_back = wait_for(|| rig.storage.stats().staging_bytes == WINDOW);
         assert!(is_back, "one window is out with the job");
         assert!(!ticket.is_complete(), "its memory is with the job");
         jobs.take(|_| true).into_iter().for_each(Job::run);
