@@ -103,8 +103,10 @@ fn a_process_that_stays_without_descriptors_is_an_error_that_says_so() {
         assert_eq!(error.kind(), ErrorKind::Limit, "{name}: {error}");
         assert!(error.to_string().contains("close files"), "{name}: {error}");
         drop(taken);
-        let mut whole = FileOptions::default();
-        whole.access = Some(Access::Direct);
+        let whole = FileOptions {
+            access: Some(Access::Direct),
+            ..FileOptions::default()
+        };
         let ticket = rig.submit(Read::whole(rig.storage.open(&direct, whole)));
         match result(ticket) {
             Ok(bytes) => assert!(bytes[..] == pattern(200_000)[..], "{name}"),
