@@ -23,9 +23,11 @@ use crate::error::{Error, ErrorKind};
 use crate::ids::{FileId, Id};
 use crate::limits;
 
+mod ends;
 mod file;
 mod streak;
 
+use ends::Ends;
 use file::Phase;
 pub(crate) use file::{Direct, File, Lane};
 
@@ -107,6 +109,7 @@ pub(crate) struct Files {
     /// Files that were idle, each once, oldest first; looked at again when room is needed.
     idle: VecDeque<FileId>,
     slow: HashMap<u64, SlowMount>,
+    ends: Ends,
     access: Access,
     /// Whether any file so far is on a rotating disk.
     rotating: bool,
@@ -130,6 +133,7 @@ impl Files {
             closing: 0,
             idle: VecDeque::new(),
             slow: HashMap::new(),
+            ends: Ends::default(),
             access,
             rotating: false,
         }
@@ -166,7 +170,44 @@ impl Files {
         let file = self.at(index);
         file.opened_once = true;
         file.note_opened(opened);
+        self.note_end(index);
         self.note_idle(index);
+    }
+
+    /// A file was opened: where appends go is known, if it may be written to.
+    fn note_end(&mut self, index: u32) {
+        let file = self.at(index);
+        if file.end.is_some() || !file.options.write {
+            return;
+        }
+        let Some(about) = &file.about else {
+            return;
+        };
+        let (key, len) = (Ends::key(about, &file.path), about.len);
+        file.end = Some(key);
+        self.ends.opened(key, len);
+    }
+
+    /// Assigns an append of `len` bytes to an open file its offset; `None`: it would end beyond
+    /// 2^64.
+    pub(crate) fn place_append(&mut self, index: u32, len: u64) -> Option<u64> {
+        let key = self.at(index).end.expect("open for writing");
+        self.ends.place(key, len)
+    }
+
+    /// An append has ended that has its place.
+    pub(crate) fn append_ended(&mut self, index: u32, at: u64, len: u64, issued: u64) {
+        let key = self.at(index).end.expect("open for writing");
+        self.ends.ended(key, at, len, issued);
+    }
+
+    /// Records that a write up to `end` has landed.
+    pub(crate) fn grew(&mut self, index: u32, end: u64) {
+        let file = self.at(index);
+        file.grew(end);
+        if let Some(key) = file.end {
+            self.ends.grew(key, end);
+        }
     }
 
     /// A file that a caller named.
@@ -374,6 +415,7 @@ impl Files {
             Some(Err(error)) => file.phase = Phase::Failed(file.open_error(error)),
             None => {}
         }
+        let was_opened = matches!(opened, Some(Ok(_)));
         match &answer.direct {
             Some(Ok(descriptor)) => file.direct = Direct::Open(*descriptor),
             // The next read asks again.
@@ -388,6 +430,9 @@ impl Files {
             None => {}
         }
         let count = file.descriptors();
+        if was_opened {
+            self.note_end(index);
+        }
         self.descriptors += match reserved {
             2 => count,
             _ => usize::from(matches!(answer.direct, Some(Ok(_)))),
@@ -564,8 +609,12 @@ impl Files {
         let file = self.at(index);
         let before = into.len();
         file.take_descriptors(into);
+        let end = file.end;
         self.closing += into.len() - before;
         self.files[index as usize] = None;
+        if let Some(key) = end {
+            self.ends.closed(key);
+        }
         true
     }
 

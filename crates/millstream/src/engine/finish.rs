@@ -185,8 +185,12 @@ impl Engine {
     #[inline]
     pub(super) fn release_file(&mut self, index: u32, flags: u8, error: Option<&Error>) {
         let body = self.side.peek(index);
-        let (file, epoch) = (body.file.0.index(), body.room);
+        let (file, epoch, at) = (body.file.0.index(), body.room, body.offset);
         if flags & flag::WRITES != 0 {
+            let col = &self.cols[index as usize];
+            if col.verb == Verb::Append && col.issued > 0 {
+                self.files.append_ended(file, at, col.len, col.issued);
+            }
             let syncs = self.files.at(file).write_completed(epoch, error);
             let due = syncs.into_iter().map(|id| (id, What::Released));
             self.events.extend(due);

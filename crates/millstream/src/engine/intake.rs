@@ -503,11 +503,8 @@ impl Engine {
             let cause = "the file was not opened for writing";
             return Flow::End(Some(Error::new(ErrorKind::PermissionDenied, cause)));
         }
-        if self.cols[index as usize].verb == Verb::Append {
-            let at = file.append(body.len);
-            self.side.body(index).offset = at;
-        }
-        if self.side.peek(index).offset.checked_add(body.len).is_none() {
+        // Appends get their place when they are issued: one that is canceled before leaves no hole.
+        if body.offset.checked_add(body.len).is_none() {
             return overflow();
         }
         self.cols[index as usize].flags |= flag::PREPARED;

@@ -221,6 +221,9 @@ impl Engine {
         if self.is_kept_by_mount(index) {
             return Issue::Left;
         }
+        if let Some(issue) = self.place_append(index) {
+            return issue;
+        }
         let body = *self.side.peek(index);
         if self.staged(index).is_some() {
             return self.issue_staged(index, &body, priority);
@@ -242,6 +245,26 @@ impl Engine {
             },
             Err(issue) => issue,
         }
+    }
+
+    /// Gives an append its offset with its first operation; returns the outcome of its pick if it
+    /// has none.
+    #[inline(always)]
+    fn place_append(&mut self, index: u32) -> Option<Issue> {
+        let col = &self.cols[index as usize];
+        if col.verb != Verb::Append || col.issued > 0 {
+            return None;
+        }
+        let (len, file) = (col.len, self.side.peek(index).file.0.index());
+        if self.is_full(file, Lane::Main) {
+            return Some(Issue::Full);
+        }
+        let Some(at) = self.files.place_append(file, len) else {
+            let cause = "the file would end beyond 2^64";
+            return Some(self.fail(index, Error::new(ErrorKind::Overflow, cause)));
+        };
+        self.side.body(index).offset = at;
+        None
     }
 
     /// Whether its file is on a mount that can hang, which has no room for another operation: then

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use millstream_io::limits::MEMORY_ALIGNMENT;
 use millstream_io::{Access, Descriptor, Errno, IoError, Known, MountKind, Opened};
 
+use super::ends::EndKey;
 use super::streak::Streak;
 use crate::destination::{FileInfo, FileOptions};
 use crate::error::{Error, ErrorKind};
@@ -98,8 +99,8 @@ pub(crate) struct File {
     /// Live writes per epoch; a sync ends an epoch and waits for it.
     pub(super) epochs: VecDeque<u32>,
     pub(super) epoch_base: u64,
-    /// Where the next append goes.
-    pub(super) append_at: Option<u64>,
+    /// Whose end appends go to; known once it was opened for writing.
+    pub(super) end: Option<EndKey>,
     /// A write was begun since the last open.
     pub(crate) written: bool,
 }
@@ -131,7 +132,7 @@ impl File {
             syncs: Vec::new(),
             epochs: VecDeque::from([0]),
             epoch_base: 0,
-            append_at: None,
+            end: None,
             written: false,
         }
     }
@@ -172,17 +173,9 @@ impl File {
     }
 
     /// Records that a write up to `end` has landed.
-    pub(crate) fn grew(&mut self, end: u64) {
+    pub(super) fn grew(&mut self, end: u64) {
         let len = self.len().max(end);
         self.set_len(len);
-        self.append_at = self.append_at.map(|at| at.max(end));
-    }
-
-    /// Assigns an append of `len` bytes its offset.
-    pub(crate) fn append(&mut self, len: u64) -> u64 {
-        let at = self.append_at.unwrap_or(0);
-        self.append_at = Some(at.saturating_add(len));
-        at
     }
 
     #[inline]
@@ -381,7 +374,6 @@ impl File {
             package: self.options.package,
         });
         self.phase = Phase::Open(opened.descriptor);
-        self.append_at = self.append_at.or(Some(opened.len));
         self.about = Some(opened);
         self.written = false;
     }

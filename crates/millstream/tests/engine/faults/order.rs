@@ -447,3 +447,62 @@ fn a_close_waits_for_reads_that_lower_queues_submitted_before_it_and_refuses_lat
         rig.finish();
     });
 }
+
+#[test]
+fn appends_by_several_ids_of_one_file_follow_one_another() {
+    each(this_test!(), |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let rig = Rig::new(name, options);
+        let path = folder.path().join("log");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).expect("linked");
+        let open = |path: &std::path::Path, create| {
+            let options = FileOptions { create, ..WRITING };
+            let file = rig.storage.open(path, options);
+            result(rig.storage.opened(file).expect("accepted")).expect("opened");
+            file
+        };
+        let files = [open(&path, true), open(&path, false), open(&link, false)];
+        for (file, byte) in files.into_iter().zip(b'a'..) {
+            let append = Write::append(file, vec![byte; 5]);
+            result(rig.submit(append)).expect("appended");
+        }
+        assert_eq!(
+            fs::read(&path).expect("there"),
+            b"aaaaabbbbbccccc",
+            "{name}"
+        );
+        // Another id truncates the file: the next append is its first byte.
+        let truncating = FileOptions {
+            truncate: true,
+            ..WRITING
+        };
+        let again = rig.storage.open(&path, truncating);
+        result(rig.storage.opened(again).expect("accepted")).expect("opened");
+        result(rig.submit(Write::append(files[0], b"d".to_vec()))).expect("appended");
+        assert_eq!(fs::read(&path).expect("there"), b"d", "{name}");
+        rig.finish();
+    });
+}
+
+#[test]
+fn an_append_that_was_canceled_before_it_began_leaves_no_hole() {
+    each(this_test!(), |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let rig = Rig::new(name, options);
+        let path = folder.path().join("log");
+        let file = rig.storage.open(&path, WRITING);
+        let paused = rig.storage.queue(QueueOptions::default()).expect("a queue");
+        paused.pause();
+        let never = paused
+            .submit(Write::append(file, b"never".to_vec()))
+            .expect("accepted");
+        // Taken in before it is canceled: a later request has completed.
+        result(rig.submit(Write::append(file, b"one".to_vec()))).expect("appended");
+        never.cancel();
+        assert_eq!(failure_kind(never), ErrorKind::Canceled, "{name}");
+        result(rig.submit(Write::append(file, b"two".to_vec()))).expect("appended");
+        assert_eq!(fs::read(&path).expect("there"), b"onetwo", "{name}");
+        rig.finish();
+    });
+}
