@@ -15,10 +15,10 @@
 //!    request that waits for staging if that is higher. Pauses, bandwidths, fences, deadlines and
 //!    the elevator do not hold it back, and it keeps its file open.
 //! 2. A request takes a window when its turn comes and its file is open. If there is no room, it
-//!    waits in a scheduler of its own (`Engine::waiters`), holds no file open there (an ordinary one
-//!    does if it opened it for its turn), and holds up nothing that needs no staging. While the first of a class waits, and it is sure that the
-//!    library will serve it, others of its or a lower priority take windows at most [`PASSES_MAX`]
-//!    times; those of higher ones always may.
+//!    waits in a scheduler of its own (`Engine::waiters`), holds no file open there (an ordinary
+//!    one does if it opened it for its turn), and holds up nothing that needs no staging. While the
+//!    first of a class waits, and it is sure that the library will serve it, others of its or a
+//!    lower priority take windows at most [`PASSES_MAX`] times; those of higher ones always may.
 //! 3. Foreign windows are taken from the end of the arena, at most half of it in sum, ordinary ones
 //!    from its front. A sixteenth of it is for realtime requests alone.
 //! 4. The last resort: if the first of a class that waits has no room, and what could make room is
@@ -309,7 +309,8 @@ impl Staging {
     }
 
     /// A request waits that has no room: the first of its class, unless one of a higher priority
-    /// waits, or one of its own that is before it. `leads`: it is before all others of its priority.
+    /// waits, or one of its own that is before it. `leads`: it is before all others of its
+    /// priority.
     pub(crate) fn note_waits(&mut self, ask: &Ask, leads: bool) {
         let new = |passes| {
             Some(First {
