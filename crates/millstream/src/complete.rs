@@ -358,6 +358,11 @@ impl Queues {
         states.any(|state| !state.backlog.is_empty())
     }
 
+    /// One more than the largest index of a queue.
+    pub(crate) fn len(&self) -> u32 {
+        self.states.len() as u32
+    }
+
     /// Queues other than `but` with a backlog of parcels numbered up to `number`, and the sequence
     /// number after the last entry of these.
     pub(crate) fn backlog_ends(&self, but: u32, number: u64) -> Vec<(u32, u64)> {

@@ -32,9 +32,9 @@ use file::Phase;
 pub(crate) use file::{Direct, File, Lane};
 
 /// The process, or the system, has no descriptor left. That is a moment: opens are tried again
-/// after a close of the storage's own, or after 1, 2, 4 ... ms, and fail once a second has passed
-/// without an open that succeeded. The storage's limit is lowered to what it has open, and grows by
-/// one with each open that succeeds.
+/// after a close of the storage's own, or after 1, 2, 4 ... 64 ms, and fail once a second has
+/// passed without an open that succeeded. The storage's limit is lowered to what it has open and
+/// one open more, and grows by one with each open that succeeds.
 #[derive(Clone, Copy)]
 struct Shortage {
     since_ns: u64,
@@ -54,10 +54,12 @@ impl Shortage {
         }
     }
 
-    /// Another open has failed.
+    /// Another open has failed. Once a second has passed all others try at once, and fail.
     fn goes_on(&mut self, now_ns: u64) {
-        if now_ns >= self.again_ns {
-            self.wait_ns *= 2;
+        if self.is_over(now_ns) {
+            self.again_ns = 0;
+        } else if now_ns >= self.again_ns {
+            self.wait_ns = limits::SHORTAGE_WAIT_NS_MAX.min(2 * self.wait_ns);
             self.again_ns = now_ns + self.wait_ns;
         }
     }
@@ -405,7 +407,8 @@ impl Files {
             Some(Err(error)) if is_out_of_descriptors(error) && !is_over => {
                 file.phase = Phase::Closed;
                 file.opened_once = file.about.is_some();
-                self.descriptors_max = held.max(2);
+                // Room for one open, which is tried again.
+                self.descriptors_max = descriptors_limit.min(held + 2);
                 self.want(index, Lane::Urgent);
                 return false;
             }
@@ -449,6 +452,23 @@ impl Files {
     pub(crate) fn shortage_began(&mut self) -> Option<usize> {
         let short = self.shortage.as_mut()?;
         (!std::mem::replace(&mut short.warned, true)).then_some(self.descriptors_max)
+    }
+
+    /// The requests that waited for an open which found no descriptor have failed: later ones try
+    /// again.
+    pub(crate) fn forgive(&mut self, index: u32) {
+        let file = self.at(index);
+        if file
+            .failure()
+            .is_some_and(|error| error.kind() == ErrorKind::Limit)
+        {
+            file.phase = Phase::Closed;
+        }
+    }
+
+    /// Whether a file could not be opened.
+    pub(crate) fn has_failed(&self, index: u32) -> bool {
+        self.peek_at(index).failure().is_some()
     }
 
     /// Takes the descriptors of an idle file, to be closed, if waiting opens need room.
@@ -599,7 +619,17 @@ impl Files {
     /// its descriptors.
     pub(crate) fn finish_close(&mut self, index: u32, into: &mut Vec<Descriptor>) -> bool {
         let file = self.at(index);
-        let busy = file.requests > 0 || file.operations > 0 || file.is_being_opened();
+        let FileOptions {
+            create,
+            exclusive,
+            truncate,
+            ..
+        } = file.options;
+        // What its open does to the file is still to be done.
+        let must_open = (create || exclusive || truncate)
+            && !file.opened_once
+            && matches!(file.phase, Phase::Queued(..));
+        let busy = file.requests > 0 || file.operations > 0 || file.is_being_opened() || must_open;
         if !file.close_fired || busy {
             return false;
         }

@@ -190,6 +190,9 @@ pub const OPEN_HUNG_NS: u64 = 10_000_000;
 /// How long an open waits that found the process out of descriptors; twice as long each next time.
 pub const SHORTAGE_WAIT_NS: u64 = 1_000_000;
 
+/// The longest such wait.
+pub const SHORTAGE_WAIT_NS_MAX: u64 = 64_000_000;
+
 /// How long a process is out of descriptors before opens fail.
 pub const SHORTAGE_MAX_NS: u64 = 1_000_000_000;
 

@@ -48,15 +48,27 @@ impl Names {
             Some(clean) => Arc::from(clean),
             None => Arc::from(path),
         };
+        // What an open does to the file, each open does.
+        let shared = !(options.create || options.exclusive || options.truncate);
         let key = (path, options);
-        if let Some(&index) = self.ids.get(&key) {
+        if let Some(&index) = self.ids.get(&key).filter(|_| shared) {
             self.entries[index as usize].opens += 1;
             return Some((self.id(index), None));
         }
         let path = Arc::clone(&key.0);
         let file = self.entry(key.clone())?;
-        self.ids.insert(key, file.0.index());
+        if shared {
+            self.ids.insert(key, file.0.index());
+        }
         Some((file, Some(path)))
+    }
+
+    /// Later opens of the path of a file get another id: it was closed, or could not be opened.
+    pub(crate) fn forget(&mut self, index: u32) {
+        let key = &self.entries[index as usize].key;
+        if self.ids.get(key) == Some(&index) {
+            self.ids.remove(key);
+        }
     }
 
     /// Returns an id for a file that is open already. Its path does not lead to the id: others that
@@ -107,9 +119,7 @@ impl Names {
         if entry.opens > 0 {
             return Some(false);
         }
-        if self.ids.get(&entry.key) == Some(&file.0.index()) {
-            self.ids.remove(&entry.key);
-        }
+        self.forget(file.0.index());
         Some(true)
     }
 
@@ -152,6 +162,33 @@ mod tests {
     fn open(names: &mut Names, path: &str) -> FileId {
         let opened = names.open(Path::new(path), FileOptions::default());
         opened.expect("a few names fit").0
+    }
+
+    #[test]
+    fn opens_that_change_the_file_and_those_after_a_failure_have_ids_of_their_own() {
+        let mut names = names();
+        for change in 0..3 {
+            let options = FileOptions {
+                write: true,
+                create: change == 0,
+                exclusive: change == 1,
+                truncate: change == 2,
+                ..FileOptions::default()
+            };
+            let mut open = || {
+                names
+                    .open(Path::new("a"), options)
+                    .expect("a few names fit")
+            };
+            assert_ne!(open().0, open().0);
+        }
+        let first = open(&mut names, "b");
+        names.forget(first.0.index());
+        let second = open(&mut names, "b");
+        assert_ne!(first, second);
+        assert_eq!(open(&mut names, "b"), second);
+        assert_eq!(names.close(first), Some(true));
+        assert_eq!(open(&mut names, "b"), second, "the other keeps the name");
     }
 
     #[test]

@@ -17,8 +17,9 @@
 //! 2. A request takes a window when its turn comes and its file is open. If there is no room, it
 //!    waits in a scheduler of its own (`Engine::waiters`), holds no file open there (an ordinary
 //!    one does if it opened it for its turn), and holds up nothing that needs no staging. While the
-//!    first of a class waits, and it is sure that the library will serve it, others of its or a
-//!    lower priority take windows at most [`PASSES_MAX`] times; those of higher ones always may.
+//!    first of a class and a priority waits, and it is sure that the library will serve it, others
+//!    of its or a lower priority take windows at most [`PASSES_MAX`] times; those of higher ones
+//!    always may.
 //! 3. Foreign windows are taken from the end of the arena, at most half of it in sum, ordinary ones
 //!    from its front. A sixteenth of it is for realtime requests alone.
 //! 4. The last resort: if the first of a class that waits has no room, and what could make room is
@@ -46,7 +47,7 @@ use millstream_io::{Arena, Block, Buffer, IoError, Region};
 
 use crate::ids::Id;
 use crate::limits;
-use crate::priority::Priority;
+use crate::priority::{PRIORITIES, Priority};
 
 /// How often others of its own or a lower priority take windows while the first waits.
 const PASSES_MAX: u32 = 16;
@@ -138,10 +139,12 @@ enum Place {
     Outside,
 }
 
-/// The first request of a class that waits for staging, and how often others took windows since.
+/// The first request of a class and a priority that waits for staging.
+#[derive(Debug, Clone, Copy, Default)]
 struct First {
-    id: Id,
-    priority: Priority,
+    /// `None`: the one that was first does not wait now; the next one takes over its count.
+    id: Option<Id>,
+    /// How often others of its or a lower priority took windows since.
     passes: u32,
 }
 
@@ -157,7 +160,7 @@ pub(crate) struct Staging {
     pub(crate) unread: usize,
     /// Windows taken so far.
     pub(crate) taken: u64,
-    first: [Option<First>; 2],
+    first: [[First; PRIORITIES]; 2],
     /// Who has the place of each class outside of the arena, and its class now.
     outside: [Option<(Id, Class)>; 2],
 }
@@ -172,7 +175,7 @@ impl Staging {
             jobs: [0; 2],
             unread: 0,
             taken: 0,
-            first: [None, None],
+            first: [[First::default(); PRIORITIES]; 2],
             outside: [None, None],
         }
     }
@@ -198,22 +201,28 @@ impl Staging {
         self.outside[class as usize].is_none_or(|(_, now)| now == Class::Ordinary)
     }
 
-    /// Whether the first of a class holds up another request: rule 2. Of two firsts the one that
-    /// was passed more often does, so never both.
+    /// Whether a first of a class holds up another request: rule 2. Of two firsts of a priority the
+    /// one that was passed more often does, so never both.
     fn holds_up(&self, class: Class, ask: &Ask) -> bool {
-        let Some(first) = &self.first[class as usize] else {
-            return false;
-        };
-        let is_due = first.id != ask.id
-            && first.priority >= ask.priority
-            && first.passes >= PASSES_MAX
-            && self.is_sure(class);
-        let own = self.first[ask.class as usize].as_ref();
-        is_due
-            && own.filter(|own| own.id == ask.id).is_none_or(|own| {
-                (first.passes, class == Class::Ordinary)
-                    > (own.passes, ask.class == Class::Ordinary)
+        let own = &self.first[ask.class as usize][ask.priority as usize];
+        let from_own = Priority::ALL.into_iter().skip(ask.priority as usize);
+        self.is_sure(class)
+            && from_own.into_iter().any(|priority| {
+                let first = &self.first[class as usize][priority as usize];
+                let is_due = first.id.is_some_and(|id| id != ask.id) && first.passes >= PASSES_MAX;
+                let is_tie = priority == ask.priority && own.id == Some(ask.id);
+                is_due
+                    && (!is_tie
+                        || (first.passes, class == Class::Ordinary)
+                            > (own.passes, ask.class == Class::Ordinary))
             })
+    }
+
+    /// Whether no other request of its class waits that is before it.
+    fn is_first(&self, ask: &Ask) -> bool {
+        let firsts = self.first[ask.class as usize].iter();
+        let mut from_own = firsts.skip(ask.priority as usize);
+        from_own.all(|first| first.id.is_none_or(|id| id == ask.id))
     }
 
     /// Where a window would be now: rules 2 to 5.
@@ -246,10 +255,7 @@ impl Staging {
             Class::Ordinary => has_jobs && (!in_share || none_ordinary),
             Class::Foreign => !has_jobs || !in_share || none_ordinary,
         };
-        let is_first = self.first[class]
-            .as_ref()
-            .is_none_or(|first| first.id == ask.id || ask.priority > first.priority);
-        (is_first && stuck && self.outside[class].is_none()).then_some(Place::Outside)
+        (self.is_first(ask) && stuck && self.outside[class].is_none()).then_some(Place::Outside)
     }
 
     /// Whether a window of this size would be given now.
@@ -279,9 +285,15 @@ impl Staging {
         let memory = memory.expect("looked at before");
         self.out[ask.class as usize].add(Held::of(&memory));
         self.taken += 1;
-        self.left(ask.id);
-        for first in self.first.iter_mut().flatten() {
-            first.passes += u32::from(first.priority >= ask.priority);
+        for first in self.first.as_flattened_mut() {
+            if first.id == Some(ask.id) {
+                *first = First::default();
+            }
+        }
+        for firsts in &mut self.first {
+            for first in &mut firsts[ask.priority as usize..] {
+                first.passes += u32::from(first.id.is_some());
+            }
         }
         Ok(Some(memory))
     }
@@ -308,41 +320,31 @@ impl Staging {
         }
     }
 
-    /// A request waits that has no room: the first of its class, unless one of a higher priority
-    /// waits, or one of its own that is before it. `leads`: it is before all others of its
-    /// priority.
+    /// A request waits that has no room: the first of its class and priority, unless another is.
+    /// `leads`: it is before all others of its priority.
     pub(crate) fn note_waits(&mut self, ask: &Ask, leads: bool) {
-        let new = |passes| {
-            Some(First {
-                id: ask.id,
-                priority: ask.priority,
-                passes,
-            })
-        };
-        let first = &mut self.first[ask.class as usize];
-        *first = match first.take() {
-            Some(first) if first.priority > ask.priority => Some(first),
-            Some(first) if first.priority < ask.priority => new(0),
-            Some(first) if leads => new(first.passes),
-            Some(first) => Some(first),
-            None => new(0),
-        };
+        let first = &mut self.first[ask.class as usize][ask.priority as usize];
+        if leads || first.id.is_none() {
+            first.id = Some(ask.id);
+        }
     }
 
     /// A request does not wait any more.
     pub(crate) fn left(&mut self, id: Id) {
-        for first in &mut self.first {
-            if first.as_ref().is_some_and(|first| first.id == id) {
-                *first = None;
-            }
+        for first in self.first.as_flattened_mut() {
+            first.id = first.id.filter(|other| *other != id);
         }
     }
 
     /// The highest priority of the first requests that wait for ordinary windows to be freed.
     pub(crate) fn first_priority(&self) -> Option<Priority> {
-        let sure = CLASSES.into_iter().filter(|class| self.is_sure(*class));
-        let firsts = sure.filter_map(|class| self.first[class as usize].as_ref());
-        firsts.map(|first| first.priority).max()
+        let waits = |priority: &Priority| {
+            CLASSES.into_iter().any(|class| {
+                let first = &self.first[class as usize][*priority as usize];
+                first.id.is_some() && self.is_sure(class)
+            })
+        };
+        Priority::ALL.into_iter().rev().find(waits)
     }
 
     pub(crate) fn jobs_given(&mut self, class: Class, count: usize) {

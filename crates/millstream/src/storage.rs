@@ -122,7 +122,10 @@ impl Storage {
 
     /// Opens a file. Returns an id at once, without a system call: a thread of the storage opens
     /// the file ahead of its first use, and a failure to open it is reported by its requests (or by
-    /// [`Storage::opened`]). If the storage has 2^20 files open, requests with the id fail with
+    /// [`Storage::opened`]). A path that is opened again with the same options while it is open
+    /// gives the same id; each open needs a close ([`Batch::close`](crate::Batch::close)). An open
+    /// that creates or truncates a file always has an id of its own, and so has the next open after
+    /// one that failed. If the storage has 2^20 files open, requests with the id fail with
     /// `StaleFile`; in a forked child, with `Closed`.
     pub fn open(&self, path: impl AsRef<Path>, options: FileOptions) -> FileId {
         if self.mailbox().is_forked() {

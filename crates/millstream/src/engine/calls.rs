@@ -116,7 +116,8 @@ impl Engine {
         let (request, offer) = offered.unzip();
         call.offer = offer;
         for id in &self.files.at(file).waiters {
-            if is_known(&self.cols, *id) {
+            let is_opening = self.cols[id.index() as usize].state == State::Opening;
+            if is_known(&self.cols, *id) && is_opening {
                 self.side.set_waits(id.index(), WaitsFor::File);
             }
         }
@@ -260,6 +261,9 @@ impl Engine {
         // Held until its waiters are notified: the completion of the last would free it.
         self.files.at(file).hold();
         if self.files.open_done(file, &answer, self.now_ns) {
+            if self.files.has_failed(file) {
+                crate::sync::lock(&self.shared.names).forget(file);
+            }
             let waiters = std::mem::take(&mut self.files.at(file).waiters);
             let ready = waiters.into_iter().map(|id| (id, What::FileReady));
             self.events.extend(ready);
@@ -272,6 +276,7 @@ impl Engine {
             }
         }
         self.handle_events();
+        self.files.forgive(file);
         if self.files.release(file, false) {
             self.finish_file(file);
         }

@@ -173,6 +173,7 @@ impl Engine {
             } else {
                 self.unschedule(index);
                 self.drain(index);
+                self.externals.any_ended = true;
                 let col = &mut self.cols[index as usize];
                 if col.ending.is_none() {
                     col.ending = Some(error);

@@ -1,9 +1,11 @@
 //! Syncs and closes come after what was submitted before them, by whatever queue.
 //!
-//! Queues hand their parcels over apart, and those of high priority are taken in first. So when a
-//! sync or a close is taken in, the mail is looked at once more: what was submitted before it is in
-//! the backlogs of queues then, as a submission marks its queue before it returns; the numbers of
-//! parcels tell it from what was submitted later. A barrier remembers how far each backlog reaches.
+//! Queues hand their parcels over apart, and those of high priority are taken in first. So before a
+//! parcel with a sync or a close is taken in, all queues are looked at once more: what was
+//! submitted before is in their backlogs then, as a submission leaves its parcel with its queue
+//! before it returns; the numbers of parcels tell it from what was submitted later. (The list of
+//! queues with new parcels is not enough: a queue may be about to be put there by the thread that
+//! submitted first.) A barrier remembers how far each backlog reaches.
 //! Until all of that has been taken in, it counts as one more request of its file, and as one more
 //! write of the sync's epoch. Writes before the barrier belong to that epoch, and requests before
 //! it find a closing file open; what was submitted later does neither.
@@ -34,9 +36,22 @@ impl Barrier {
 }
 
 impl Engine {
+    /// Has everything that was submitted so far in the backlogs of queues: before a parcel with a
+    /// sync or a close is taken in, and never while a request is.
+    pub(super) fn take_all_parcels(&mut self) {
+        self.take_mail();
+        for queue in 0..self.queues.len() {
+            if let Some(state) = self.queues.get(queue) {
+                let wishes = state.take();
+                self.wishes.push((queue, wishes));
+            }
+        }
+        self.grant_all();
+    }
+
     /// A sync of a file was taken in; returns its epoch.
     pub(super) fn sync_arrived(&mut self, file: FileId, queue: u32) -> u64 {
-        let until = self.ends_of_others(queue, self.taking);
+        let until = self.queues.backlog_ends(queue, self.taking);
         let entry = self.files.at(file.0.index());
         if until.is_empty() {
             return entry.sync_arrived();
@@ -51,7 +66,7 @@ impl Engine {
 
     /// The close of a file was taken in: later requests are stale.
     pub(super) fn close_arrived(&mut self, file: FileId, queue: u32) {
-        let until = self.ends_of_others(queue, self.taking);
+        let until = self.queues.backlog_ends(queue, self.taking);
         let Some(entry) = self.files.get(file) else {
             return;
         };
@@ -61,12 +76,6 @@ impl Engine {
             let later = Later::Close(file);
             self.barriers.push(Barrier { later, until });
         }
-    }
-
-    /// How far the backlogs of other queues reach that were handed over before a parcel.
-    fn ends_of_others(&mut self, queue: u32, number: u64) -> Vec<(u32, u64)> {
-        self.take_mail();
-        self.queues.backlog_ends(queue, number)
     }
 
     /// The epoch of a write that was taken in.

@@ -55,6 +55,9 @@ impl Engine {
     fn take_parcel(&mut self, queue: u32, parcel: &mut Parcel, from: usize, to: usize) {
         let submitted_ns = self.shared.to_ns(parcel.at);
         self.taking = parcel.number;
+        if parcel.has_order {
+            self.take_all_parcels();
+        }
         let real = parcel.indices[from..to].iter().filter(|i| **i != FIFO);
         let (count, most) = real.fold((0, 0), |(count, most), index| (count + 1, most.max(*index)));
         if self.cols.len() <= most as usize {

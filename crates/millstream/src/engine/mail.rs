@@ -31,13 +31,18 @@ impl Engine {
         );
         // Letters put before a submission are handled before its intake.
         self.take_letters();
-        self.each(|engine| &mut engine.wishes, Engine::grant);
+        self.grant_all();
         if self.shared.take_fences_flag() {
             let gated = std::mem::take(&mut self.gated);
             let open = gated.into_iter().map(|id| (id, What::GateOpen));
             self.events.extend(open);
         }
         true
+    }
+
+    /// Applies what was asked of queues.
+    pub(super) fn grant_all(&mut self) {
+        self.each(|engine| &mut engine.wishes, Engine::grant);
     }
 
     pub(super) fn take_queue(&mut self, queue: &Arc<QueueShared>) {

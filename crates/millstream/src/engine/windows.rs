@@ -139,10 +139,6 @@ impl Engine {
 
     /// Gives the first that waits its window, with which it is pinned in the scheduler.
     fn serve_waiter(&mut self, index: u32, priority: Priority) -> Issue {
-        // Of each priority one window is open at a time.
-        if self.scheduler.has_pinned(priority) {
-            return Issue::Full;
-        }
         let body = *self.side.peek(index);
         let window = match staged_of(&mut self.extras, index).serve() {
             Serve::Window(at, len) => (at, len),
@@ -153,7 +149,8 @@ impl Engine {
         // What it needs at most, once its file is open: no room, no open.
         let align = self.files.at(body.file.0.index()).align_max();
         let ask = self.ask(index, &body, priority, window, align);
-        if !self.staging.has_room(&ask) {
+        // Of each priority one window is open at a time.
+        if self.scheduler.has_pinned(priority) || !self.staging.has_room(&ask) {
             self.staging.note_waits(&ask, true);
             return Issue::Full;
         }

@@ -101,7 +101,7 @@ pub(crate) struct File {
     pub(super) epoch_base: u64,
     /// Whose end appends go to; known once it was opened for writing.
     pub(super) end: Option<EndKey>,
-    /// A write was begun since the last open.
+    /// A write was begun.
     pub(crate) written: bool,
 }
 
@@ -375,7 +375,6 @@ impl File {
         });
         self.phase = Phase::Open(opened.descriptor);
         self.about = Some(opened);
-        self.written = false;
     }
 
     /// The error of requests of a file that could not be opened.
