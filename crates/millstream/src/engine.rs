@@ -109,6 +109,8 @@ pub(crate) struct Engine {
     scheduler: Scheduler,
     /// Requests that wait for staging, by the class of their windows.
     waiters: [Scheduler; 2],
+    /// Requests that opened their file again when their turn for staging came.
+    keepers: Vec<Id>,
     /// Requests whose stored bytes are in memory: they wait for workers, and for no device.
     memory_scheduler: Scheduler,
     files: Files,
@@ -186,6 +188,7 @@ impl Engine {
             staging: Staging::new(arena, Arc::clone(&shared.buffers)),
             scheduler: Scheduler::new(block_bytes),
             waiters: [Scheduler::new(block_bytes), Scheduler::new(block_bytes)],
+            keepers: Vec::new(),
             memory_scheduler: Scheduler::new(block_bytes),
             files: Files::new(options.descriptors, options.access),
             queues: Queues::default(),

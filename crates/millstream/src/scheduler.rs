@@ -273,6 +273,12 @@ impl Scheduler {
         }
     }
 
+    /// Whether a request waits here.
+    pub(crate) fn contains(&self, key: u32) -> bool {
+        let link = self.links.get(key as usize);
+        link.is_some_and(|link| link.place != Place::Nowhere)
+    }
+
     /// Whether a request waits in front of the others of its priority.
     pub(crate) fn is_pinned(&self, key: u32) -> bool {
         let link = self.links.get(key as usize);

@@ -2,7 +2,7 @@
 //! nobody waits for ever, stand in the header of `staging`.
 
 use super::Engine;
-use super::columns::{flag, staged_of};
+use super::columns::{flag, push_waiting, staged_of};
 use super::issue::Issue;
 use crate::destination::MemoryKind;
 use crate::priority::{Priorities, Priority};
@@ -134,7 +134,31 @@ impl Engine {
             && self.staging.is_foreign_alone()
             && self.staging.library_jobs() == 0;
         self.shared.causes.set_held_by_application(held);
+        if held {
+            worked |= self.release_kept_files();
+        }
         worked
+    }
+
+    /// Lets go of the files that requests kept open to wait for staging, which the application
+    /// holds: it may wait for a request that needs their descriptors. Returns whether any did.
+    fn release_kept_files(&mut self) -> bool {
+        let mut any = false;
+        for id in std::mem::take(&mut self.keepers) {
+            let index = id.index();
+            let keeps = self.staged(index).is_some_and(|staged| staged.keeps_file);
+            if !self.is_known(id) || !keeps {
+                continue;
+            }
+            if !self.waiters.iter().any(|waiters| waiters.contains(index)) {
+                self.keepers.push(id);
+                continue;
+            }
+            staged_of(&mut self.extras, index).keeps_file = false;
+            self.detach_file(index);
+            any = true;
+        }
+        any
     }
 
     /// Gives the first that waits its window, with which it is pinned in the scheduler.
@@ -157,7 +181,10 @@ impl Engine {
             self.staging.note_waits(&ask, true);
             return Issue::Full;
         }
-        staged_of(&mut self.extras, index).keeps_file = true;
+        let staged = staged_of(&mut self.extras, index);
+        if !std::mem::replace(&mut staged.keeps_file, true) {
+            push_waiting(&mut self.keepers, ask.id, &self.cols);
+        }
         let is_closed = self.files.at(body.file.0.index()).descriptor().is_none();
         if is_closed {
             self.leave_waiters(index);
