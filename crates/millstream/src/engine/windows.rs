@@ -74,7 +74,7 @@ impl Engine {
 
     pub(super) fn is_on_mount_that_can_hang(&self, index: u32) -> bool {
         let file = match self.cols[index as usize].verb {
-            Verb::Read => self.files.peek(self.side.peek(index).file),
+            Verb::Read | Verb::Write | Verb::Append => self.files.peek(self.side.peek(index).file),
             _ => None,
         };
         file.is_some_and(|file| file.can_hang())
