@@ -119,6 +119,7 @@ pub(crate) struct Features {
     outside: Outside,
     storage: Storage,
     queues: Vec<Limited>,
+    depth: usize,
     descriptors: usize,
     /// Whether each of the encoded files is on a mount that can hang.
     slow: Vec<bool>,
@@ -129,12 +130,13 @@ pub(crate) struct Features {
     all: Vec<Asked>,
 }
 
-fn disk(seed: u64, random: &mut Rng) -> (Sim, SimFiles) {
+fn disk(seed: u64, random: &mut Rng) -> (Sim, SimFiles, usize) {
     let mut rarely = |chance| if random.u8(0..6) == 0 { chance } else { 0.0 };
     let (io_error_chance, hang_chance) = (rarely(0.02), rarely(0.02));
-    Sim::new(SimOptions {
+    let depth = random.usize(1..40);
+    let (sim, files) = Sim::new(SimOptions {
         seed,
-        depth: random.usize(1..40),
+        depth,
         reorder: random.bool(),
         short_chance: chance(random, 0.4),
         interrupted_chance: chance(random, 0.2),
@@ -143,7 +145,8 @@ fn disk(seed: u64, random: &mut Rng) -> (Sim, SimFiles) {
         hang_chance,
         call_ns: [2_000, 20_000, 100_000][random.usize(0..3)],
         ..SimOptions::default()
-    })
+    });
+    (sim, files, depth)
 }
 
 fn storage(random: &mut Rng, sim: Sim, files: &SimFiles, outside: &Outside) -> (Storage, usize) {
@@ -183,7 +186,7 @@ fn queue(random: &mut Rng, storage: &Storage) -> Limited {
 impl Features {
     pub(crate) fn new(seed: u64) -> Features {
         let mut random = Rng::with_seed(seed);
-        let (sim, files) = disk(seed, &mut random);
+        let (sim, files, depth) = disk(seed, &mut random);
         let count = random.usize(3..9);
         let encoded: Vec<Encoded> = (0..count)
             .map(|index| encoded(&mut random, format!("file{index}")))
@@ -208,6 +211,7 @@ impl Features {
         Features {
             ids: encoded.iter().map(open).collect(),
             written: storage.open("written", writing),
+            depth,
             descriptors,
             slow,
             queues: (0..3).map(|_| queue(&mut random, &storage)).collect(),
@@ -491,7 +495,9 @@ impl Features {
         let mut quiet = 0;
         while quiet < QUIET_ROUNDS {
             let worked = self.storage.pump() | self.take();
-            let moves = |stats: Stats| stats.in_flight > self.files.hung_count() as u64;
+            // The disk takes nothing more if operations that hang fill it.
+            let hung = self.files.hung_count();
+            let moves = |stats: Stats| hung < self.depth && stats.in_flight > hung as u64;
             if worked {
                 quiet = 0;
             } else if moves(self.storage.stats()) {
