@@ -132,6 +132,30 @@ def test_a_ticket_tells_what_it_waits_for(storage: millstream.Storage, noise: Pa
     assert ticket.waits_for() is None and ticket.done()
 
 
+def test_a_ticket_tells_what_holds_its_request(
+    occupied: millstream.Storage, noise: Path
+) -> None:
+    def reaches(ticket: millstream.Ticket[millstream.Buffer], cause: str | None) -> None:
+        deadline = time.monotonic() + 60
+        while ticket.waits_for() != cause:
+            assert time.monotonic() < deadline, f"{ticket.waits_for()}, not {cause}"
+            time.sleep(0.001)
+
+    behind = occupied.queue().read(noise, 1 << 20, 4096)
+    reaches(behind, "device")
+    behind.cancel()
+    reaches(behind, None)
+    with millstream.Storage() as storage:
+        limited = storage.queue(bandwidth=1)
+        reaches(limited.read(noise, 0, 4096), None)
+        held = limited.read(noise, 0, 4096)
+        reaches(held, "bandwidth")
+        held.cancel()
+        reaches(held, None)
+        counts = storage.stats()
+        assert (counts["blocked_by_application"], counts["windows_outside"]) == (0, 0)
+
+
 def test_cancel(occupied: millstream.Storage, noise: Path) -> None:
     queue = occupied.queue()
     group = millstream.Group()

@@ -720,6 +720,16 @@ struct mst_stats {
     uint64_t in_flight;
     /** Times that requests waited and nothing was left to release them: a fault of the library. */
     uint64_t stalls;
+    /**
+     * Times that requests waited for staging, and only the application could free what others had
+     * of it: by a fence, or by the end of jobs that a codec, a sink or a block source has.
+     */
+    uint64_t blocked_by_application;
+    /**
+     * Windows of staging outside of its memory: the last resort, where the application or a mount
+     * that hangs holds so much of it that another request would find no room.
+     */
+    uint64_t windows_outside;
 };
 
 /**

@@ -268,6 +268,12 @@ pub struct mst_stats {
     pub in_flight: u64,
     /// Times that requests waited and nothing was left to release them: a fault of the library.
     pub stalls: u64,
+    /// Times that requests waited for staging, and only the application could free what others had
+    /// of it: by a fence, or by the end of jobs that a codec, a sink or a block source has.
+    pub blocked_by_application: u64,
+    /// Windows of staging outside of its memory: the last resort, where the application or a mount
+    /// that hangs holds so much of it that another request would find no room.
+    pub windows_outside: u64,
 }
 // SAFETY: as above.
 unsafe impl Descriptor for mst_stats {}
@@ -287,6 +293,7 @@ impl mst_stats {
             device_idle_ns device_busy_ns jobs decode_wait_ns decode_ns worker_starved_ns opens
             read_with_open open_ns open_max_ns descriptors staging_bytes staging_peak_bytes
             staging_capacity_bytes in_flight_bytes in_flight stalls
+            blocked_by_application windows_outside
         })
     }
 }

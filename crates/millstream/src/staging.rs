@@ -197,7 +197,7 @@ impl Staging {
     }
 
     /// Whether only the library is needed to serve the first of a class.
-    fn is_sure(&self, class: Class) -> bool {
+    pub(crate) fn is_sure(&self, class: Class) -> bool {
         self.outside[class as usize].is_none_or(|(_, now)| now == Class::Ordinary)
     }
 

@@ -173,6 +173,41 @@ static void a_ticket_tells_what_it_waits_for(mst_file file) {
     mst_batch_free(batch);
 }
 
+/** Waits until a request waits for `cause`. */
+static void reaches(mst_ticket ticket, mst_waits_for cause) {
+    mst_waits_for now;
+    do {
+        bool progress;
+        OK(mst_storage_pump(storage, &progress));
+        OK(mst_ticket_waits_for(storage, ticket, &now));
+        CHECK(now != MST_WAITS_FOR_NOTHING || cause == MST_WAITS_FOR_NOTHING);
+    } while (now != cause);
+}
+
+static void what_holds_a_request_is_what_it_waits_for(mst_file file) {
+    mst_queue *paused;
+    mst_fence *fence;
+    mst_ticket held, behind;
+    OK(mst_queue_create(storage, NULL, &paused));
+    OK(mst_fence_create(0, &fence));
+    OK(mst_queue_pause(paused, true));
+    mst_read_desc read = {.size = sizeof read, .file = file, .length = 1};
+    OK(mst_queue_read(paused, &read, &behind));
+    read.options.after = fence;
+    read.options.after_value = 1;
+    OK(mst_queue_read(queue, &read, &held));
+    reaches(held, MST_WAITS_FOR_FENCE);
+    reaches(behind, MST_WAITS_FOR_PAUSE);
+    OK(mst_fence_signal(fence, 1));
+    OK(mst_queue_pause(paused, false));
+    reaches(held, MST_WAITS_FOR_NOTHING);
+    reaches(behind, MST_WAITS_FOR_NOTHING);
+    OK(mst_ticket_wait(storage, held, MST_FOREVER, NULL));
+    OK(mst_ticket_wait(storage, behind, MST_FOREVER, NULL));
+    mst_fence_free(fence);
+    mst_queue_free(paused);
+}
+
 static void a_full_queue_is_reported_when_told_to_try(mst_file file) {
     mst_queue_desc small = {.size = sizeof small, .capacity = 1};
     mst_queue *full;
@@ -402,6 +437,7 @@ static void the_storage_tells_what_it_did(void) {
     mst_stats stats = {.size = sizeof stats};
     uint64_t latency;
     OK(mst_storage_stats(storage, &stats));
+    CHECK(stats.stalls == 0 && stats.blocked_by_application == 0 && stats.windows_outside == 0);
     CHECK(stats.done > 5 && stats.canceled >= 1 && stats.raw_bytes > 2 * LENGTH);
     OK(mst_storage_latency(storage, MST_PRIORITY_NORMAL, 0.5, &latency));
     CHECK(latency > 0);
@@ -451,6 +487,7 @@ int main(int argc, char **argv) {
     supplied_memory_is_released_when_the_system_lets_go();
     tickets_are_claimed_once(file);
     a_ticket_tells_what_it_waits_for(file);
+    what_holds_a_request_is_what_it_waits_for(file);
     a_full_queue_is_reported_when_told_to_try(file);
     writes_and_operations_reach_the_disk();
     streams_read_write_and_replace();

@@ -157,7 +157,10 @@ impl Sim {
     fn start(&mut self, operation: Operation) {
         let begun = self.shared.disk().begin(&operation, self.shared.now_ns());
         match begun {
-            None => self.hung.push(operation),
+            None => {
+                self.hung.push(operation);
+                self.shared.disk().hung = self.hung.len();
+            }
             Some((finish_ns, moves)) => self.schedule(operation, finish_ns, moves),
         }
     }
@@ -177,6 +180,7 @@ impl Sim {
                 let moves = Ok(operation.segments.bytes());
                 self.schedule(operation, self.shared.now_ns(), moves);
             }
+            self.shared.disk().hung = 0;
         }
     }
 
@@ -223,6 +227,7 @@ impl Sim {
     fn take_started(&mut self) -> Vec<Operation> {
         let scheduled = std::mem::take(&mut self.scheduled).into_values();
         let operations = scheduled.map(|(operation, _)| operation);
+        self.shared.disk().hung = 0;
         operations.chain(self.hung.drain(..)).collect()
     }
 }

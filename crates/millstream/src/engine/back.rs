@@ -17,6 +17,7 @@ use crate::staging::Class;
 use crate::state::{Event, State};
 use crate::trace::Lane as TraceLane;
 use crate::transfers::{Block, Lane, Meaning, Members, NO_WINDOW, Quarantine, Transfer};
+use crate::waits::WaitsFor;
 
 impl Engine {
     pub(super) fn complete_all(&mut self) -> bool {
@@ -285,6 +286,10 @@ impl Engine {
         col.jobs += 1;
         let priority = col.priority;
         self.waits_for_out(index);
+        if matches!(task, Task::Move(..)) {
+            // Workers move bytes also where a job system decodes.
+            self.waits(index, WaitsFor::Job);
+        }
         self.new_jobs
             .push(JobTask::new(self.id(index), priority, class, task));
     }

@@ -115,14 +115,20 @@ impl Engine {
         };
         let (request, offer) = offered.unzip();
         call.offer = offer;
-        for id in &self.files.at(file).waiters {
-            let is_opening = self.cols[id.index() as usize].state == State::Opening;
-            if is_known(&self.cols, *id) && is_opening {
-                self.side.set_waits(id.index(), WaitsFor::File);
-            }
-        }
+        self.note_opens(file, WaitsFor::File);
         let id = self.calls.add(Entry::Open(file, request));
         self.lanes.call(id, urgent, Call::Open(Box::new(call)));
+    }
+
+    /// Records what the requests wait for that wait for a file.
+    fn note_opens(&mut self, file: u32, cause: WaitsFor) {
+        for id in &self.files.at(file).waiters {
+            // Others have been canceled, and wait for what is out of them.
+            let opens = self.cols[id.index() as usize].state == State::Opening;
+            if opens && is_known(&self.cols, *id) {
+                self.side.set_waits(id.index(), cause);
+            }
+        }
     }
 
     /// Memory of the first request that waits for a file, if its bytes may be read with the open.
@@ -268,6 +274,7 @@ impl Engine {
             let ready = waiters.into_iter().map(|id| (id, What::FileReady));
             self.events.extend(ready);
         } else {
+            self.note_opens(file, WaitsFor::QUEUED_OPEN);
             let limit = self.files.shortage_began();
             if let Some(limit) = limit {
                 self.shared.warn(format!(

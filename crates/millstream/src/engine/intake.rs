@@ -599,7 +599,10 @@ impl Engine {
             self.watch(index);
         }
         match self.cols[index as usize].len {
-            0 => self.advance(index),
+            0 => {
+                self.cols[index as usize].state.on(Event::Work);
+                self.advance(index)
+            }
             _ => Flow::Runnable,
         }
     }

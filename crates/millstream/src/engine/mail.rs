@@ -116,6 +116,7 @@ impl Engine {
         if asked.paused.is_some() || asked.bandwidth.is_some() {
             self.queues.note_limits();
             self.unhold(queue);
+            self.note_held(queue);
         }
         if asked.dropped {
             self.queue_dropped(queue);
@@ -129,6 +130,7 @@ impl Engine {
         state.paused = false;
         self.queues.note_limits();
         self.unhold(queue);
+        self.note_held(queue);
         for index in self.live_of(queue) {
             if self.waits_for_fence(index) {
                 self.drive(index, What::End(Error::new(ErrorKind::Canceled, "")));

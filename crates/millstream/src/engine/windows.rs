@@ -74,7 +74,7 @@ impl Engine {
 
     pub(super) fn is_on_mount_that_can_hang(&self, index: u32) -> bool {
         let file = match self.cols[index as usize].verb {
-            Verb::Read => self.files.peek(self.side.peek(index).file),
+            Verb::Read | Verb::Write | Verb::Append => self.files.peek(self.side.peek(index).file),
             _ => None,
         };
         file.is_some_and(|file| file.can_hang())
@@ -209,7 +209,8 @@ impl Engine {
     /// frees staging.
     fn let_file_of_waiter_go(&mut self, index: u32) {
         let staged = staged_of(&mut self.extras, index);
-        if !staged.keeps_file || staged.class == Class::Foreign {
+        let is_sure = staged.class == Class::Ordinary && self.staging.is_sure(Class::Ordinary);
+        if !staged.keeps_file || !is_sure {
             self.detach_file(index);
         }
     }

@@ -1,6 +1,7 @@
 //! The tests of the crate but those that need a process of their own.
 
 mod batches;
+mod causes;
 mod completions;
 mod decoding;
 mod examples;

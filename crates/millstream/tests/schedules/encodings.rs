@@ -63,6 +63,11 @@ impl Outside {
         any
     }
 
+    /// Whether the application has neither jobs nor parts.
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.jobs).is_empty() && lock(&self.parts).is_empty()
+    }
+
     pub(crate) fn sink(&self, random: &mut Rng, room: u64) -> Arc<dyn DeviceSink> {
         Arc::new(Sink {
             room,

@@ -162,6 +162,8 @@ pub(super) struct Disk {
     pub(super) counts: SimCounts,
     /// Operations abandoned by a shutdown; they access their memory when they are released.
     pub(super) orphans: Vec<Operation>,
+    /// Number of operations that hang now.
+    pub(super) hung: usize,
     /// How often hung operations were released.
     pub(super) releases: u64,
     /// Number of file system calls so far.
@@ -187,6 +189,7 @@ impl Disk {
             log: Vec::new(),
             counts: SimCounts::default(),
             orphans: Vec::new(),
+            hung: 0,
             releases: 0,
             calls: 0,
             failing_calls: HashMap::new(),

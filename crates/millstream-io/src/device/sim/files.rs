@@ -188,6 +188,12 @@ impl SimFiles {
         self.shared.disk().open.len()
     }
 
+    /// Returns the number of operations that hang now, without those that a shutdown has abandoned.
+    #[must_use]
+    pub fn hung_count(&self) -> usize {
+        self.shared.disk().hung
+    }
+
     /// Takes the list of operations that reached the device since the last call.
     #[must_use]
     pub fn take_log(&self) -> Vec<SimOperation> {
