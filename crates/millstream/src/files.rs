@@ -658,3 +658,6 @@ impl Files {
         }
     }
 }
+
+#[cfg(all(test, not(model)))]
+mod tests;

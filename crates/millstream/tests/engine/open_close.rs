@@ -203,3 +203,76 @@ fn files_that_are_opened_while_the_storage_closes_are_closed() {
         assert!(are_closed, "{} leaked", files.open_count());
     }
 }
+
+fn changing(change: usize) -> FileOptions {
+    FileOptions {
+        write: true,
+        create: change == 0 || change == 1,
+        exclusive: change == 1,
+        truncate: change == 2,
+        ..FileOptions::default()
+    }
+}
+
+#[test]
+fn each_open_that_creates_or_truncates_a_file_does_so() {
+    each_backend(|bench| {
+        let path = |name: &str| bench.folder.path().join(name);
+        let storage = &bench.storage;
+        let opened = |file| storage.opened(file).expect("accepted").wait();
+        // Of two exclusive opens one fails, whichever comes second.
+        let locks = [(); 2].map(|()| storage.open(path("lock"), changing(1)));
+        let locked = locks.map(|lock| opened(lock).is_ok());
+        assert_eq!(locked.iter().filter(|locked| **locked).count(), 1);
+        // The second truncation removes what the first id wrote.
+        std::fs::write(path("file"), b"before").expect("written");
+        let first = storage.open(path("file"), changing(2));
+        let queue = queue_of(storage);
+        let mut write = queue
+            .submit(Write::at(first, 0, vec![1u8; 100]))
+            .expect("accepted");
+        write.wait().expect("written");
+        assert!(opened(storage.open(path("file"), changing(2))).is_ok());
+        assert_eq!(std::fs::read(path("file")).expect("there"), b"");
+    });
+}
+
+#[test]
+fn a_file_that_is_closed_at_once_was_created_or_truncated() {
+    each_backend(|bench| {
+        let queue = queue_of(&bench.storage);
+        let paths: Vec<_> = (0..200)
+            .map(|index| bench.folder.path().join(format!("touched{index}")))
+            .collect();
+        for path in &paths {
+            std::fs::write(path.with_extension("old"), b"old").expect("written");
+            let created = bench.storage.open(path, changing(0));
+            queue.close(created).expect("closed");
+            let truncated = bench.storage.open(path.with_extension("old"), changing(2));
+            queue.close(truncated).expect("closed");
+        }
+        let is_empty = |path: &Path| std::fs::metadata(path).is_ok_and(|about| about.len() == 0);
+        for path in &paths {
+            assert!(wait_for(|| is_empty(path)), "{path:?}");
+            assert!(
+                wait_for(|| is_empty(&path.with_extension("old"))),
+                "{path:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_path_that_could_not_be_opened_is_tried_again_by_the_next_open() {
+    each_backend(|bench| {
+        let path = bench.folder.path().join("late");
+        let queue = queue_of(&bench.storage);
+        let read = |file| queue.submit(Read::whole(file)).expect("accepted").wait();
+        let early = open(&bench.storage, &path);
+        assert_eq!(kind(read(early)), Some(ErrorKind::NotFound));
+        std::fs::write(&path, b"here").expect("written");
+        let late = open(&bench.storage, &path);
+        assert_eq!(&*read(late).expect("read"), b"here");
+        assert_eq!(kind(read(early)), Some(ErrorKind::NotFound));
+    });
+}

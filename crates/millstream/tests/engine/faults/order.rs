@@ -2,12 +2,13 @@
 //! names, the room of a queue, waits that end with the storage.
 
 use std::fs;
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millstream::{
-    BlockTable, Codec, CodecId, Decode, ErrorKind, Fence, FileOp, FileOptions, Priority,
-    QueueOptions, Read, Write,
+    BlockSource, BlockTable, Codec, CodecId, Decode, Error, ErrorKind, Fence, FileOp, FileOptions,
+    Priority, QueueOptions, Read, Write,
 };
 use millstream_codec::Scratch;
 use millstream_testing::this_test;
@@ -503,6 +504,60 @@ fn an_append_that_was_canceled_before_it_began_leaves_no_hole() {
         assert_eq!(failure_kind(never), ErrorKind::Canceled, "{name}");
         result(rig.submit(Write::append(file, b"two".to_vec()))).expect("appended");
         assert_eq!(fs::read(&path).expect("there"), b"onetwo", "{name}");
+        rig.finish();
+    });
+}
+
+/// A source of blocks that has a test act while the engine drops it.
+struct Drops(Mutex<Option<(Sender<()>, Receiver<()>)>>);
+
+impl BlockSource for Drops {
+    fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn path(&self) -> Option<Arc<std::path::Path>> {
+        None
+    }
+}
+
+impl Drop for Drops {
+    fn drop(&mut self) {
+        if let Some((dropping, go_on)) = self.0.get_mut().expect("nothing panics").take() {
+            dropping.send(()).expect("the test waits");
+            go_on.recv_timeout(PATIENCE).expect("the test goes on");
+        }
+    }
+}
+
+#[test]
+fn a_sync_that_is_canceled_while_the_entries_before_it_are_taken_in_ends_as_canceled() {
+    each(this_test!(), |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let rig = Rig::new(name, options);
+        let file = rig.storage.open(folder.path().join("file"), WRITING);
+        result(rig.submit(Write::at(file, 0, vec![1u8; 10]))).expect("written");
+        let closed = file_of(&rig, &folder, &pattern(10));
+        rig.queue.close(closed).expect("closed");
+        let (dropping, is_dropping) = channel();
+        let (goes_on, go_on) = channel();
+        let source = Drops(Mutex::new(Some((dropping, go_on))));
+        let mut table = BlockTable::new().external(Arc::new(source));
+        table.push(CodecId::STORED, 0..10, 10);
+        let mut batch = rig.queue.batch();
+        // Refused at its intake, which drops its table.
+        let stale = Read::range(closed, 0, 10).decode(Decode::table(table));
+        let stale = batch.add(stale).expect("accepted");
+        let sync = batch.add(FileOp::sync(file).tag(7)).expect("accepted");
+        batch.submit();
+        is_dropping.recv_timeout(PATIENCE).expect("taken in");
+        rig.queue.cancel_tagged(u64::MAX, 7);
+        goes_on.send(()).expect("the engine waits");
+        assert_eq!(failure_kind(stale), ErrorKind::StaleFile, "{name}");
+        // It was canceled before it began, or had begun.
+        if let Err(error) = result(sync) {
+            assert_eq!(error.kind(), ErrorKind::Canceled, "{name}: {error}");
+        }
         rig.finish();
     });
 }

@@ -1,0 +1,65 @@
+use millstream_io::fs::OsFileSystem;
+use millstream_io::{Errno, FileSystem};
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+/// A storage with a file in use, if asked for, and `count` that wait to be opened.
+fn files(in_use: bool, count: u64) -> Files {
+    let mut files = Files::new(512, Access::Auto);
+    let path: Arc<Path> = Arc::from(Path::new("file"));
+    let mut add = |index, opened| {
+        let id = FileId::from_bits(index);
+        files.add(id, Arc::clone(&path), FileOptions::default(), opened);
+    };
+    if in_use {
+        let opened = OsFileSystem::new().open(Path::new("Cargo.toml"), OpenMode::default());
+        add(count, Some(opened.expect("there")));
+    }
+    (0..count).for_each(|index| add(index, None));
+    if in_use {
+        files.at(count as u32).attach();
+    }
+    files
+}
+
+/// Has every open fail for want of a descriptor; when they were tried, and which failed for good.
+fn try_all(files: &mut Files, until_ns: u64) -> (Vec<u64>, Vec<u64>) {
+    let (mut tried, mut failed) = (Vec::new(), Vec::new());
+    for now_ns in (0..until_ns).step_by(MS as usize) {
+        while let Some((index, ..)) = files.next_open(now_ns) {
+            tried.push(now_ns);
+            let answer = OpenAnswer {
+                opened: Some(Err(IoError::new("open", Errno(24)))),
+                direct: None,
+                read: None,
+                spent_ns: 0,
+            };
+            if files.open_done(index, &answer, now_ns) {
+                failed.push(now_ns);
+            }
+        }
+    }
+    (tried, failed)
+}
+
+#[test]
+fn a_process_out_of_descriptors_is_tried_again_for_a_second_also_beside_files_in_use() {
+    for in_use in [false, true] {
+        let mut files = files(in_use, 1);
+        let (tried, failed) = try_all(&mut files, 5000 * MS);
+        assert_eq!(tried[..4], [0, MS, 3 * MS, 7 * MS]);
+        let gaps = tried.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(gaps.max() <= Some(limits::SHORTAGE_WAIT_NS_MAX));
+        assert_eq!(failed.len(), 1);
+        assert!((1000 * MS..1100 * MS).contains(&failed[0]), "{failed:?}");
+    }
+}
+
+#[test]
+fn once_a_second_has_passed_all_opens_that_wait_for_a_descriptor_fail_at_once() {
+    let (_, failed) = try_all(&mut files(false, 100), 5000 * MS);
+    assert_eq!(failed.len(), 100);
+    assert!(failed.iter().all(|at| *at == failed[0]), "{failed:?}");
+}
