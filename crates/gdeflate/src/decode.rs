@@ -10,9 +10,12 @@
 //!
 //! # Safety
 //! The only unsafe operation here is the call of a kernel that not every machine can run.
-#![expect(
-    unsafe_code,
-    reason = "calls kernels that need CPU features; see # Safety"
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(
+        unsafe_code,
+        reason = "calls kernels that need CPU features; see # Safety"
+    )
 )]
 
 #[cfg(target_arch = "x86_64")]
