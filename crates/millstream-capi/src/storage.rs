@@ -573,7 +573,8 @@ pub unsafe extern "C" fn mst_storage_write_trace(
 
 /// Opens a file. Does not wait and makes no system call: the file is opened in the background, and
 /// a missing file shows on its requests, or on `mst_file_info_wait`. `desc` may be NULL. A path
-/// that is opened again gives the same id; each open needs a close (`mst_queue_close_file`).
+/// that is opened again as before gives the same id, unless the open creates or truncates the file
+/// or the last one failed; each open needs a close (`mst_queue_close_file`).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_file_open(
     storage: *mut mst_storage,

@@ -43,6 +43,13 @@ pub struct FileOptions {
     pub package: bool,
 }
 
+impl FileOptions {
+    /// Whether the open may change the file.
+    pub(crate) fn changes(&self) -> bool {
+        self.create || self.truncate
+    }
+}
+
 /// Supplies memory once the raw size is known, or refuses.
 pub(crate) type Supply = Box<dyn FnOnce(usize) -> Result<Memory, Error> + Send>;
 

@@ -381,24 +381,10 @@ impl Files {
         let reserved = if answer.opened.is_some() { 2 } else { 1 };
         self.descriptors -= reserved;
         let held = self.descriptors;
-        let opened = answer.opened.as_ref().map(|opened| opened.as_ref());
-        let direct = answer.direct.as_ref().map(|direct| direct.as_ref());
-        if let Some(Ok(opened)) = opened {
+        if let Some(Ok(opened)) = &answer.opened {
             self.rotating |= opened.rotating;
         }
-        let succeeded = matches!(opened, Some(Ok(_))) || matches!(direct, Some(Ok(_)));
-        if succeeded {
-            self.shortage = None;
-            self.descriptors_max = self.descriptors_limit.min(self.descriptors_max + 1);
-        }
-        let is_short = |error: Option<&IoError>| error.is_some_and(is_out_of_descriptors);
-        let direct_short = is_short(direct.and_then(Result::err));
-        let mut is_over = false;
-        if is_short(opened.and_then(Result::err)) || direct_short && opened.is_none() {
-            let short = self.shortage.get_or_insert(Shortage::new(now_ns));
-            short.goes_on(now_ns);
-            is_over = short.is_over(now_ns);
-        }
+        let is_over = self.note_shortage(answer, now_ns);
         let descriptors_limit = self.descriptors_limit;
         let file = self.at(index);
         match &answer.opened {
@@ -418,24 +404,9 @@ impl Files {
             Some(Err(error)) => file.phase = Phase::Failed(file.open_error(error)),
             None => {}
         }
-        let was_opened = matches!(opened, Some(Ok(_)));
-        match &answer.direct {
-            Some(Ok(descriptor)) => file.direct = Direct::Open(*descriptor),
-            // The next read asks again.
-            Some(Err(_)) if direct_short => {
-                file.direct = Direct::Closed;
-                file.is_short_of_direct = is_over;
-            }
-            Some(Err(_)) => {
-                file.direct = Direct::Unavailable;
-                file.without_direct();
-            }
-            None => {}
-        }
+        file.direct_done(answer.direct.as_ref(), is_over);
         let count = file.descriptors();
-        if was_opened {
-            self.note_end(index);
-        }
+        self.note_end(index);
         self.descriptors += match reserved {
             2 => count,
             _ => usize::from(matches!(answer.direct, Some(Ok(_)))),
@@ -446,6 +417,26 @@ impl Files {
             self.shortage = None;
         }
         true
+    }
+
+    /// Notes whether an open found no descriptor; returns whether it is to fail for that.
+    fn note_shortage(&mut self, answer: &OpenAnswer, now_ns: u64) -> bool {
+        let direct = answer.direct.as_ref().map(|direct| direct.as_ref().err());
+        let opened = answer.opened.as_ref().map(|opened| opened.as_ref().err());
+        if matches!((opened, direct), (Some(None), _) | (_, Some(None))) {
+            self.shortage = None;
+            self.descriptors_max = self.descriptors_limit.min(self.descriptors_max + 1);
+        }
+        if !opened
+            .or(direct)
+            .flatten()
+            .is_some_and(is_out_of_descriptors)
+        {
+            return false;
+        }
+        let short = self.shortage.get_or_insert(Shortage::new(now_ns));
+        short.goes_on(now_ns);
+        short.is_over(now_ns)
     }
 
     /// The limit that the process imposes, for a warning at the beginning of a shortage.
@@ -463,6 +454,7 @@ impl Files {
             .is_some_and(|error| error.kind() == ErrorKind::Limit)
         {
             file.phase = Phase::Closed;
+            file.opened_once = file.about.is_some();
         }
     }
 
@@ -619,16 +611,9 @@ impl Files {
     /// its descriptors.
     pub(crate) fn finish_close(&mut self, index: u32, into: &mut Vec<Descriptor>) -> bool {
         let file = self.at(index);
-        let FileOptions {
-            create,
-            exclusive,
-            truncate,
-            ..
-        } = file.options;
         // What its open does to the file is still to be done.
-        let must_open = (create || exclusive || truncate)
-            && !file.opened_once
-            && matches!(file.phase, Phase::Queued(..));
+        let is_queued = matches!(file.phase, Phase::Queued(..));
+        let must_open = file.options.changes() && !file.opened_once && is_queued;
         let busy = file.requests > 0 || file.operations > 0 || file.is_being_opened() || must_open;
         if !file.close_fired || busy {
             return false;

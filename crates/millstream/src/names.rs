@@ -49,7 +49,7 @@ impl Names {
             None => Arc::from(path),
         };
         // What an open does to the file, each open does.
-        let shared = !(options.create || options.exclusive || options.truncate);
+        let shared = !options.changes();
         let key = (path, options);
         if let Some(&index) = self.ids.get(&key).filter(|_| shared) {
             self.entries[index as usize].opens += 1;
@@ -167,12 +167,11 @@ mod tests {
     #[test]
     fn opens_that_change_the_file_and_those_after_a_failure_have_ids_of_their_own() {
         let mut names = names();
-        for change in 0..3 {
+        for create in [false, true] {
             let options = FileOptions {
                 write: true,
-                create: change == 0,
-                exclusive: change == 1,
-                truncate: change == 2,
+                create,
+                truncate: !create,
                 ..FileOptions::default()
             };
             let mut open = || {

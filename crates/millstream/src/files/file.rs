@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
+use millstream_io::fs::is_out_of_descriptors;
 use millstream_io::limits::MEMORY_ALIGNMENT;
 use millstream_io::{Access, Descriptor, Errno, IoError, Known, MountKind, Opened};
 
@@ -181,6 +182,27 @@ impl File {
     #[inline]
     pub(crate) fn can_hang(&self) -> bool {
         self.facts.as_ref().is_some_and(|facts| facts.can_hang)
+    }
+
+    /// Takes the answer of an open of its direct descriptor; `is_over`: a shortage of descriptors.
+    pub(super) fn direct_done(
+        &mut self,
+        answer: Option<&Result<Descriptor, IoError>>,
+        is_over: bool,
+    ) {
+        match answer {
+            Some(Ok(descriptor)) => self.direct = Direct::Open(*descriptor),
+            // The next read asks again.
+            Some(Err(error)) if is_out_of_descriptors(error) => {
+                self.direct = Direct::Closed;
+                self.is_short_of_direct = is_over;
+            }
+            Some(Err(_)) => {
+                self.direct = Direct::Unavailable;
+                self.without_direct();
+            }
+            None => {}
+        }
     }
 
     /// By what it is recognized when it is opened again.
