@@ -3,10 +3,10 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Mutex;
 
 use crate::support::Bench;
 use millstream_pak::{BatchOptions, Item, PackOptions, verify, visit, write_file};
+use millstream_testing::{Child, or_skip, this_test};
 
 /// Entries whose names have 4000 bytes: 80 MB.
 const ENTRIES: usize = 20_000;
@@ -30,65 +30,67 @@ fn peak_of(work: impl FnOnce()) -> Option<u64> {
     Some(peak_kib() - before)
 }
 
-/// The peak is that of the process.
-static ALONE: Mutex<()> = Mutex::new(());
-
 #[test]
 fn a_visit_lists_no_more_than_it_loads_ahead() {
-    let _alone = ALONE.lock().expect("the other test has not failed");
-    let bench = Bench::new();
-    let path = bench.path("p.mpak");
-    // Sixteen pieces, a million times.
-    let items = vec![Item::from_bytes("zeros", vec![0; 64 << 20])];
-    write_file(items, &PackOptions::default(), &path).expect("packed");
-    let package = bench.open(&path);
-    let entries = vec![0; 1 << 20];
-    let more = peak_of(|| {
-        let mut shown = 0;
-        let options = BatchOptions::default();
-        visit(
-            &package,
-            &bench.queue(),
-            &entries,
-            &options,
-            &mut |_, loaded| {
-                loaded.expect("sound");
-                shown += 1;
-                ControlFlow::Break(())
-            },
-        );
-        assert_eq!(shown, 1);
+    // The peak is that of the process, and other tests would add to it.
+    let child = Child::of(this_test!()).run(|| {
+        let bench = Bench::new();
+        let path = bench.path("p.mpak");
+        // Sixteen pieces, a million times.
+        let items = vec![Item::from_bytes("zeros", vec![0; 64 << 20])];
+        write_file(items, &PackOptions::default(), &path).expect("packed");
+        let package = bench.open(&path);
+        let entries = vec![0; 1 << 20];
+        let more = peak_of(|| {
+            let mut shown = 0;
+            let options = BatchOptions::default();
+            visit(
+                &package,
+                &bench.queue(),
+                &entries,
+                &options,
+                &mut |_, loaded| {
+                    loaded.expect("sound");
+                    shown += 1;
+                    ControlFlow::Break(())
+                },
+            );
+            assert_eq!(shown, 1);
+        });
+        // The places of the entries, and what is loaded ahead; the pieces would be 384 MiB.
+        if let Some(more) = more {
+            assert!(more < 160 << 10, "{more} KiB more");
+        }
     });
-    // The places of the entries, and what is loaded ahead; the pieces would be 384 MiB.
-    if let Some(more) = more {
-        assert!(more < 160 << 10, "{more} KiB more");
-    }
+    or_skip!(child);
 }
 
 #[test]
 fn verifying_holds_a_page_of_names_and_not_all() {
-    let _alone = ALONE.lock().expect("the other test has not failed");
-    let bench = Bench::new();
-    let path = bench.path("p.mpak");
-    let folder = "n".repeat(199) + "/";
-    let folders = folder.repeat(NAME_BYTES / folder.len() - 1);
-    let items = (0..ENTRIES)
-        .map(|nth| Item::from_bytes(format!("{folders}{nth}"), &b"content"[..]))
-        .collect();
-    write_file(items, &PackOptions::default(), &path).expect("packed");
-    let stored = std::fs::metadata(&path).expect("there").len();
-    assert!(stored > (ENTRIES * folders.len()) as u64, "{stored} bytes");
-    let package = bench.open(&path);
-    let more = peak_of(|| {
-        let found = verify(&bench.storage, &package, None, &mut |_| true).expect("verified");
-        assert_eq!(
-            (found.entries, found.failures),
-            (ENTRIES as u64, 0),
-            "{:?}",
-            found.errors
-        );
+    let child = Child::of(this_test!()).run(|| {
+        let bench = Bench::new();
+        let path = bench.path("p.mpak");
+        let folder = "n".repeat(199) + "/";
+        let folders = folder.repeat(NAME_BYTES / folder.len() - 1);
+        let items = (0..ENTRIES)
+            .map(|nth| Item::from_bytes(format!("{folders}{nth}"), &b"content"[..]))
+            .collect();
+        write_file(items, &PackOptions::default(), &path).expect("packed");
+        let stored = std::fs::metadata(&path).expect("there").len();
+        assert!(stored > (ENTRIES * folders.len()) as u64, "{stored} bytes");
+        let package = bench.open(&path);
+        let more = peak_of(|| {
+            let found = verify(&bench.storage, &package, None, &mut |_| true).expect("verified");
+            assert_eq!(
+                (found.entries, found.failures),
+                (ENTRIES as u64, 0),
+                "{:?}",
+                found.errors
+            );
+        });
+        if let Some(more) = more {
+            assert!(more < MEMORY_KIB_MAX, "{more} KiB more");
+        }
     });
-    if let Some(more) = more {
-        assert!(more < MEMORY_KIB_MAX, "{more} KiB more");
-    }
+    or_skip!(child);
 }
