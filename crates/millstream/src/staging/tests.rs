@@ -76,15 +76,16 @@ fn offset(staging: &Staging, taken: &Taken) -> usize {
 #[test]
 fn ordinary_windows_are_taken_from_the_front_and_foreign_ones_from_the_end() {
     let mut staging = staging();
+    let mut all = Vec::new();
     for at in 0..4 {
         let front = staging.must_take(ordinary(at, PAGE));
         assert_eq!(offset(&staging, &front), at as usize * PAGE);
         let end = staging.must_take(foreign(10 + at, PAGE));
         assert_eq!(offset(&staging, &end), CAPACITY - (at as usize + 1) * PAGE);
-        // They are not given back: the memory is the arena's.
-        std::mem::forget((front, end));
+        all.extend([front, end]);
     }
-    std::mem::forget(staging);
+    staging.give_each(all);
+    staging.assert_nothing_is_out();
 }
 
 #[test]
