@@ -12,10 +12,7 @@
 //! The only unsafe operation here is the call of a kernel that not every machine can run.
 #![cfg_attr(
     target_arch = "x86_64",
-    expect(
-        unsafe_code,
-        reason = "calls kernels that need CPU features; see # Safety"
-    )
+    expect(unsafe_code, reason = "calls kernels that need CPU features")
 )]
 
 #[cfg(target_arch = "x86_64")]
