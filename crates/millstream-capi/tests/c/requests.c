@@ -1,6 +1,8 @@
 /* Every kind of request and every way to learn of its completion. The argument is an empty folder. */
 #include "check.h"
 
+#include <time.h>
+
 #ifdef _WIN32
 #include <windows.h>
 #else
@@ -176,8 +178,10 @@ static void a_ticket_tells_what_it_waits_for(mst_file file) {
 /** Waits until a request waits for `cause`. */
 static void reaches(mst_ticket ticket, mst_waits_for cause) {
     mst_waits_for now;
+    time_t limit = time(NULL) + 60;
     do {
         bool progress;
+        CHECK(time(NULL) < limit);
         OK(mst_storage_pump(storage, &progress));
         OK(mst_ticket_waits_for(storage, ticket, &now));
         CHECK(now != MST_WAITS_FOR_NOTHING || cause == MST_WAITS_FOR_NOTHING);
