@@ -5,6 +5,9 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
+/// `EMFILE`, or `ERROR_TOO_MANY_OPEN_FILES`.
+const TOO_MANY_FILES: Errno = Errno(if cfg!(windows) { 4 } else { 24 });
+
 /// A storage with a file in use, if asked for, and `count` that wait to be opened.
 fn files(in_use: bool, count: u64) -> Files {
     let mut files = Files::new(512, Access::Auto);
@@ -31,7 +34,7 @@ fn try_all(files: &mut Files, until_ns: u64) -> (Vec<u64>, Vec<u64>) {
         while let Some((index, ..)) = files.next_open(now_ns) {
             tried.push(now_ns);
             let answer = OpenAnswer {
-                opened: Some(Err(IoError::new("open", Errno(24)))),
+                opened: Some(Err(IoError::new("open", TOO_MANY_FILES))),
                 direct: None,
                 read: None,
                 spent_ns: 0,
