@@ -189,7 +189,7 @@ fn a_batch_handed_over_to_a_queue_that_closes_is_served_or_refused() {
         let closer = spawn(move || {
             shared.close();
             let mut requests = Vec::new();
-            engine.take(&shared, &mut requests);
+            engine.take(&mut requests);
             engine.complete(requests);
             engine.round();
             engine.end();
