@@ -119,7 +119,7 @@ impl Pages {
     /// Takes the lowest run of `count` free pages and returns its first page; `None` if no run of
     /// that length is free.
     pub(super) fn take(&mut self, count: usize) -> Option<usize> {
-        let first = self.find(u32::try_from(count).ok()?)?;
+        let first = self.find(u32::try_from(count).ok()?, false)?;
         self.take_at(first, count);
         Some(first)
     }
@@ -127,7 +127,7 @@ impl Pages {
     /// Takes the highest run of `count` free pages and returns its first page; `None` if no run of
     /// that length is free.
     pub(super) fn take_last(&mut self, count: usize) -> Option<usize> {
-        let first = self.find_last(u32::try_from(count).ok()?)?;
+        let first = self.find(u32::try_from(count).ok()?, true)?;
         self.take_at(first, count);
         Some(first)
     }
@@ -154,8 +154,8 @@ impl Pages {
         self.set_free(first, first + count, true);
     }
 
-    /// Returns the first page of the lowest `count` adjacent free pages.
-    fn find(&self, count: u32) -> Option<usize> {
+    /// Returns the first page of the lowest `count` adjacent free pages, or of the highest.
+    fn find(&self, count: u32, highest: bool) -> Option<usize> {
         if self.nodes[1].longest < count {
             return None;
         }
@@ -166,41 +166,26 @@ impl Pages {
         while node < word_count {
             let (left, right) = (self.nodes[2 * node], self.nodes[2 * node + 1]);
             node *= 2;
-            if left.longest < count {
-                if left.back + right.front >= count {
-                    return Some(first + half - left.back as usize);
-                }
+            // The half to look in before the run across the middle, and before the other half.
+            let fits = if highest { right } else { left }.longest >= count;
+            if !fits && left.back + right.front >= count {
+                return Some(match highest {
+                    true => first + half + right.front as usize - count as usize,
+                    false => first + half - left.back as usize,
+                });
+            }
+            if fits == highest {
                 node += 1;
                 first += half;
             }
             half /= 2;
         }
         let starts = starts_of_runs(self.free[node - word_count], count);
-        Some(first + starts.trailing_zeros() as usize)
-    }
-
-    /// Returns the first page of the highest `count` adjacent free pages: `find`, mirrored.
-    fn find_last(&self, count: u32) -> Option<usize> {
-        if self.nodes[1].longest < count {
-            return None;
-        }
-        let word_count = self.free.len();
-        let mut node = 1;
-        let mut first = 0;
-        let mut half = word_count * WORD_BITS / 2;
-        while node < word_count {
-            let (left, right) = (self.nodes[2 * node], self.nodes[2 * node + 1]);
-            node *= 2;
-            if right.longest >= count {
-                node += 1;
-                first += half;
-            } else if left.back + right.front >= count {
-                return Some(first + half + right.front as usize - count as usize);
-            }
-            half /= 2;
-        }
-        let starts = starts_of_runs(self.free[node - word_count], count);
-        Some(first + starts.ilog2() as usize)
+        let start = match highest {
+            true => starts.ilog2(),
+            false => starts.trailing_zeros(),
+        };
+        Some(first + start as usize)
     }
 
     /// Sets or clears the bits of the pages from `first` up to `end`, and updates the tree.
