@@ -122,8 +122,9 @@ pub(crate) struct Engine {
     /// Ends of bandwidth holds by queue.
     holds: Heap,
     barriers: Vec<Barrier>,
-    /// The number of the parcel that is taken in.
-    taking: u64,
+    /// What precedes the parcel that is taken in, if it has a sync or a close: queues, with the
+    /// sequence number after the last such entry.
+    ends_before: Vec<(u32, u64)>,
     /// Requests that wait for fences.
     gated: Vec<Id>,
     gated_bytes: u64,
@@ -199,7 +200,7 @@ impl Engine {
             timers: Heap::default(),
             holds: Heap::default(),
             barriers: Vec::new(),
-            taking: 0,
+            ends_before: Vec::new(),
             gated: Vec::new(),
             gated_bytes: 0,
             early: HashMap::new(),

@@ -38,7 +38,7 @@
 //! back, since by rule 2 only higher priorities and [`PASSES_MAX`] others take memory meanwhile; if
 //! none is out, rule 4 serves it at once. Only if a foreign window has the place of rule 4 does the
 //! first wait for others than the library: then the application, or a mount that hangs, holds it
-//! back, and its ticket says so. It is not sure to be served then, and holds up nobody.
+//! back, and its ticket says so. It is not sure to be served then, and holds up no other.
 
 use std::sync::Arc;
 
@@ -244,7 +244,7 @@ impl Staging {
             Class::Ordinary => 0,
             Class::Foreign => self.unread,
         };
-        // A task may be back before `unread` is told.
+        // A task may come back before `unread` is updated.
         let has_jobs = self.jobs[class].saturating_sub(unread) < limits::JOBS_MAX;
         let in_share = taken + ask.bytes <= share;
         if has_jobs && in_share && in_use + ask.bytes <= room && self.arena.fits(ask.bytes) {

@@ -5,10 +5,10 @@
 //! submitted before is in their backlogs then, as a submission leaves its parcel with its queue
 //! before it returns; the numbers of parcels tell it from what was submitted later. (The list of
 //! queues with new parcels is not enough: a queue may be about to be put there by the thread that
-//! submitted first.) A barrier remembers how far each backlog reaches.
-//! Until all of that has been taken in, it counts as one more request of its file, and as one more
-//! write of the sync's epoch. Writes before the barrier belong to that epoch, and requests before
-//! it find a closing file open; what was submitted later does neither.
+//! submitted first.) A barrier remembers how far each backlog reaches. Until all of that has been
+//! taken in, it counts as one more request of its file, and as one more write of the sync's epoch.
+//! Writes before the barrier belong to that epoch, and requests before it find a closing file open;
+//! neither holds for what was submitted later.
 
 use super::{Engine, What};
 use crate::ids::FileId;
@@ -36,9 +36,10 @@ impl Barrier {
 }
 
 impl Engine {
-    /// Has everything that was submitted so far in the backlogs of queues: before a parcel with a
-    /// sync or a close is taken in, and never while a request is.
-    pub(super) fn take_all_parcels(&mut self) {
+    /// Moves everything that was submitted so far into the backlogs of queues, and notes how far
+    /// those of queues other than `but` reach that precede a parcel with this number. Called before
+    /// a parcel with a sync or a close is taken in, and never while a request is.
+    pub(super) fn take_all_parcels(&mut self, but: u32, number: u64) {
         self.take_mail();
         for queue in 0..self.queues.len() {
             if let Some(state) = self.queues.get(queue) {
@@ -47,11 +48,12 @@ impl Engine {
             }
         }
         self.grant_all();
+        self.ends_before = self.queues.backlog_ends(but, number);
     }
 
     /// A sync of a file was taken in; returns its epoch.
-    pub(super) fn sync_arrived(&mut self, file: FileId, queue: u32) -> u64 {
-        let until = self.queues.backlog_ends(queue, self.taking);
+    pub(super) fn sync_arrived(&mut self, file: FileId) -> u64 {
+        let until = self.ends_before.clone();
         let entry = self.files.at(file.0.index());
         if until.is_empty() {
             return entry.sync_arrived();
@@ -65,8 +67,8 @@ impl Engine {
     }
 
     /// The close of a file was taken in: later requests are stale.
-    pub(super) fn close_arrived(&mut self, file: FileId, queue: u32) {
-        let until = self.queues.backlog_ends(queue, self.taking);
+    pub(super) fn close_arrived(&mut self, file: FileId) {
+        let until = self.ends_before.clone();
         let Some(entry) = self.files.get(file) else {
             return;
         };

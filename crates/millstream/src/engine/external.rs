@@ -12,7 +12,8 @@
 //!   decoding. What the application keeps (jobs of its job system and codecs) is not counted,
 //!   because it may wait for other blocks. The others wait by priority.
 //! - Tasks here are among the jobs of their requests, but not in the bound `limits::JOBS_MAX`: a
-//!   hung source stops only requests that need it.
+//!   hung source stops no request without external blocks. All sources share one bound, so it may
+//!   stop those of other sources.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

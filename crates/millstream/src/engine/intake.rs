@@ -54,9 +54,8 @@ impl Engine {
 
     fn take_parcel(&mut self, queue: u32, parcel: &mut Parcel, from: usize, to: usize) {
         let submitted_ns = self.shared.to_ns(parcel.at);
-        self.taking = parcel.number;
         if parcel.has_order {
-            self.take_all_parcels();
+            self.take_all_parcels(queue, parcel.number);
         }
         let real = parcel.indices[from..to].iter().filter(|i| **i != FIFO);
         let (count, most) = real.fold((0, 0), |(count, most), index| (count + 1, most.max(*index)));
@@ -88,7 +87,7 @@ impl Engine {
 
     fn take_fifo(&mut self, queue: u32, sequence: u64, fifo: Fifo) {
         if let Fifo::Close(file, true) = &fifo {
-            self.close_arrived(*file, queue);
+            self.close_arrived(*file);
         }
         self.queues.touch(queue).add_fifo(sequence, fifo);
     }
@@ -183,7 +182,7 @@ impl Engine {
                 col.flags |= flag::WRITES;
                 self.side.body(index).room = self.write_arrived(id, queue, sequence);
             } else if verb == Verb::Sync {
-                self.side.body(index).room = self.sync_arrived(id, queue);
+                self.side.body(index).room = self.sync_arrived(id);
             }
         }
         match self.cols[index as usize].has(flag::EXTRA) && self.gates(index).0 {

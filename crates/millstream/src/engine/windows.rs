@@ -1,5 +1,5 @@
 //! Windows of staging: whose turn it is, and where those wait that find no room. The rules, and why
-//! nobody waits for ever, stand in the header of `staging`.
+//! no request waits for ever, are in the header of `staging`.
 
 use super::Engine;
 use super::columns::{flag, staged_of};

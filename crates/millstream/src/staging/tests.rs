@@ -234,7 +234,7 @@ fn sixteen_of_its_own_or_a_lower_priority_pass_the_first_and_higher_ones_always_
         let taken = staging.must_take(first);
         staging.give_now(taken);
         assert_eq!(staging.first_priority(), None);
-        // Served: nobody is held up any more.
+        // Once it is served, no other is held up.
         let taken = staging.must_take(small(Priority::Low));
         staging.give_now(taken);
         staging.assert_nothing_is_out();
@@ -242,7 +242,7 @@ fn sixteen_of_its_own_or_a_lower_priority_pass_the_first_and_higher_ones_always_
 }
 
 #[test]
-fn a_first_that_waits_for_the_application_holds_up_nobody() {
+fn a_first_that_waits_for_the_application_holds_up_no_other() {
     let mut staging = staging();
     let kept = staging.must_take(foreign(0, CAPACITY / 2));
     let outside = staging.must_take(foreign(1, PAGE));

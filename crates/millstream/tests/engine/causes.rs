@@ -5,8 +5,8 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use millstream::{
     Access, BlockSource, BlockTable, Codec, CodecId, Decode, DevicePart, DeviceSink, Error, Fence,
-    FileId, FileOp, FileOptions, Job, JobSystem, Read, Storage, StorageOptions, Ticket, WaitsFor,
-    Write,
+    FileId, FileOp, FileOptions, Job, JobSystem, Queue, Read, Storage, StorageOptions, Ticket,
+    WaitsFor, Write,
 };
 use millstream_io::MountKind;
 use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
@@ -28,6 +28,12 @@ fn reaches<T: 'static>(storage: &Storage, ticket: &Ticket<T>, cause: impl Into<O
     });
     assert!(is_there, "{:?}, not {cause:?}", ticket.waits_for());
     assert_eq!(ticket.is_complete(), cause.is_none());
+}
+
+/// Waits until the engine has handled what it was asked before: a later request has completed.
+fn is_taken_in(storage: &Storage, queue: &Queue) {
+    let later = queue.submit(Read::memory(Arc::from([1]))).expect("room");
+    reaches(storage, &later, None);
 }
 
 /// Pumps a storage until nothing more happens by itself.
@@ -121,7 +127,7 @@ fn held_requests_wait_for_what_holds_them_now() {
     });
 }
 
-/// A disk whose time goes on as its storage is pumped.
+/// A disk whose simulated time advances while its storage is pumped.
 fn sim() -> (Sim, SimFiles) {
     Sim::new(SimOptions {
         call_ns: 100_000,
@@ -487,7 +493,7 @@ fn requests_wait_for_suppliers_of_memory_and_for_block_sources() {
         reaches(&bench.storage, &based, WaitsFor::Application);
         reaches(&bench.storage, &supplied, WaitsFor::Application);
         supplied.cancel();
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        is_taken_in(&bench.storage, &queue);
         assert_eq!(supplied.waits_for(), Some(WaitsFor::Application));
         gate.open();
         reaches(&bench.storage, &based, None);
@@ -608,7 +614,7 @@ mod fuse {
             assert!(mount.wait_held(1, PATIENCE));
             reaches(storage, &sync, WaitsFor::File);
             sync.cancel();
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            is_taken_in(storage, &queue);
             assert_eq!(sync.waits_for(), Some(WaitsFor::File));
             mount.heal();
             reaches(storage, &sync, None);

@@ -92,7 +92,7 @@ fn closing_while_a_sink_keeps_staging_returns_in_time_and_reports_its_parts() {
         // Its memory is the sink's to use: the request never ends, and a wait reports it.
         let held = ends.iter().filter(|kind| **kind == ErrorKind::StillHeld);
         assert_eq!(held.count(), kept, "{name}: {ends:?}");
-        // Parts that are finished late find nobody.
+        // The storage is gone when these parts are finished.
         full.keeper.let_go();
         drop(full.rig);
     });
