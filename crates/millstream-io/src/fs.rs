@@ -2,9 +2,10 @@
 //!
 //! A [`FileSystem`] is what the engine's workers call; [`OsFileSystem`] is the system's own, the
 //! simulator has another (`device::sim`). Calls may block and are made on workers only, except
-//! [`FileSystem::cached`], which costs under a microsecond, and [`FileSystem::read_cached`].
+//! [`FileSystem::cached`] and, on mounts that cannot hang, [`FileSystem::len`], which cost under a
+//! microsecond, and [`FileSystem::read_cached`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::device::Descriptor;
 use crate::error::{Errno, IoError};
@@ -124,6 +125,21 @@ impl DirectAlignment {
     }
 }
 
+/// What device and inode number say on a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Numbering {
+    /// They name a file as long as it exists, and later files get other numbers, another generation
+    /// or another time of birth: ext4, xfs, btrfs, f2fs, tmpfs; NTFS, ReFS; APFS.
+    Stable,
+    /// As `Other`; besides, descriptors that were opened before the first open for writing lead to
+    /// another file than later ones (overlay).
+    Layered,
+    /// Nothing for certain: they may be made anew when the kernel forgets a file (FUSE, network,
+    /// FAT).
+    #[default]
+    Other,
+}
+
 /// An open file.
 #[derive(Debug, Clone)]
 pub struct Opened {
@@ -133,6 +149,10 @@ pub struct Opened {
     pub len: u64,
     /// Identifies the file and its state.
     pub identity: Identity,
+    /// Whether the identity's numbers name the file for certain.
+    pub numbering: Numbering,
+    /// When the file was made, in nanoseconds since 1970, if the file system says so.
+    pub birth_ns: Option<i128>,
     /// Number of its mount (the device number of the file system), never 0.
     pub mount: u64,
     /// Kind of its mount.
@@ -145,15 +165,20 @@ pub struct Opened {
     pub position: Option<u64>,
 }
 
-/// What is known of a file from before, by which it is recognized when its path is opened again.
+/// What identifies a file and its state: by this a file is recognized when its path is opened again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
-    /// As of the last open.
+    /// Device, inode and time of the last modification.
     pub identity: Identity,
-    /// Its length then.
+    /// Whether the identity's numbers name the file for certain.
+    pub numbering: Numbering,
+    /// Length in bytes.
     pub len: u64,
-    /// Whether the storage has written to it since.
-    pub written: bool,
+    /// When the file was made, if the file system says so.
+    pub birth_ns: Option<i128>,
+    /// Tells files apart that had the same inode number one after the other, if the file system has
+    /// generations and was asked.
+    pub generation: Option<u32>,
 }
 
 impl Known {
@@ -162,23 +187,33 @@ impl Known {
     pub fn of(opened: &Opened) -> Known {
         Known {
             identity: opened.identity,
+            numbering: opened.numbering,
             len: opened.len,
-            written: false,
+            birth_ns: opened.birth_ns,
+            generation: None,
         }
     }
 
-    /// Returns whether a file that was opened by the same path is the same file. On mounts that can
-    /// hang, numbers of inodes are often made anew with each open (sshfs, mergerfs, exfat-fuse):
-    /// there a file is the same while its length and its time of modification are, or if it was
-    /// written to by the storage, which changes both.
+    /// Returns whether another look found the same file, by the numbering of `self`. Where numbers
+    /// are stable, it has the same device, inode and generation or, if either look did not ask for
+    /// that, the same time of birth. Elsewhere it has the same length and time of modification, or
+    /// device, inode and a known time of birth.
     #[must_use]
-    pub fn is_same(&self, opened: &Opened) -> bool {
-        let (known, found) = (self.identity, opened.identity);
-        let same_inode = (known.device, known.inode) == (found.device, found.inode);
-        let same_state = self.len == opened.len && known.modified_ns == found.modified_ns;
-        match opened.mount_kind {
-            MountKind::Slow => same_state || self.written,
-            _ => same_inode,
+    pub fn is_same(&self, found: &Known) -> bool {
+        let (known, other) = (self.identity, found.identity);
+        let is_numbered = (known.device, known.inode) == (other.device, other.inode);
+        let births = self.birth_ns.zip(found.birth_ns);
+        let was_born = births.map(|(known, other)| known == other);
+        match self.numbering {
+            Numbering::Stable => {
+                let generations = self.generation.zip(found.generation);
+                let is_generation = generations.map(|(known, other)| known == other);
+                is_numbered && is_generation.or(was_born).unwrap_or(true)
+            }
+            Numbering::Layered | Numbering::Other => {
+                let is_unchanged = self.len == found.len && known.modified_ns == other.modified_ns;
+                is_unchanged || is_numbered && was_born == Some(true)
+            }
         }
     }
 }
@@ -208,6 +243,28 @@ pub trait FileSystem: Send + Sync {
     /// # Errors
     /// The system's error.
     fn len(&self, descriptor: Descriptor) -> Result<u64, IoError>;
+
+    /// Returns what identifies an open file, with its generation if it has one.
+    ///
+    /// # Errors
+    /// The system's error; `ENOSYS` (the default) if the file system has no such answer.
+    fn known(&self, _descriptor: Descriptor) -> Result<Known, IoError> {
+        Err(IoError::new("statx", Errno::UNSUPPORTED))
+    }
+
+    /// Returns what identifies the file that a path leads to, without its generation.
+    ///
+    /// # Errors
+    /// As [`FileSystem::known`].
+    fn known_at(&self, _path: &Path) -> Result<Known, IoError> {
+        Err(IoError::new("statx", Errno::UNSUPPORTED))
+    }
+
+    /// Returns a path that leads to the same file once the process has another current folder, if
+    /// `path` does not. Takes one system call for relative paths, none for others.
+    fn anchored(&self, _path: &Path) -> Option<PathBuf> {
+        None
+    }
 
     /// Reads at an offset, blocking, on the calling thread; short only at the end of the file. For
     /// headers and tables, outside the engine.
@@ -304,6 +361,50 @@ mod tests {
             assert!(is_out_of_descriptors(&error(errno)));
         }
         assert!(!is_out_of_descriptors(&error(Errno::NOT_FOUND.0)));
+    }
+
+    #[test]
+    fn a_file_is_recognized_by_what_its_file_system_keeps() {
+        let known = |numbering, inode, modified_ns, birth_ns, generation| Known {
+            identity: Identity {
+                device: 1,
+                inode,
+                modified_ns,
+            },
+            numbering,
+            len: 10,
+            birth_ns,
+            generation,
+        };
+        let is_same = |numbering, one: (u64, i128, _, _), two: (u64, i128, _, _)| {
+            let known = |(inode, modified_ns, birth_ns, generation)| {
+                known(numbering, inode, modified_ns, birth_ns, generation)
+            };
+            known(one).is_same(&known(two))
+        };
+        use Numbering::{Layered, Other, Stable};
+        let (one, two) = (Some(1), Some(2));
+        // Changed in place, or its number is given to another file.
+        assert!(is_same(Stable, (7, 1, None, one), (7, 2, None, one)));
+        assert!(!is_same(Stable, (7, 1, Some(5), one), (7, 1, Some(5), two)));
+        assert!(!is_same(
+            Stable,
+            (7, 1, Some(5), None),
+            (7, 1, Some(6), two)
+        ));
+        assert!(is_same(Stable, (7, 1, Some(5), one), (7, 2, Some(5), None)));
+        assert!(!is_same(Stable, (7, 1, None, None), (8, 1, None, None)));
+        for other in [Layered, Other] {
+            // Numbered anew, changed without a time of birth, and with one.
+            assert!(is_same(other, (7, 1, None, None), (8, 1, Some(5), None)));
+            assert!(!is_same(other, (7, 1, None, None), (7, 2, None, None)));
+            assert!(is_same(other, (7, 1, Some(5), None), (7, 2, Some(5), None)));
+            assert!(!is_same(
+                other,
+                (7, 1, Some(5), None),
+                (7, 2, Some(6), None)
+            ));
+        }
     }
 
     #[test]

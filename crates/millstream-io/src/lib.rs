@@ -29,7 +29,8 @@ pub use error::{Errno, IoError};
 pub use eventfd::{BorrowedEvent, EventFd};
 pub use fork::ForkGuard;
 pub use fs::{
-    Access, FileSystem, Identity, Known, LocalFile, MappedView, MountKind, OpenMode, Opened,
+    Access, FileSystem, Identity, Known, LocalFile, MappedView, MountKind, Numbering, OpenMode,
+    Opened,
 };
 pub use log::{Log, LogHook, LogLevel};
 pub use memory::{Arena, Block, Buffer, BufferPool, Destination, Place, Region};

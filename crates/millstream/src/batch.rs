@@ -494,9 +494,9 @@ impl Batch {
         self.put_fifo(Fifo::Status(statuses.clone(), index))
     }
 
-    /// Closes a file once everything before it has completed. Requests after it fail with
-    /// `StaleFile`. A file that was opened several times stays open until its last close. Never
-    /// blocks, even if the queue is full.
+    /// Closes a file once everything before it has completed, and its open. Requests after it fail
+    /// with `StaleFile`. If the system reports an error when the file is closed, of a delayed write,
+    /// it shows in [`Queue::take_errors`] of this queue. Never blocks, even if the queue is full.
     ///
     /// # Errors
     /// `StaleFile`; `Closed` in a forked child.
@@ -507,11 +507,11 @@ impl Batch {
             self.shared().reserve_always();
             self.room += 1;
         }
-        let Some(last) = lock(&self.shared().mailbox.names).close(file) else {
+        if !lock(&self.shared().mailbox.names).close(file) {
             let cause = "the file was closed before, or the id is of another storage";
             return Err(Error::new(ErrorKind::StaleFile, cause));
-        };
-        self.put_fifo(Fifo::Close(file, last))
+        }
+        self.put_fifo(Fifo::Close(file))
     }
 
     fn put_fifo(&mut self, fifo: Fifo) -> Result<(), Error> {

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use crate::error::ErrorKind;
-use crate::ids::Id;
+use crate::ids::{FileId, Id};
 use crate::priority::{Guard, PRIORITIES, Priorities, Priority};
 use crate::queue::{Cancellation, Fifo, NO_INDEX, Parcel, QueueShared, Wishes};
 use crate::slots::{Cache, Ended, Freed, Posted};
@@ -238,11 +238,17 @@ impl QueueState {
     }
 
     /// Takes the next entry whose turn has come. Signals and status entries take effect here; the
-    /// others are the engine's.
-    fn next_effect(&mut self, wakers: &mut Vec<Waker>) -> Option<Fifo> {
+    /// others are the engine's, with their number. A close whose file is not `open` yet waits.
+    fn next_effect(
+        &mut self,
+        wakers: &mut Vec<Waker>,
+        is_open: impl Fn(FileId) -> bool,
+    ) -> Option<(u64, Fifo)> {
         loop {
             let watermark = self.window.watermark();
-            if self.fifo.front()?.sequence > watermark {
+            let first = self.fifo.front()?;
+            let waits = matches!(first.fifo, Fifo::Close(file) if !is_open(file));
+            if first.sequence > watermark || waits {
                 return None;
             }
             let Entry {
@@ -260,14 +266,14 @@ impl QueueState {
                 // A request that ended while it waited for its turn.
                 Fifo::Start(_) if sequence < watermark => continue,
                 // Its number stays open until the request has completed.
-                Fifo::Start(_) => return Some(fifo),
+                Fifo::Start(_) => return Some((sequence, fifo)),
                 _ => assert_eq!(sequence, watermark, "an entry takes effect once"),
             }
             self.window.complete(sequence);
             self.ended += 1;
             match fifo {
                 Fifo::Signal(fence, value) => fence.raise(value, wakers),
-                Fifo::Close(..) => return Some(fifo),
+                Fifo::Close(_) => return Some((sequence, fifo)),
                 _ => {}
             }
         }
@@ -406,15 +412,20 @@ impl Queues {
         queue
     }
 
-    /// The next effect of a touched queue that the engine must handle; `None`: all is done.
-    pub(crate) fn next_effect(&mut self, wakers: &mut Vec<Waker>) -> Option<Fifo> {
+    /// The next effect of a touched queue that the engine must handle, with its queue and number;
+    /// `None`: all is done.
+    pub(crate) fn next_effect(
+        &mut self,
+        wakers: &mut Vec<Waker>,
+        is_open: impl Fn(FileId) -> bool,
+    ) -> Option<(u32, u64, Fifo)> {
         while let Some(&index) = self.touched.last() {
             let Some(state) = self.get(index) else {
                 self.touched.pop();
                 continue;
             };
-            if let Some(effect) = state.next_effect(wakers) {
-                return Some(effect);
+            if let Some((sequence, effect)) = state.next_effect(wakers, &is_open) {
+                return Some((index, sequence, effect));
             }
             state.release(wakers);
             state.touched = false;

@@ -21,14 +21,14 @@ use std::time::{Duration, Instant};
 use millstream_codec::Scratch;
 use millstream_io::device::calls::CallDone;
 use millstream_io::error::guard;
-use millstream_io::{Arena, Completion, Descriptor};
+use millstream_io::{Arena, Completion};
 
 use crate::complete::Queues;
 use crate::decode::jobs::{Job, JobResult, JobSink, JobTask, Task, run_job, run_task};
 use crate::decode::workers::Jobs;
 use crate::destination::MemoryKind;
 use crate::error::{Error, ErrorKind};
-use crate::files::Files;
+use crate::files::{Closing, Files};
 use crate::group::Group;
 use crate::heap::Heap;
 use crate::ids::Id;
@@ -44,6 +44,7 @@ use crate::trace::{Lane as TraceLane, Span};
 use crate::transfers::{Lane, Transfers};
 use crate::waits::WaitsFor;
 
+mod appends;
 mod back;
 mod calls;
 mod close;
@@ -134,7 +135,7 @@ pub(crate) struct Engine {
     jobs: Arc<Jobs>,
     new_jobs: Vec<JobTask>,
     externals: Externals,
-    closes: Vec<Descriptor>,
+    closes: Vec<Closing>,
     wakers: Vec<Waker>,
     /// Groups of requests that ended in this round, notified once the outcomes are available.
     groups: Vec<(Group, Option<ErrorKind>, u64)>,

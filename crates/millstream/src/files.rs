@@ -1,10 +1,19 @@
-//! The engine's side of files: what is open, what waits to be opened, the limit on descriptors.
+//! What is a file: handles, what is open, what waits to be opened, the limit on descriptors.
 //!
-//! A file has up to two descriptors, one through the page cache and one bypassing it; both count.
-//! `requests` counts requests that name a file and have not completed: the file lives until then.
-//! `users` counts those that need it open soon; a file without users and operations is idle, and
-//! may be closed to make room and reopened later, if its path still leads to the same device and
-//! inode. An operation keeps its descriptors open (`operations`).
+//! Each open makes a handle (`file.rs`), with options and errors of its own; it means the file that
+//! its path led to when it was opened, until its close. Handles of one path share the order and the
+//! errors of writes, and descriptors where they certainly have the same file (`handles.rs`);
+//! handles of one file share its end, where appends go (`ends.rs`).
+//!
+//! A handle has up to two descriptors, one through the page cache and one bypassing it; both count.
+//! `requests` counts requests that name it and have not completed, handles that share its
+//! descriptors, and what else needs it: it lives until then. `users` counts those that need it open
+//! soon; a handle without users and operations is idle. An operation keeps its descriptors open
+//! (`operations`). An idle handle may be closed to make room, if its path still leads to its file,
+//! and is opened again later, if what identifies the file is still the same (`Known`): else its
+//! requests fail with `StaleFile`. Handles that were written to stay open, since their close may
+//! fail, and so do those whose path leads to another file: the limit does not count them. Packages
+//! are closed last.
 //!
 //! Opens wait by lane: direct descriptors, which are counted in the limit already; files that
 //! urgent requests need; files that others need; files opened ahead of their first request.
@@ -14,22 +23,37 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream_io::device::calls::{OpenAnswer, OpenCall};
+use millstream_io::device::calls::{LetGoAnswer, LetGoCall, OpenAnswer, OpenCall};
 use millstream_io::fs::is_out_of_descriptors;
-use millstream_io::{Access, Descriptor, IoError, OpenMode, Opened};
+use millstream_io::{Access, Descriptor, IoError, OpenMode};
 
-use crate::destination::FileOptions;
 use crate::error::{Error, ErrorKind};
 use crate::ids::{FileId, Id};
 use crate::limits;
+use crate::names::NewFile;
+use crate::queue::QueueShared;
 
 mod ends;
 mod file;
+mod handles;
 mod streak;
+mod writes;
 
+pub(crate) use ends::EndKey;
 use ends::Ends;
 use file::Phase;
 pub(crate) use file::{Direct, File, Lane};
+pub(crate) use handles::Look;
+use writes::Writes;
+
+/// A descriptor that is to be closed, and who hears of an error.
+pub(crate) struct Closing {
+    pub(crate) descriptor: Descriptor,
+    pub(crate) path: Arc<Path>,
+    /// Of a handle that was opened for writing.
+    writes: Option<u32>,
+    pub(crate) by: Option<(Arc<QueueShared>, u64)>,
+}
 
 /// The process, or the system, has no descriptor left. That is a moment: opens are tried again
 /// after a close of the storage's own, or after 1, 2, 4 ... 64 ms, and fail once a second has
@@ -108,10 +132,19 @@ pub(crate) struct Files {
     shortage: Option<Shortage>,
     /// Of `descriptors`, those that are being closed.
     closing: usize,
-    /// Files that were idle, each once, oldest first; looked at again when room is needed.
-    idle: VecDeque<FileId>,
+    /// Handles that were idle, each once, oldest first; looked at again when room is needed.
+    /// Packages have a list of their own.
+    idle: [VecDeque<FileId>; 2],
+    /// Of `descriptors`, those that stay open.
+    pinned: usize,
+    /// Handles that others wait to share the descriptors of.
+    looks: Vec<u32>,
+    /// Handles that may have been closed and be needed no more.
+    pub(crate) unneeded: Vec<u32>,
+    writes: Vec<Writes>,
+    free_writes: Vec<u32>,
     slow: HashMap<u64, SlowMount>,
-    ends: Ends,
+    pub(crate) ends: Ends,
     access: Access,
     /// Whether any file so far is on a rotating disk.
     rotating: bool,
@@ -133,7 +166,12 @@ impl Files {
             descriptors_limit: descriptors_max,
             shortage: None,
             closing: 0,
-            idle: VecDeque::new(),
+            idle: Default::default(),
+            pinned: 0,
+            looks: Vec::new(),
+            unneeded: Vec::new(),
+            writes: Vec::new(),
+            free_writes: Vec::new(),
             slow: HashMap::new(),
             ends: Ends::default(),
             access,
@@ -147,30 +185,32 @@ impl Files {
         self.rotating
     }
 
-    /// Adds a file: one that is open, which may exceed the limit on descriptors until idle ones are
-    /// closed, or one that is to be opened ahead of its use.
-    pub(crate) fn add(
-        &mut self,
-        id: FileId,
-        path: Arc<Path>,
-        options: FileOptions,
-        opened: Option<Opened>,
-    ) {
+    /// Adds a handle: one that is open, which may exceed the limit on descriptors until idle ones
+    /// are closed, or one that is to be opened ahead of its use.
+    pub(crate) fn add(&mut self, id: FileId, mut new: NewFile) {
         let index = id.0.index();
         if index as usize >= self.files.len() {
             self.files.resize_with(index as usize + 1, || None);
         }
-        let access = options.access.unwrap_or(self.access);
-        let file = Box::new(File::new(id, path, options, access));
+        let (opened, older) = (new.opened.take(), new.older);
+        let access = new.options.access.unwrap_or(self.access);
+        let file = Box::new(File::new(id, new, access));
         let before = self.files[index as usize].replace(file);
         assert!(before.is_none(), "an index has one file at a time");
+        let older = older.filter(|older| self.peek(*older).is_some());
+        if let Some(older) = older {
+            self.link(index, older.0.index());
+        }
         let Some(opened) = opened else {
-            return self.want(index, Lane::Ahead);
+            if !older.is_some_and(|older| self.share(index, older)) {
+                self.want(index, Lane::Ahead);
+            }
+            return;
         };
         self.rotating |= opened.rotating;
         self.descriptors += 1;
         let file = self.at(index);
-        file.opened_once = true;
+        (file.opened_once, file.adopted, file.is_fresh) = (true, true, false);
         file.note_opened(opened);
         self.note_end(index);
         self.note_idle(index);
@@ -185,22 +225,14 @@ impl Files {
         let Some(about) = &file.about else {
             return;
         };
-        let (key, len) = (Ends::key(about, &file.path), about.len);
+        let (key, len) = (Ends::key(about, &file.place), about.len);
         file.end = Some(key);
         self.ends.opened(key, len);
     }
 
-    /// Assigns an append of `len` bytes to an open file its offset; `None`: it would end beyond
-    /// 2^64.
-    pub(crate) fn place_append(&mut self, index: u32, len: u64) -> Option<u64> {
-        let key = self.at(index).end.expect("open for writing");
-        self.ends.place(key, len)
-    }
-
-    /// An append has ended that has its place.
-    pub(crate) fn append_ended(&mut self, index: u32, at: u64, len: u64, issued: u64) {
-        let key = self.at(index).end.expect("open for writing");
-        self.ends.ended(key, at, len, issued);
+    /// The end of a file that was opened for writing, and its key.
+    pub(crate) fn end_of(&self, index: u32) -> EndKey {
+        self.peek_at(index).end().expect("open for writing")
     }
 
     /// Records that a write up to `end` has landed.
@@ -271,7 +303,7 @@ impl Files {
     /// `Closed`: there is none now, and what can be read through the page cache is.
     pub(crate) fn want_direct(&mut self, index: u32, demanded: bool) -> Direct {
         let is_short = self.shortage.is_some();
-        let room = demanded || self.descriptors < self.descriptors_max && !is_short;
+        let room = demanded || self.room() > 0 && !is_short;
         let file = self.at(index);
         if file.direct == Direct::Closed && room && !file.is_short_of_direct {
             file.direct = Direct::Opening;
@@ -311,7 +343,7 @@ impl Files {
     pub(crate) fn is_short_of_descriptors(&self) -> bool {
         let next = self.queued.first_key_value();
         next.is_some_and(|((lane, _), _)| lane.0 != Lane::Direct)
-            && (self.shortage.is_some() || self.descriptors + 2 > self.descriptors_max)
+            && (self.shortage.is_some() || self.room() < 2)
     }
 
     /// When opens are tried again that wait for a descriptor of the process, or for the moment from
@@ -336,9 +368,15 @@ impl Files {
             .min()
     }
 
+    /// How many more descriptors the limit allows.
+    fn room(&self) -> usize {
+        let most = self.descriptors_max + self.pinned;
+        most.saturating_sub(self.descriptors)
+    }
+
     /// Reserves room for the two descriptors that a file may have.
     fn reserve(&mut self) -> bool {
-        if self.descriptors + 2 > self.descriptors_max {
+        if self.room() < 2 {
             return false;
         }
         self.descriptors += 2;
@@ -350,9 +388,9 @@ impl Files {
         let file = self.at(index);
         let options = file.options;
         let first = !std::mem::replace(&mut file.opened_once, true);
-        let expected = file.known();
+        let expected = file.known;
         OpenCall {
-            path: Arc::clone(&file.path),
+            path: Arc::clone(&file.place),
             mode: OpenMode {
                 write: options.write,
                 // Only the first open creates and truncates: a file that was closed to make room
@@ -377,10 +415,16 @@ impl Files {
     /// Takes the answer of an open; returns whether its waiters are to check again. A file for
     /// which the process has no descriptor left is queued again.
     pub(crate) fn open_done(&mut self, index: u32, answer: &OpenAnswer, now_ns: u64) -> bool {
+        let is_done = self.take_answer(index, answer, now_ns);
+        self.note_sharers(index);
+        is_done
+    }
+
+    fn take_answer(&mut self, index: u32, answer: &OpenAnswer, now_ns: u64) -> bool {
         self.opening.remove(&index);
         let reserved = if answer.opened.is_some() { 2 } else { 1 };
         self.descriptors -= reserved;
-        let held = self.descriptors;
+        let held = self.descriptors - self.pinned;
         if let Some(Ok(opened)) = &answer.opened {
             self.rotating |= opened.rotating;
         }
@@ -458,63 +502,187 @@ impl Files {
         }
     }
 
-    /// Whether a file could not be opened.
-    pub(crate) fn has_failed(&self, index: u32) -> bool {
-        self.peek_at(index).failure().is_some()
-    }
-
-    /// Takes the descriptors of an idle file, to be closed, if waiting opens need room.
-    pub(crate) fn evict(&mut self, into: &mut Vec<Descriptor>) {
+    /// Begins to close an idle handle, if waiting opens need room.
+    pub(crate) fn evict(&mut self) -> Option<(u32, LetGoCall)> {
         let last = self.queued.last_key_value();
         let waiting = last.is_some_and(|((lane, _), _)| lane.0 != Lane::Direct);
         let margin = (self.descriptors_max / 4).min(limits::EVICT_MARGIN);
-        while waiting && self.descriptors - self.closing + 2 + margin > self.descriptors_max {
-            let Some(id) = self.idle.pop_front() else {
-                return;
-            };
+        while waiting && self.room() + self.closing < 2 + margin {
+            let [plain, packages] = &mut self.idle;
+            let id = plain.pop_front().or_else(|| packages.pop_front())?;
             let Some(file) = self.get(id) else {
                 continue;
             };
             file.listed = false;
-            if !file.is_idle() || file.descriptors() == 0 {
+            if !file.is_idle() || file.descriptors() == 0 || file.pinned.is_some() {
                 continue;
             }
             if std::mem::take(&mut file.used) {
                 // A second chance: it is closed next time unless it was used again.
-                file.listed = true;
-                self.idle.push_back(id);
+                self.note_idle(id.0.index());
                 continue;
             }
-            let before = into.len();
-            file.take_descriptors(into);
-            self.closing += into.len() - before;
-            return;
+            let call = file.let_go();
+            self.closing += self.at(id.0.index()).descriptors();
+            return Some((id.0.index(), call));
         }
+        None
     }
 
-    /// A descriptor was closed: there is room for another.
-    pub(crate) fn closed(&mut self) {
-        assert!(self.descriptors > 0, "a closed descriptor was open");
-        self.descriptors -= 1;
-        self.closing = self.closing.saturating_sub(1);
+    /// Takes the answer of a close to make room; returns the error of the close.
+    pub(crate) fn gone(&mut self, index: u32, answer: LetGoAnswer) -> Option<IoError> {
+        let count = self.at(index).descriptors();
+        let is_kept = matches!(answer, LetGoAnswer::Kept(_));
+        let error = self.at(index).gone(answer);
+        self.closing -= count;
+        match is_kept {
+            true => self.pin(index),
+            false => self.count_closed(count),
+        }
+        if !is_kept && !self.at(index).waiters.is_empty() {
+            self.want(index, Lane::Urgent);
+        }
+        error
+    }
+
+    /// The next syncs of the handles of a path report the error of a close.
+    pub(crate) fn close_failed(&mut self, index: u32, error: Error) {
+        self.order(index).failed(error);
+    }
+
+    fn count_closed(&mut self, count: usize) {
+        assert!(self.descriptors >= count, "a closed descriptor was open");
+        self.descriptors -= count;
         if let Some(short) = &mut self.shortage {
             short.again_ns = 0;
         }
     }
 
+    /// Has a handle stay open until its close.
+    fn pin(&mut self, index: u32) {
+        let file = self.at(index);
+        if file.pinned.is_none() {
+            let count = file.descriptors();
+            file.pinned = Some(count);
+            self.pinned += count;
+        }
+    }
+
+    /// A write of an open handle begins.
+    pub(crate) fn write_begins(&mut self, index: u32) {
+        if self.at(index).pinned.is_none() {
+            self.pin(index);
+        }
+    }
+
+    /// A descriptor was closed, or its close has failed, which closes it all the same: there is
+    /// room for another. The next syncs of the handles of its path report the error.
+    pub(crate) fn closed(&mut self, closing: &Closing, error: Option<&Error>) {
+        self.closing -= 1;
+        self.count_closed(1);
+        if let Some(writes) = closing.writes {
+            if let Some(error) = error {
+                self.writes[writes as usize].failed(error.clone());
+            }
+            self.leave_writes(writes);
+        }
+    }
+
+    /// The order of writes of a handle's path.
+    fn writes_of(&mut self, index: u32) -> u32 {
+        if let Some(writes) = self.at(index).writes {
+            return writes;
+        }
+        let mut next = self.at(index).next;
+        while next != index && self.at(next).writes.is_none() {
+            next = self.at(next).next;
+        }
+        let writes = self.at(next).writes.unwrap_or_else(|| {
+            self.free_writes.pop().unwrap_or_else(|| {
+                self.writes.push(Writes::default());
+                self.writes.len() as u32 - 1
+            })
+        });
+        self.writes[writes as usize].users += 1;
+        self.at(index).writes = Some(writes);
+        writes
+    }
+
+    fn leave_writes(&mut self, writes: u32) {
+        let entry = &mut self.writes[writes as usize];
+        entry.users -= 1;
+        if entry.users == 0 {
+            *entry = Writes::default();
+            self.free_writes.push(writes);
+        }
+    }
+
+    fn order(&mut self, index: u32) -> &mut Writes {
+        let writes = self.writes_of(index);
+        &mut self.writes[writes as usize]
+    }
+
+    /// Whether two handles share the order of writes.
+    pub(crate) fn share_writes(&mut self, one: u32, other: u32) -> bool {
+        self.writes_of(one) == self.writes_of(other)
+    }
+
+    /// Counts a write, in an earlier epoch if one is given, for which a sync waits; returns its
+    /// epoch.
+    pub(crate) fn write_arrived(&mut self, index: u32, earlier: Option<u64>) -> u64 {
+        let order = self.order(index);
+        match earlier {
+            Some(epoch) => order.arrived_in(epoch),
+            None => order.arrived(),
+        }
+    }
+
+    /// Ends an epoch of writes; returns its number, for which a sync waits.
+    pub(crate) fn sync_arrived(&mut self, index: u32) -> u64 {
+        self.order(index).sync_arrived()
+    }
+
+    /// Counts a completed write out; returns the syncs that are due.
+    pub(crate) fn write_completed(
+        &mut self,
+        index: u32,
+        epoch: u64,
+        failure: Option<&Error>,
+    ) -> Vec<Id> {
+        self.order(index).completed(epoch, failure)
+    }
+
+    /// Whether the writes that a sync waits for have completed; if not, it is returned by
+    /// [`Files::write_completed`].
+    pub(crate) fn may_sync(&mut self, index: u32, epoch: u64, sync: Id) -> bool {
+        self.order(index).has_passed(epoch, sync)
+    }
+
+    /// The error of an earlier write or close that no sync of the handle has reported.
+    pub(crate) fn take_error(&mut self, index: u32) -> Option<Error> {
+        let writes = self.writes_of(index) as usize;
+        let errors = self.writes[writes].errors;
+        let reported = std::mem::replace(&mut self.at(index).errors_reported, errors);
+        self.writes[writes]
+            .error
+            .clone()
+            .filter(|_| reported < errors)
+    }
+
     #[cold]
     fn note_idle(&mut self, index: u32) {
         let file = self.at(index);
-        if !file.listed && file.is_idle() && file.descriptors() > 0 {
+        if !file.listed && file.is_idle() && file.descriptors() > 0 && file.pinned.is_none() {
             file.listed = true;
             let id = file.id;
-            if self.idle.len() == self.idle.capacity() {
+            let idle = &mut self.idle[usize::from(file.options.package)];
+            if idle.len() == idle.capacity() {
                 // Before the list grows, files that are gone are dropped from it.
                 let files = &self.files;
-                self.idle.retain(|id| peek(files, *id).is_some());
-                self.idle.reserve(self.idle.len().max(16));
+                idle.retain(|id| peek(files, *id).is_some());
+                idle.reserve(idle.len().max(16));
             }
-            self.idle.push_back(id);
+            idle.push_back(id);
         }
     }
 
@@ -607,38 +775,71 @@ impl Files {
         (slow.operations >= limits::SLOW_OPERATIONS_MAX).then_some(&mut slow.waiting)
     }
 
-    /// Frees a closed file that nothing needs any more; returns whether it did. The caller closes
+    /// Whether what the open of a handle does to its file is still to be done: its close takes
+    /// effect later.
+    pub(crate) fn must_open(&self, file: FileId) -> bool {
+        self.peek(file).is_some_and(|file| {
+            let is_under_way = matches!(file.phase, Phase::Queued(..) | Phase::Opening);
+            file.options.changes() && file.about.is_none() && is_under_way
+        })
+    }
+
+    /// Frees a closed handle that nothing needs any more; returns whether it did. The caller closes
     /// its descriptors.
-    pub(crate) fn finish_close(&mut self, index: u32, into: &mut Vec<Descriptor>) -> bool {
+    pub(crate) fn finish_close(&mut self, index: u32, into: &mut Vec<Closing>) -> bool {
         let file = self.at(index);
-        // What its open does to the file is still to be done.
-        let is_queued = matches!(file.phase, Phase::Queued(..));
-        let must_open = file.options.changes() && !file.opened_once && is_queued;
-        let busy = file.requests > 0 || file.operations > 0 || file.is_being_opened() || must_open;
+        let busy = file.requests > 0 || file.operations > 0 || file.is_being_opened();
         if !file.close_fired || busy {
             return false;
         }
         if let Phase::Queued(lane, order) = file.phase {
             self.queued.remove(&(Reverse(lane), order));
         }
-        let file = self.at(index);
-        let before = into.len();
-        file.take_descriptors(into);
-        let end = file.end;
-        self.closing += into.len() - before;
-        self.files[index as usize] = None;
-        if let Some(key) = end {
+        if let Some(owner) = self.at(index).shares()
+            && self.release(owner, false)
+        {
+            self.unneeded.push(owner);
+        }
+        self.take_to_close(index, into);
+        self.unlink(index);
+        let file = self.files[index as usize].take();
+        if let Some(key) = file.and_then(|file| file.end) {
             self.ends.closed(key);
         }
         true
     }
 
+    /// Moves the descriptors of a handle to those that are to be closed.
+    fn take_to_close(&mut self, index: u32, into: &mut Vec<Closing>) {
+        let file = self.at(index);
+        let (buffered, direct) = file.take_descriptors();
+        let closing = |descriptor, writes, by| Closing {
+            descriptor,
+            path: Arc::clone(&file.path),
+            writes,
+            by,
+        };
+        let direct = direct.map(|descriptor| closing(descriptor, None, None));
+        let (writes, by) = (file.writes, file.closed_by.take());
+        let buffered = buffered.map(|descriptor| closing(descriptor, writes, by));
+        let pinned = file.pinned.take().unwrap_or(0);
+        self.pinned -= pinned;
+        if let (Some(_), Some(writes)) = (&buffered, writes) {
+            self.writes[writes as usize].users += 1;
+        }
+        let both = direct.into_iter().chain(buffered);
+        let before = into.len();
+        into.extend(both);
+        self.closing += into.len() - before;
+    }
+
     /// Takes all descriptors of files without operations, at the end of the storage; those on
     /// mounts that can hang only with `also_slow`.
-    pub(crate) fn take_all(&mut self, into: &mut Vec<Descriptor>, also_slow: bool) {
-        for file in self.files.iter_mut().flatten() {
-            if file.operations == 0 && (also_slow || !file.can_hang()) {
-                file.take_descriptors(into);
+    pub(crate) fn take_all(&mut self, into: &mut Vec<Closing>, also_slow: bool) {
+        for index in 0..self.files.len() {
+            let file = self.files[index].as_deref();
+            if file.is_some_and(|file| file.operations == 0 && (also_slow || !file.can_hang())) {
+                self.take_to_close(index as u32, into);
             }
         }
     }

@@ -5,7 +5,6 @@
 //! accepted: the sender handles what comes later.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -13,14 +12,13 @@ use std::time::{Duration, Instant};
 use millstream_io::error::guard;
 use millstream_io::log::{Log, LogHook, LogLevel};
 use millstream_io::memory::Region;
-use millstream_io::{BufferPool, Doorbell, FileSystem, ForkGuard, Opened};
+use millstream_io::{BufferPool, Doorbell, FileSystem, ForkGuard};
 
 use crate::decode::jobs::{JobResult, JobSink};
-use crate::destination::FileOptions;
 use crate::error::{Error, ErrorKind};
 use crate::fence::Watcher;
 use crate::ids::{FileId, Id};
-use crate::names::Names;
+use crate::names::{Names, NewFile};
 use crate::options::StorageOptions;
 use crate::park::{self, StorageThread};
 use crate::priority::Priority;
@@ -32,13 +30,7 @@ use crate::waits::{SharedCauses, WaitsFor};
 
 /// Mail for the engine beside submissions.
 pub(crate) enum Letter<Q> {
-    File {
-        file: FileId,
-        path: Arc<Path>,
-        options: FileOptions,
-        /// Set if the file is open already.
-        opened: Option<Opened>,
-    },
+    File(FileId, Box<NewFile>),
     Queue(Arc<Q>),
     Cancel(Id),
     Close(Option<Instant>),

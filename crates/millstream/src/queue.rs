@@ -36,8 +36,7 @@ pub(crate) type EngineSide = slots::EngineSide<Arc<Mailbox>>;
 pub(crate) enum Fifo {
     Signal(Fence, u64),
     Status(StatusArray, usize),
-    /// A file, and whether this was the last close of its path.
-    Close(FileId, bool),
+    Close(FileId),
     /// Engine only: an ordered request may start now.
     Start(Id),
 }

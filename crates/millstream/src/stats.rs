@@ -137,6 +137,8 @@ stats! {
         decode_ns,
         /// Time that workers slept while operations were in flight, summed over workers.
         worker_starved_ns,
+        /// Closes that reported an error, each logged. Syncs of handles of the path report it.
+        close_errors,
         /// Opens that returned, including failed and repeated ones.
         opens,
         /// Requests whose bytes were in the page cache and were read with the open of their file.

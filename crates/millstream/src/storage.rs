@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use millstream_io::fs::LocalFile;
 use millstream_io::log::LogLevel;
 use millstream_io::memory::Region;
-use millstream_io::{Buffer, BufferPool, DeviceKind, OpenMode};
+use millstream_io::{Buffer, BufferPool, DeviceKind, OpenMode, Opened};
 
 use crate::batch::Queue;
 use crate::destination::{FileInfo, FileOptions};
@@ -35,7 +35,7 @@ use crate::error::{Error, ErrorKind};
 use crate::ids::{FileId, Id, StorageNumber};
 use crate::limits;
 use crate::mailbox::{CloseReport, Letter, Shared, closed_error};
-use crate::names::Names;
+use crate::names::{Names, NewFile, cleaned};
 use crate::options::{QueueOptions, StorageOptions};
 use crate::park;
 use crate::priority::Priority;
@@ -120,38 +120,68 @@ impl Storage {
         &self.0.started.reason
     }
 
-    /// Opens a file. Returns an id at once, without a system call: a thread of the storage opens
-    /// the file ahead of its first use, and a failure to open it is reported by its requests (or by
-    /// [`Storage::opened`]). A path that is opened again with the same options while it is open
-    /// gives the same id; each open needs a close ([`Batch::close`](crate::Batch::close)). An open
-    /// that creates or truncates a file always has an id of its own, and so has the next open after
-    /// one that failed. If the storage has 2^20 files open, requests with the id fail with
-    /// `StaleFile`; in a forked child, with `Closed`.
+    /// Opens a file. Returns an id at once: a thread of the storage opens the file ahead of its
+    /// first use, and a failure to open it is reported by its requests (or by [`Storage::opened`]).
+    /// As in POSIX, two opens are two handles, each with its own options, error and close
+    /// ([`Batch::close`](crate::Batch::close)), of what the path leads to at that time. A handle
+    /// means its file until its close, whatever becomes of the path; a relative path means the
+    /// current folder of this call, which takes a system call. Handles that are only read share
+    /// descriptors where they certainly have the same file. If the storage has 2^20 files open,
+    /// requests with the id fail with `StaleFile`; in a forked child, with `Closed`.
     pub fn open(&self, path: impl AsRef<Path>, options: FileOptions) -> FileId {
         if self.mailbox().is_forked() {
             return FileId::NONE;
         }
-        let mut names = lock(&self.mailbox().names);
-        match names.open(path.as_ref(), options) {
-            Some((file, None)) => file,
-            Some((file, Some(path))) => {
-                // Under the lock: once another thread finds the name, its letter must be in the
-                // mail.
-                self.mailbox().send(Letter::File {
-                    file,
-                    path,
-                    options,
-                    opened: None,
-                });
-                file
-            }
+        let path = cleaned(path.as_ref());
+        let place = self.place(&path);
+        match self.add(path, place, options, None) {
+            Some((file, _)) => file,
             None => {
-                drop(names);
                 self.mailbox()
                     .warn(format!("{} files are open: no more fit", limits::FILES_MAX));
                 FileId::NONE
             }
         }
+    }
+
+    /// Returns the newest handle of a path that is open, without opening it. The path is compared as
+    /// it is spelled, but for `.` and empty parts.
+    #[must_use]
+    pub fn find(&self, path: impl AsRef<Path>) -> Option<FileId> {
+        if self.mailbox().is_forked() {
+            return None;
+        }
+        let place = self.place(&cleaned(path.as_ref()));
+        lock(&self.mailbox().names).find(&place)
+    }
+
+    /// What a file is opened by, whatever the current folder is by then.
+    fn place(&self, path: &Arc<Path>) -> Arc<Path> {
+        let anchored = self.mailbox().fs.anchored(path);
+        anchored.map_or_else(|| Arc::clone(path), Arc::from)
+    }
+
+    /// Gives a new handle to the engine; returns it, and whether the engine still takes it. `None`:
+    /// the storage has as many files as it may.
+    fn add(
+        &self,
+        path: Arc<Path>,
+        place: Arc<Path>,
+        options: FileOptions,
+        opened: Option<Opened>,
+    ) -> Option<(FileId, bool)> {
+        let mut names = lock(&self.mailbox().names);
+        let (file, older) = names.open(&place)?;
+        let new = NewFile {
+            path,
+            place,
+            options,
+            opened,
+            older,
+        };
+        // Under the lock: once another thread finds the name, its letter must be in the mail.
+        let is_taken = self.mailbox().send(Letter::File(file, Box::new(new)));
+        Some((file, is_taken))
     }
 
     /// Returns a ticket for the length and identity of a file, which completes once it is open.
@@ -185,8 +215,8 @@ impl Storage {
         opened.map_err(|error| Error::from(error).at(Some(path), 0, u64::MAX))
     }
 
-    /// Hands a file to the engine, by its descriptor: the same file, whatever its path names by
-    /// now. The id is shared with no other open, and is closed like any other ([`Batch::close`]).
+    /// Hands a file to the engine, by its descriptor: the same file, whatever its path leads to by
+    /// now. It is closed like any other ([`Batch::close`]).
     ///
     /// [`Batch::close`]: crate::Batch::close
     ///
@@ -208,20 +238,12 @@ impl Storage {
             ..FileOptions::default()
         };
         let descriptor = opened.descriptor;
-        let mut refused = Error::new(ErrorKind::Limit, "the storage has as many files as it may");
-        let id = lock(&self.mailbox().names).adopt(Arc::clone(&path), options);
-        if let Some(file) = id {
-            let opened = Some(opened);
-            if self.mailbox().send(Letter::File {
-                file,
-                path,
-                options,
-                opened,
-            }) {
-                return Ok(file);
-            }
-            refused = closed_error();
-        }
+        let place = self.place(&path);
+        let refused = match self.add(path, place, options, Some(opened)) {
+            Some((file, true)) => return Ok(file),
+            Some((_, false)) => closed_error(),
+            None => Error::new(ErrorKind::Limit, "the storage has as many files as it may"),
+        };
         // The result is ignored: nothing was written through the engine, and the call fails anyway.
         let _ = self.mailbox().fs.close(descriptor);
         Err(refused)

@@ -5,12 +5,15 @@
 //! bring everything is taken apart: its members are issued again, each alone.
 //!
 //! Invariants: the memory of an operation belongs to its members (or to the quarantine) until its
-//! completion; the list of segments of a merged one is owned here for as long. Memory whose request
+//! completion; the list of segments of a merged one, and the copies of appends, are owned here for
+//! as long. Memory whose request
 //! has ended is kept in quarantine until the last operation and job are back.
 
 use std::collections::HashMap;
 
-use millstream_io::{Completion, Descriptor, Errno, IoError, Operation, Segment, Segments, Verb};
+use millstream_io::{
+    Buffer, Completion, Descriptor, Errno, IoError, Operation, Segment, Segments, Verb,
+};
 
 use crate::destination::Memory;
 use crate::error::{Error, ErrorKind};
@@ -47,6 +50,13 @@ pub(crate) const LANES: usize = 4;
 pub(crate) enum Members {
     One(Id),
     Many(Box<Merged>),
+    Copied(Box<Copied>),
+}
+
+/// Appends that are written together, with their bytes, and the copy of these.
+pub(crate) struct Copied {
+    pub(crate) requests: Vec<(Id, u64)>,
+    pub(crate) _buffer: Buffer,
 }
 
 /// Requests of a merged operation with their bytes, in file order, and their memory.
@@ -59,8 +69,16 @@ impl Members {
     /// The memory of a merged operation.
     fn segments(&self) -> Option<Segments> {
         match self {
-            Members::One(_) => None,
+            Members::One(_) | Members::Copied(_) => None,
             Members::Many(merged) => Some(Segments::list(&merged.memory)),
+        }
+    }
+
+    fn any(&self, is: impl Fn(Id) -> bool) -> bool {
+        match self {
+            Members::One(id) => is(*id),
+            Members::Many(merged) => merged.requests.iter().any(|(id, _)| is(*id)),
+            Members::Copied(copied) => copied.requests.iter().any(|(id, _)| is(*id)),
         }
     }
 }
@@ -76,6 +94,8 @@ pub(crate) struct Block {
     /// Bytes without which it has failed.
     pub(crate) need: u64,
     pub(crate) direct: bool,
+    /// It writes to the end of its file.
+    pub(crate) append: bool,
     pub(crate) lane: Lane,
     pub(crate) priority: Priority,
     /// The serial number of the window, of a staged request.
@@ -90,7 +110,7 @@ pub(crate) struct Transfer {
     pub(crate) members: Members,
     pub(crate) block: Block,
     /// Bytes that earlier tries brought.
-    done: u64,
+    pub(crate) done: u64,
     pub(crate) started_ns: u64,
     tries: u16,
     /// Tries in a row that came short and brought no whole logical block.
@@ -190,6 +210,12 @@ impl Transfers {
         self.add(members, block, segments, now_ns);
     }
 
+    /// Begins the operation of appends that were copied.
+    pub(crate) fn begin_copied(&mut self, copied: Copied, block: Block, now_ns: u64) {
+        let segments = Segments::One(block.memory);
+        self.add(Members::Copied(Box::new(copied)), block, segments, now_ns);
+    }
+
     #[inline(always)]
     fn add(&mut self, members: Members, block: Block, segments: Segments, now_ns: u64) {
         let transfer = Transfer {
@@ -239,10 +265,7 @@ impl Transfers {
     ) -> Meaning {
         let number = number_of(completion.id);
         let transfer = self.transfer(number);
-        let is_wanted = match &transfer.members {
-            Members::One(id) => wanted(*id),
-            Members::Many(merged) => merged.requests.iter().any(|(id, _)| wanted(*id)),
-        };
+        let is_wanted = transfer.members.any(wanted);
         if transfer.block.lane == Lane::Cached {
             if !is_wanted {
                 return Meaning::Apart;
@@ -345,6 +368,7 @@ impl Transfers {
         let members = match &transfer.members {
             Members::One(id) => vec![*id],
             Members::Many(merged) => merged.requests.iter().map(|(id, _)| *id).collect(),
+            Members::Copied(copied) => copied.requests.iter().map(|(id, _)| *id).collect(),
         };
         self.count_back(&block);
         self.lost += 1;

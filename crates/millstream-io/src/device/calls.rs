@@ -57,6 +57,10 @@ pub enum Call {
     Open(Box<OpenCall>),
     /// Closes a file.
     Close(Descriptor),
+    /// Looks at what a path leads to, without opening it.
+    Look(Arc<Path>),
+    /// Closes a file that is opened again when it is needed.
+    LetGo(Box<LetGoCall>),
     /// Queries the length of an open file.
     Len(Descriptor),
     /// Reads an open file that reports no length (procfs) to its end, up to 64 MiB.
@@ -102,6 +106,34 @@ pub enum Call {
     Run(Box<dyn FnOnce() + Send>),
 }
 
+/// A close of a file that can be opened again by its path. If the path no longer leads to the file
+/// (it was renamed, replaced or unlinked), the file stays open.
+#[derive(Debug)]
+pub struct LetGoCall {
+    /// The buffered descriptor.
+    pub file: Descriptor,
+    /// The direct descriptor, if it is open.
+    pub direct: Option<Descriptor>,
+    /// The path.
+    pub path: Arc<Path>,
+    /// Keep it open if the file system does not say what identifies files.
+    pub certain: bool,
+}
+
+/// What became of a [`LetGoCall`].
+#[derive(Debug)]
+pub enum LetGoAnswer {
+    /// It stays open.
+    Kept(LetGoCall),
+    /// It was closed.
+    Closed {
+        /// By what it is recognized, if the file system says so.
+        known: Option<Known>,
+        /// The error of the close, if it failed.
+        result: Result<(), IoError>,
+    },
+}
+
 /// An open of the buffered descriptor, and of the direct one if the file gets one.
 pub struct OpenCall {
     /// The path.
@@ -136,6 +168,10 @@ pub struct CallDone {
 pub enum CallAnswer {
     /// The answer of an open.
     Opened(Box<OpenAnswer>),
+    /// What a path leads to.
+    Known(Result<Known, IoError>),
+    /// The answer of a [`LetGoCall`].
+    LetGo(Box<LetGoAnswer>),
     /// The answer of a query for a length.
     Len(Result<u64, IoError>),
     /// The content of a file read to its end.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Descriptor, Operation, OperationId, Segment, Segments, Verb};
 use crate::error::IoError;
-use crate::fs::{FileSystem, Identity, MountKind, OpenMode, Opened};
+use crate::fs::{FileSystem, Identity, MountKind, Numbering, OpenMode, Opened};
 
 /// Returns a read into one segment.
 pub(super) fn read(id: OperationId, file: Descriptor, offset: u64, segment: Segment) -> Operation {
@@ -96,6 +96,8 @@ impl FileSystem for Fake {
             descriptor: Descriptor(path.to_str().unwrap().len() as u64),
             len: 0,
             identity: Identity::default(),
+            numbering: Numbering::Stable,
+            birth_ns: None,
             mount: 1,
             mount_kind: MountKind::Local,
             direct: None,

@@ -3,7 +3,7 @@
 //! are refused, with the reason, before the system sees them.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Errno, IoError};
 
@@ -52,6 +52,19 @@ pub(super) fn folder_of(path: &Path) -> &Path {
         _ => Path::new("."),
     }
 }
+
+/// See [`FileSystem::anchored`](super::FileSystem::anchored).
+pub(super) fn anchored(path: &Path) -> Option<PathBuf> {
+    if path.is_absolute() || path.as_os_str().is_empty() {
+        return None;
+    }
+    let anchored = std::path::absolute(path).ok()?;
+    // A longer one cannot be opened on Unix.
+    (cfg!(windows) || anchored.as_os_str().len() < PATH_BYTES_MAX).then_some(anchored)
+}
+
+/// `PATH_MAX`: the bytes of a path, with the zero at its end.
+const PATH_BYTES_MAX: usize = 4096;
 
 /// Returns bytes as the system's string type: on Windows they are UTF-8.
 ///

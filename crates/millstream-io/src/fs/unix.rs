@@ -10,13 +10,13 @@
 )]
 
 use std::os::fd::{BorrowedFd, IntoRawFd as _, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::names::folder_of;
-use super::{FileSystem, OpenMode, Opened, explain, transfer};
+use super::names::{anchored, folder_of};
+use super::{FileSystem, Known, OpenMode, Opened, explain, transfer};
 use crate::device::Descriptor;
 use crate::error::IoError;
 pub(super) use cause::likely;
@@ -79,6 +79,19 @@ impl FileSystem for OsFileSystem {
 
     fn len(&self, descriptor: Descriptor) -> Result<u64, IoError> {
         len_of(borrow(&descriptor).map_err(|errno| explain("fstat", errno))?)
+    }
+
+    fn known(&self, descriptor: Descriptor) -> Result<Known, IoError> {
+        let known = borrow(&descriptor).and_then(|file| self.known.known(file));
+        known.map_err(|errno| explain("statx", errno))
+    }
+
+    fn known_at(&self, path: &Path) -> Result<Known, IoError> {
+        system::known_at(path).map_err(|errno| explain("statx", errno))
+    }
+
+    fn anchored(&self, path: &Path) -> Option<PathBuf> {
+        anchored(path)
     }
 
     fn read_at(

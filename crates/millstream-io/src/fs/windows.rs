@@ -11,13 +11,13 @@
 use std::fs::File;
 use std::io;
 use std::os::windows::io::{AsRawHandle as _, IntoRawHandle as _, OwnedHandle};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use windows_sys::Win32::Foundation::GENERIC_READ;
 use windows_sys::Win32::Storage::FileSystem as system;
 
-use super::{FileSystem, OpenMode, Opened, explain, transfer};
+use super::{FileSystem, Known, MountKind, Numbering, OpenMode, Opened, explain, transfer};
 use crate::device::Descriptor;
 use crate::device::system::Port;
 use crate::error::{Errno, IoError};
@@ -94,6 +94,8 @@ impl OsFileSystem {
         Ok(Opened {
             len: if mode.truncate { 0 } else { about.len },
             identity: about.identity,
+            numbering: numbering(volume.kind),
+            birth_ns: None,
             mount: volume.mount(about.identity.device),
             mount_kind: volume.kind,
             direct,
@@ -127,6 +129,24 @@ impl FileSystem for OsFileSystem {
 
     fn len(&self, descriptor: Descriptor) -> Result<u64, IoError> {
         calls::len(descriptor.handle()).map_err(|errno| explain("GetFileSizeEx", errno))
+    }
+
+    fn known(&self, descriptor: Descriptor) -> Result<Known, IoError> {
+        let handle = calls::borrow(&descriptor);
+        let about = calls::about(&handle);
+        let about = about.map_err(|errno| explain("GetFileInformationByHandle", errno))?;
+        let volume = self.volumes.of(&handle, about.identity.device);
+        Ok(known_by(&about, numbering(volume.kind)))
+    }
+
+    fn known_at(&self, path: &Path) -> Result<Known, IoError> {
+        let about = calls::about(&open_to_look(path)?);
+        let about = about.map_err(|errno| explain("GetFileInformationByHandle", errno))?;
+        Ok(known_by(&about, Numbering::Other))
+    }
+
+    fn anchored(&self, path: &Path) -> Option<PathBuf> {
+        super::names::anchored(path)
     }
 
     fn read_at(
@@ -165,6 +185,25 @@ impl FileSystem for OsFileSystem {
     fn remove(&self, path: &Path) -> Result<(), IoError> {
         let removed = std::fs::remove_file(name::verbatim(path)?);
         removed.map_err(|error| explain("DeleteFile", &error))
+    }
+}
+
+/// Shares number files as their servers like. Times of birth say nothing: a file made soon after
+/// another of its name was removed gets that one's.
+fn numbering(kind: MountKind) -> Numbering {
+    match kind {
+        MountKind::Slow => Numbering::Other,
+        _ => Numbering::Stable,
+    }
+}
+
+fn known_by(about: &calls::About, numbering: Numbering) -> Known {
+    Known {
+        identity: about.identity,
+        numbering,
+        len: about.len,
+        birth_ns: None,
+        generation: None,
     }
 }
 

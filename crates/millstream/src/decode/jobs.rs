@@ -86,6 +86,16 @@ impl Lent {
         Lent::new(std::ptr::null_mut(), 0)
     }
 
+    /// Copies its bytes to others of the same number.
+    pub(crate) fn copy_to(&self, into: &mut [u8]) {
+        assert_eq!(into.len(), self.len, "as many bytes");
+        if self.len > 0 {
+            // SAFETY: readable as long as the request has not ended (see the header); `into` is
+            // memory of the library.
+            unsafe { std::ptr::copy_nonoverlapping(self.pointer, into.as_mut_ptr(), self.len) }
+        }
+    }
+
     pub(crate) fn slice(&mut self) -> &mut [u8] {
         if self.len == 0 {
             return &mut [];

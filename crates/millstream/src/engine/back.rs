@@ -80,9 +80,18 @@ impl Engine {
             block,
             members,
             started_ns,
+            done,
             ..
         } = self.transfers.finish(id);
         match members {
+            members if block.append => {
+                let (landed, error) = match result {
+                    Ok(()) => (block.want, None),
+                    Err(error) => (done, error),
+                };
+                self.append_back(members, &block, started_ns, landed, error);
+            }
+            Members::Copied(_) => unreachable!("only appends are copied"),
             Members::One(member) => {
                 self.member_back(member, block.want, started_ns, &block, result);
             }
@@ -97,7 +106,7 @@ impl Engine {
 
     /// Gives an operation's result to a request that it served.
     #[inline(always)]
-    fn member_back(
+    pub(super) fn member_back(
         &mut self,
         member: Id,
         bytes: u64,
@@ -166,6 +175,8 @@ impl Engine {
                 }
                 match done {
                     true => Flow::End(None),
+                    // The blocks of an append follow one another.
+                    false if col.verb == Verb::Append => Flow::Runnable,
                     false => Flow::Wait,
                 }
             }

@@ -2,19 +2,21 @@
 //! table until its answer.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use millstream_io::device::calls::{
-    Call, CallAnswer, CallDone, Offer, OfferMemory, OfferRead, OpenAnswer, OpenCall,
+    Call, CallAnswer, CallDone, LetGoAnswer, Offer, OfferMemory, OfferRead, OpenAnswer, OpenCall,
 };
 use millstream_io::limits::OFFER_BYTES_MAX;
-use millstream_io::{Access, Descriptor, IoError, Segment};
+use millstream_io::{Access, IoError, Known, Segment};
 
 use super::columns::{flag, is_known};
 use super::intake::other_length;
 use super::{Engine, Flow, What};
 use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
+use crate::files::{Closing, Look};
 use crate::ids::Id;
 use crate::request::{Verb, Work};
 use crate::state::{Event, State};
@@ -22,18 +24,20 @@ use crate::trace::Lane as TraceLane;
 use crate::waits::WaitsFor;
 
 /// What a call in flight is for.
-#[derive(Debug, Clone, Copy)]
 pub(super) enum Entry {
     /// The open of a file, with an offer of a request's memory.
     Open(u32, Option<Id>),
-    Close,
+    Close(Closing),
+    /// The close of a handle that makes room.
+    LetGo(u32),
+    Look(Look),
     /// A request, and the file whose descriptor the call uses, which stays open meanwhile.
     Request(Id, Option<u32>),
     /// An external block, which has its own table.
     External,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct CallTable {
     calls: HashMap<u64, Entry>,
     next: u64,
@@ -53,10 +57,11 @@ impl CallTable {
 
     /// Files that calls under way use.
     pub(super) fn files(&self) -> impl Iterator<Item = u32> {
-        self.calls.values().filter_map(|entry| match *entry {
-            Entry::Open(file, _) => Some(file),
-            Entry::Request(_, file) => file,
-            Entry::Close | Entry::External => None,
+        self.calls.values().filter_map(|entry| match entry {
+            Entry::Open(file, _) | Entry::LetGo(file) => Some(*file),
+            Entry::Look(look) => Some(look.file),
+            Entry::Request(_, file) => *file,
+            Entry::Close(_) | Entry::External => None,
         })
     }
 }
@@ -87,11 +92,19 @@ impl Engine {
 
     /// Hands opens and closes to the threads, as far as the limit on descriptors allows.
     pub(super) fn start_opens(&mut self) {
+        if let Some(file) = self.files.unneeded.pop() {
+            self.finish_file(file);
+        }
+        while let Some((look, urgent)) = self.files.next_look() {
+            let place = Arc::clone(&self.files.at(look.file).place);
+            let id = self.calls.add(Entry::Look(look));
+            self.lanes.call(id, urgent, Call::Look(place));
+        }
         if self.files.opening() > 0 {
-            self.files.evict(&mut self.closes);
+            self.evict();
             while let Some((file, urgent, call)) = self.files.next_open(self.now_ns) {
                 self.start_open(file, urgent, call);
-                self.files.evict(&mut self.closes);
+                self.evict();
             }
         }
         let short = self.files.is_short_of_descriptors();
@@ -103,9 +116,67 @@ impl Engine {
         self.each(|engine| &mut engine.closes, Engine::close_descriptor);
     }
 
-    fn close_descriptor(&mut self, descriptor: Descriptor) {
-        let id = self.calls.add(Entry::Close);
+    fn close_descriptor(&mut self, closing: Closing) {
+        let descriptor = closing.descriptor;
+        let id = self.calls.add(Entry::Close(closing));
         self.lanes.call(id, false, Call::Close(descriptor));
+    }
+
+    fn evict(&mut self) {
+        if let Some((file, call)) = self.files.evict() {
+            let id = self.calls.add(Entry::LetGo(file));
+            self.lanes.call(id, false, Call::LetGo(Box::new(call)));
+        }
+    }
+
+    /// A descriptor was closed, whatever its close reports.
+    fn descriptor_closed(&mut self, closing: &Closing, result: Result<(), IoError>) {
+        let error = result
+            .err()
+            .map(|error| self.close_failed(&closing.path, error));
+        self.files.closed(closing, error.as_ref());
+        if let (Some(error), Some((queue, sequence))) = (&error, &closing.by) {
+            queue.record_failure(*sequence, error);
+        }
+    }
+
+    /// Counts and logs the error of a close.
+    pub(super) fn close_failed(&self, path: &Arc<Path>, error: IoError) -> Error {
+        let error = Error::from(error).at(Some(Arc::clone(path)), 0, u64::MAX);
+        self.shared.counters.close_errors.add(1);
+        self.shared.warn(format!("closing a file failed: {error}"));
+        error
+    }
+
+    fn let_go_answered(&mut self, file: u32, answer: LetGoAnswer) {
+        let error = self.files.gone(file, answer);
+        if let Some(error) = error {
+            let path = Arc::clone(&self.files.at(file).path);
+            let error = self.close_failed(&path, error);
+            self.files.close_failed(file, error);
+        }
+        if self.files.at(file).descriptor().is_some() {
+            self.wake_waiters(file);
+        }
+        self.finish_file(file);
+    }
+
+    fn looked(&mut self, look: Look, found: &Result<Known, IoError>) {
+        let handles = look.handles.clone();
+        self.files.looked(look, found);
+        for handle in handles {
+            if self.files.at(handle).shares().is_some() {
+                self.wake_waiters(handle);
+            }
+            self.finish_file(handle);
+        }
+    }
+
+    /// Has the requests that wait for a file look at it again.
+    fn wake_waiters(&mut self, file: u32) {
+        let waiters = std::mem::take(&mut self.files.at(file).waiters);
+        let ready = waiters.into_iter().map(|id| (id, What::FileReady));
+        self.events.extend(ready);
     }
 
     fn start_open(&mut self, file: u32, urgent: bool, mut call: OpenCall) {
@@ -232,8 +303,11 @@ impl Engine {
             (Entry::Open(file, offered), CallAnswer::Opened(answer)) => {
                 self.opened(file, offered, *answer);
             }
-            (Entry::Open(..), _) => unreachable!("a call has an answer of its kind"),
-            (Entry::Close, _) => self.files.closed(),
+            (Entry::Close(closing), CallAnswer::Done(result)) => {
+                self.descriptor_closed(&closing, result);
+            }
+            (Entry::LetGo(file), CallAnswer::LetGo(answer)) => self.let_go_answered(file, *answer),
+            (Entry::Look(look), CallAnswer::Known(found)) => self.looked(look, &found),
             (Entry::External, _) => self.external_answered(done.id),
             (Entry::Request(request, file), answer) => {
                 self.request_answered(request, answer);
@@ -243,6 +317,7 @@ impl Engine {
                     self.finish_file(file);
                 }
             }
+            _ => unreachable!("a call has an answer of its kind"),
         }
     }
 
@@ -267,12 +342,13 @@ impl Engine {
         // Held until its waiters are notified: the completion of the last would free it.
         self.files.at(file).hold();
         if self.files.open_done(file, &answer, self.now_ns) {
-            if self.files.has_failed(file) {
-                crate::sync::lock(&self.shared.names).forget(file);
+            self.wake_waiters(file);
+            if self.files.at(file).closing {
+                // Its close may take effect now.
+                for queue in self.queues.indices() {
+                    self.queues.touch(queue);
+                }
             }
-            let waiters = std::mem::take(&mut self.files.at(file).waiters);
-            let ready = waiters.into_iter().map(|id| (id, What::FileReady));
-            self.events.extend(ready);
         } else {
             self.note_opens(file, WaitsFor::QUEUED_OPEN);
             let limit = self.files.shortage_began();
@@ -393,7 +469,7 @@ impl Engine {
     /// A sync is back: an earlier write may have failed.
     fn synced(&mut self, index: u32, result: Result<(), IoError>) -> Flow {
         let file = self.side.peek(index).file.0.index();
-        let earlier = self.files.at(file).write_error.take();
+        let earlier = self.files.take_error(file);
         Flow::End(earlier.or(result.err().map(Error::from)))
     }
 

@@ -119,8 +119,10 @@ impl Engine {
         // that can hang they stay so: this thread must come to its end.
         let mut descriptors = std::mem::take(&mut self.closes);
         self.files.take_all(&mut descriptors, false);
-        for descriptor in descriptors {
-            let _ = guard(|| self.shared.fs.close(descriptor));
+        for closing in descriptors {
+            if let Some(Err(error)) = guard(|| self.shared.fs.close(closing.descriptor)) {
+                self.close_failed(&closing.path, error);
+            }
         }
         let quarantined = self.transfers.leak_quarantine();
         let lost = self.transfers.lost() > 0 || !left.is_empty();
@@ -180,6 +182,9 @@ impl Engine {
                     col.state.on(Event::Drain);
                 }
             }
+        }
+        if block.append {
+            self.append_lost(&block);
         }
         self.operation_left(&block);
     }

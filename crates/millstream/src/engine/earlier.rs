@@ -53,14 +53,13 @@ impl Engine {
 
     /// A sync of a file was taken in; returns its epoch.
     pub(super) fn sync_arrived(&mut self, file: FileId) -> u64 {
-        let until = self.ends_before.clone();
-        let entry = self.files.at(file.0.index());
+        let (until, index) = (self.ends_before.clone(), file.0.index());
         if until.is_empty() {
-            return entry.sync_arrived();
+            return self.files.sync_arrived(index);
         }
-        entry.hold();
-        entry.write_arrived();
-        let epoch = entry.sync_arrived();
+        self.files.at(index).hold();
+        self.files.write_arrived(index, None);
+        let epoch = self.files.sync_arrived(index);
         let later = Later::Sync(file, epoch);
         self.barriers.push(Barrier { later, until });
         epoch
@@ -82,20 +81,15 @@ impl Engine {
 
     /// The epoch of a write that was taken in.
     pub(super) fn write_arrived(&mut self, file: FileId, queue: u32, sequence: u64) -> u64 {
-        let earlier = self
-            .barriers
-            .iter()
-            .find_map(|barrier| match barrier.later {
-                Later::Sync(of, epoch) if of == file && barrier.is_behind(queue, sequence) => {
-                    Some(epoch)
-                }
-                _ => None,
-            });
-        let entry = self.files.at(file.0.index());
-        match earlier {
-            Some(epoch) => entry.write_arrived_in(epoch),
-            None => entry.write_arrived(),
-        }
+        let (index, files) = (file.0.index(), &mut self.files);
+        let mut barriers = self.barriers.iter();
+        let earlier = barriers.find_map(|barrier| match barrier.later {
+            Later::Sync(of, epoch) if barrier.is_behind(queue, sequence) => {
+                files.share_writes(of.0.index(), index).then_some(epoch)
+            }
+            _ => None,
+        });
+        files.write_arrived(index, earlier)
     }
 
     /// Whether an entry was submitted before the close of its file that was taken in already.
@@ -122,7 +116,7 @@ impl Engine {
             let (Later::Sync(file, _) | Later::Close(file)) = barrier.later;
             let index = file.0.index();
             if let Later::Sync(_, epoch) = barrier.later {
-                let syncs = self.files.at(index).write_completed(epoch, None);
+                let syncs = self.files.write_completed(index, epoch, None);
                 let due = syncs.into_iter().map(|id| (id, What::Released));
                 self.events.extend(due);
             }

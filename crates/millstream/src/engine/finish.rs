@@ -185,13 +185,12 @@ impl Engine {
     #[inline]
     pub(super) fn release_file(&mut self, index: u32, flags: u8, error: Option<&Error>) {
         let body = self.side.peek(index);
-        let (file, epoch, at) = (body.file.0.index(), body.room, body.offset);
+        let (file, epoch) = (body.file.0.index(), body.room);
         if flags & flag::WRITES != 0 {
-            let col = &self.cols[index as usize];
-            if col.verb == Verb::Append && col.issued > 0 {
-                self.files.append_ended(file, at, col.len, col.issued);
+            if self.cols[index as usize].verb == Verb::Append {
+                self.append_ends(index, file);
             }
-            let syncs = self.files.at(file).write_completed(epoch, error);
+            let syncs = self.files.write_completed(file, epoch, error);
             let due = syncs.into_iter().map(|id| (id, What::Released));
             self.events.extend(due);
         }
@@ -200,10 +199,15 @@ impl Engine {
         }
     }
 
-    /// Frees a closed file, if nothing needs it any more.
+    /// Frees a closed handle, if nothing needs it any more, and the one whose descriptors it
+    /// shared.
     pub(super) fn finish_file(&mut self, file: u32) {
-        if self.files.finish_close(file, &mut self.closes) {
-            crate::sync::lock(&self.shared.names).retire(file);
+        let mut next = Some(file);
+        while let Some(file) = next {
+            if self.files.finish_close(file, &mut self.closes) {
+                crate::sync::lock(&self.shared.names).retire(file);
+            }
+            next = self.files.unneeded.pop();
         }
     }
 
@@ -214,8 +218,14 @@ impl Engine {
             let queue = cols[slot.index() as usize].queue;
             queues.touch(u32::from(queue)).free(slot);
         });
-        while let Some(effect) = self.queues.next_effect(&mut self.wakers) {
-            self.effect(effect);
+        loop {
+            let files = &self.files;
+            let is_open = |file: FileId| !files.must_open(file);
+            let effect = self.queues.next_effect(&mut self.wakers, is_open);
+            let Some((queue, sequence, fifo)) = effect else {
+                break;
+            };
+            self.effect(queue, sequence, fifo);
         }
         for (group, kind, bytes) in self.groups.drain(..) {
             group.completed(kind, bytes, &mut self.wakers);
@@ -229,7 +239,7 @@ impl Engine {
     }
 
     /// Applies an entry whose turn has come.
-    pub(super) fn effect(&mut self, effect: Fifo) {
+    fn effect(&mut self, queue: u32, sequence: u64, effect: Fifo) {
         match effect {
             Fifo::Start(id) => {
                 if self.is_known(id) {
@@ -237,15 +247,15 @@ impl Engine {
                     self.follow(id.index(), flow);
                 }
             }
-            Fifo::Close(file, true) => self.close_file(file),
-            Fifo::Close(_, false) | Fifo::Signal(..) | Fifo::Status(..) => {}
-        }
-    }
-
-    pub(super) fn close_file(&mut self, file: FileId) {
-        if let Some(entry) = self.files.get(file) {
-            entry.close_fired = true;
-            self.finish_file(file.0.index());
+            Fifo::Close(file) => {
+                let queue = Arc::clone(&self.queues.state(queue).shared);
+                if let Some(entry) = self.files.get(file) {
+                    entry.close_fired = true;
+                    entry.closed_by = Some((queue, sequence));
+                    self.finish_file(file.0.index());
+                }
+            }
+            Fifo::Signal(..) | Fifo::Status(..) => {}
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use millstream_codec::CodecId;
 use millstream_io::device::calls::Call;
+use millstream_io::error::guard;
 use millstream_io::{Access, Descriptor};
 
 use super::columns::{Col, Extra, flag, push_waiting, staged_of};
@@ -86,7 +87,7 @@ impl Engine {
     }
 
     fn take_fifo(&mut self, queue: u32, sequence: u64, fifo: Fifo) {
-        if let Fifo::Close(file, true) = &fifo {
+        if let Fifo::Close(file) = &fifo {
             self.close_arrived(*file);
         }
         self.queues.touch(queue).add_fifo(sequence, fifo);
@@ -318,17 +319,21 @@ impl Engine {
         }
         match file.descriptor() {
             Some(_) => None,
-            None => Some(self.open_needed(index, file_index)),
+            None => self.open_needed(index, file_index),
         }
     }
 
     #[cold]
-    fn open_needed(&mut self, index: u32, file_index: u32) -> Flow {
+    fn open_needed(&mut self, index: u32, file_index: u32) -> Option<Flow> {
         let request = self.id(index);
         let file = self.files.at(file_index);
+        if let Some(owner) = file.shares() {
+            self.pass_on(index, file_index, owner);
+            return self.need_file(index);
+        }
         if let Some(error) = file.failure() {
             let error = error.clone();
-            return self.end_wanted(index, error);
+            return Some(self.end_wanted(index, error));
         }
         push_waiting(&mut file.waiters, request, &self.cols);
         let cause = match file.is_being_opened() {
@@ -339,7 +344,19 @@ impl Engine {
         let col = &mut self.cols[index as usize];
         col.state.on(Event::NeedsFile);
         self.files.want(file_index, Lane::of(col.priority));
-        Flow::Wait
+        Some(Flow::Wait)
+    }
+
+    /// Passes a request on to the handle whose descriptors its own shares.
+    fn pass_on(&mut self, index: u32, from: u32, to: u32) {
+        let owner = self.files.at(to);
+        owner.hold();
+        let id = owner.id;
+        self.detach_file(index);
+        self.side.body(index).file = id;
+        if self.files.release(from, false) {
+            self.finish_file(from);
+        }
     }
 
     /// The request does not need its file open for the time being.
@@ -360,11 +377,15 @@ impl Engine {
             return Flow::Runnable;
         }
         let (_, body) = self.side.live(index);
+        let whole = body.len == u64::MAX && body.offset == 0;
+        if whole && let Some(flow) = self.look_at_len(index) {
+            return flow;
+        }
+        let (_, body) = self.side.live(index);
         let file = self.files.at(body.file.0.index());
         let facts = file.facts.as_ref().expect("an open file");
-        let whole = body.len == u64::MAX;
-        let len = match whole && body.offset == 0 {
-            true => file.len(),
+        let len = match whole {
+            true => facts.len,
             false => body.len,
         };
         match body.offset.checked_add(len) {
@@ -394,6 +415,28 @@ impl Engine {
             self.charge_late(index, len);
         }
         self.check_encoding(index, len)
+    }
+
+    /// Finds the length of a file again that is to be read whole; `None`: it is known.
+    fn look_at_len(&mut self, index: u32) -> Option<Flow> {
+        let file = self.files.at(self.side.peek(index).file.0.index());
+        let is_known =
+            std::mem::take(&mut file.is_fresh) || self.cols[index as usize].has(flag::ASKED);
+        // A file that reports no length is read to its end.
+        if is_known || file.len() == 0 && file.can_hang() {
+            return None;
+        }
+        if file.can_hang() {
+            return Some(self.ask_file(index, Call::Len));
+        }
+        let descriptor = file.descriptor().expect("an open file");
+        let fs = &self.shared.fs;
+        match guard(|| fs.len(descriptor)) {
+            Some(Ok(len)) => file.set_len(len),
+            Some(Err(error)) => return Some(Flow::End(Some(error.into()))),
+            None => return Some(Flow::End(Some(file_system_panicked()))),
+        }
+        None
     }
 
     /// Bytes that are not encoded land as they are; others are staged.
@@ -526,28 +569,29 @@ impl Engine {
             Some(Work::Sync { data_only }) => *data_only,
             _ => unreachable!("a sync says of what"),
         };
-        let file = self.files.at(body.file.0.index());
-        if !file.epoch_completed(body.room) {
-            file.syncs.push((body.room, id));
+        if !self.files.may_sync(body.file.0.index(), body.room, id) {
             self.cols[index as usize].state.on(Event::Hold);
             self.waits(index, WaitsFor::Earlier);
             // A write before it may wait for a fence: others may need the descriptors.
             self.detach_file(index);
             return Flow::Wait;
         }
-        let file = file.descriptor().expect("an open file");
+        let file = self.files.at(body.file.0.index()).descriptor();
+        let file = file.expect("an open file");
         self.call_for(index, Call::Sync { file, data_only })
     }
 
     fn check_info(&mut self, index: u32) -> Flow {
-        let id = self.side.peek(index).file;
-        let file = self.files.at(id.0.index());
+        let file = self.files.at(self.side.peek(index).file.0.index());
         // A file that was closed to make room is not opened again for this.
         let info = match (file.info(), file.failure()) {
             (Some(info), None) => info,
             _ => match self.need_file(index) {
                 Some(flow) => return flow,
-                None => self.files.at(id.0.index()).info().expect("an open file"),
+                None => {
+                    let file = self.side.peek(index).file.0.index();
+                    self.files.at(file).info().expect("an open file")
+                }
             },
         };
         self.side.set_memory(index, Memory::Info(info));
@@ -658,6 +702,10 @@ impl Engine {
 fn is_shut(gate: &Option<(Fence, u64)>) -> bool {
     let gate = gate.as_ref();
     gate.is_some_and(|(fence, value)| !fence.has_reached(*value))
+}
+
+fn file_system_panicked() -> Error {
+    Error::new(ErrorKind::Io, "the file system panicked")
 }
 
 fn overflow() -> Flow {

@@ -3,7 +3,8 @@
 //! A request whose newest window of staging is open (not all of its operations are issued) is
 //! pinned: the first of its priority, and held back by no pause and no bandwidth. Only its own
 //! operations can complete the window, and only a complete window is decoded and freed. Behind a
-//! request that waits for staging, it would wait for itself.
+//! request that waits for staging, it would wait for itself. The same holds for an append under way
+//! (`appends.rs`): others wait for its end.
 
 use millstream_codec::CodecId;
 use millstream_io::error::guard;
@@ -95,7 +96,7 @@ impl Engine {
 
     /// Whether the lane of a block is full. Mounts that can hang have bounds of their own.
     #[inline(always)]
-    fn is_full(&mut self, file: u32, lane: Lane) -> bool {
+    pub(super) fn is_full(&mut self, file: u32, lane: Lane) -> bool {
         match (self.full(), lane) {
             ((false, false), _) => false,
             ((_, copies), Lane::Cached) => copies,
@@ -177,7 +178,7 @@ impl Engine {
         if !state.paused && until.is_none() {
             return false;
         }
-        if self.has_open_window(index) {
+        if self.has_open_window(index) || self.holds_end(index) {
             return false;
         }
         let state = self.queues.state(queue);
@@ -221,15 +222,18 @@ impl Engine {
         if self.is_kept_by_mount(index) {
             return Issue::Left;
         }
-        if let Some(issue) = self.place_append(index) {
-            return issue;
+        if self.cols[index as usize].verb == Verb::Append {
+            return self.issue_append(index, priority);
         }
         let body = *self.side.peek(index);
         if self.staged(index).is_some() {
             return self.issue_staged(index, &body, priority);
         }
         let plan = match self.cols[index as usize].verb.writes() {
-            true => Ok(self.plan_write(index, &body, priority)),
+            true => {
+                let (block, bytes) = self.plan_write(index, &body, priority);
+                Ok(Plan::Plain(block, bytes))
+            }
             false => self.plan_read(index, &body, priority),
         };
         match plan {
@@ -245,26 +249,6 @@ impl Engine {
             },
             Err(issue) => issue,
         }
-    }
-
-    /// Gives an append its offset with its first operation; returns the outcome of its pick if it
-    /// has none.
-    #[inline(always)]
-    fn place_append(&mut self, index: u32) -> Option<Issue> {
-        let col = &self.cols[index as usize];
-        if col.verb != Verb::Append || col.issued > 0 {
-            return None;
-        }
-        let (len, file) = (col.len, self.side.peek(index).file.0.index());
-        if self.is_full(file, Lane::Main) {
-            return Some(Issue::Full);
-        }
-        let Some(at) = self.files.place_append(file, len) else {
-            let cause = "the file would end beyond 2^64";
-            return Some(self.fail(index, Error::new(ErrorKind::Overflow, cause)));
-        };
-        self.side.body(index).offset = at;
-        None
     }
 
     /// Whether its file is on a mount that can hang, which has no room for another operation: then
@@ -292,18 +276,36 @@ impl Engine {
         true
     }
 
-    fn plan_write(&mut self, index: u32, body: &Body, priority: Priority) -> Plan {
+    /// The next block of a write, and its bytes.
+    pub(super) fn plan_write(
+        &mut self,
+        index: u32,
+        body: &Body,
+        priority: Priority,
+    ) -> (Block, u64) {
         let col = &self.cols[index as usize];
         let left = col.len - col.issued;
         let bytes = left.min(self.scheduler.block_bytes(priority, self.now_ns, 1));
-        let layout = Layout::plain(body.offset + col.issued, bytes);
-        let file = self.files.at(body.file.0.index());
-        file.written = true;
-        let descriptor = file.descriptor().expect("a file with users is open");
-        let pointer = moved(body.pointer, col.issued);
+        let (at, pointer) = (body.offset + col.issued, moved(body.pointer, col.issued));
+        (self.write_block(body, at, bytes, priority, pointer), bytes)
+    }
+
+    pub(super) fn write_block(
+        &mut self,
+        body: &Body,
+        at: u64,
+        bytes: u64,
+        priority: Priority,
+        pointer: *mut u8,
+    ) -> Block {
+        let file = body.file.0.index();
+        self.files.write_begins(file);
+        let descriptor = self.files.at(file).descriptor();
+        let descriptor = descriptor.expect("a file with users is open");
+        let layout = Layout::plain(at, bytes);
         let mut block = block_of(body, Via::Buffered, &layout, descriptor, priority, pointer);
         block.verb = IoVerb::Write;
-        Plan::Plain(block, bytes)
+        block
     }
 
     /// Routes and lays out the next block of a read.
@@ -561,7 +563,7 @@ impl Engine {
 
     /// Begins the operation of a block, merged with requests that follow in the file and in line.
     #[inline(always)]
-    fn push_plain(&mut self, index: u32, mut block: Block, covers: u64) {
+    pub(super) fn push_plain(&mut self, index: u32, mut block: Block, covers: u64) {
         self.find_lane(&mut block);
         let col = &mut self.cols[index as usize];
         col.issued += covers;
@@ -584,7 +586,7 @@ impl Engine {
 
     /// Counts an operation of the block's file, and of its mount if that can hang; picks the lane.
     #[inline(always)]
-    fn find_lane(&mut self, block: &mut Block) {
+    pub(super) fn find_lane(&mut self, block: &mut Block) {
         block.mount = self.files.operation_began(block.file);
         if block.mount != 0 && block.lane != Lane::Cached {
             block.lane = self.slow_lane(block.mount);
@@ -611,7 +613,7 @@ impl Engine {
 
     /// Counts a block as in flight, of which `own` bytes are the request's.
     #[inline(always)]
-    fn count_issued(&mut self, index: u32, block: &Block, own: u64) {
+    pub(super) fn count_issued(&mut self, index: u32, block: &Block, own: u64) {
         if block.mount == 0 {
             self.scheduler
                 .issued(index, block.priority, block.want, self.now_ns);
@@ -626,7 +628,7 @@ impl Engine {
 
     /// Counts bytes of a queue with a bandwidth, and releases the next of its requests if it may.
     #[cold]
-    fn spend_bandwidth(&mut self, index: u32, bytes: u64) {
+    pub(super) fn spend_bandwidth(&mut self, index: u32, bytes: u64) {
         let now_ns = self.now_ns;
         let queue = u32::from(self.cols[index as usize].queue);
         let state = self.queues.state(queue);
@@ -858,6 +860,7 @@ fn block_of(
         want: layout.want,
         need: layout.need,
         direct: via == Via::Direct,
+        append: false,
         lane: match via {
             Via::CachedCopy => Lane::Cached,
             _ => Lane::Main,

@@ -72,12 +72,7 @@ impl Engine {
 
     pub(super) fn letter(&mut self, letter: Letter<QueueShared>) {
         match letter {
-            Letter::File {
-                file,
-                path,
-                options,
-                opened,
-            } => self.files.add(file, path, options, opened),
+            Letter::File(file, new) => self.files.add(file, *new),
             Letter::Queue(queue) => {
                 if self.closing.is_some() {
                     queue.close();

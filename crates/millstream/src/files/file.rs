@@ -1,12 +1,12 @@
-//! A file: its descriptors, what is known of it, the order of its writes and syncs.
+//! A handle: its descriptors, what is known of its file, its requests.
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
+use millstream_io::device::calls::{LetGoAnswer, LetGoCall};
 use millstream_io::fs::is_out_of_descriptors;
 use millstream_io::limits::MEMORY_ALIGNMENT;
-use millstream_io::{Access, Descriptor, Errno, IoError, Known, MountKind, Opened};
+use millstream_io::{Access, Descriptor, Errno, IoError, Known, MountKind, Numbering, Opened};
 
 use super::ends::EndKey;
 use super::streak::Streak;
@@ -14,7 +14,9 @@ use crate::destination::{FileInfo, FileOptions};
 use crate::error::{Error, ErrorKind};
 use crate::ids::{FileId, Id};
 use crate::limits;
+use crate::names::NewFile;
 use crate::priority::Priority;
+use crate::queue::QueueShared;
 use crate::route::FileFacts;
 
 /// State of a file's descriptor through the page cache.
@@ -26,7 +28,13 @@ pub(super) enum Phase {
     /// Being opened.
     Opening,
     Open(Descriptor),
+    /// Being closed to make room, if its path still leads to it.
+    LettingGo,
     Failed(Error),
+    /// Waits for a look at its path: it may share the descriptors of this handle.
+    Looking(u32),
+    /// Shares the descriptors of this handle, which its requests are passed on to.
+    Shared(u32),
 }
 
 /// State of its descriptor that bypasses the page cache.
@@ -62,10 +70,13 @@ impl Lane {
     }
 }
 
-/// A file.
+/// A handle of a file.
 pub(crate) struct File {
     pub(crate) id: FileId,
+    /// As the application named it.
     pub(crate) path: Arc<Path>,
+    /// What it is opened by, whatever the current folder is by then.
+    pub(crate) place: Arc<Path>,
     pub(crate) options: FileOptions,
     /// From the file's options, or else the storage's.
     pub(crate) access: Access,
@@ -73,10 +84,17 @@ pub(crate) struct File {
     pub(super) direct: Direct,
     /// What the last open reported.
     pub(crate) about: Option<Opened>,
+    /// By what the file is recognized when it is opened again.
+    pub(super) known: Option<Known>,
+    /// The length is that of the open, and no whole read has used it.
+    pub(crate) is_fresh: bool,
     pub(crate) facts: Option<FileFacts>,
     pub(super) operations: u32,
     pub(super) requests: u32,
     pub(super) users: u32,
+    /// Its descriptors that are not closed to make room: it was written to, or its path leads to it
+    /// no more. They do not count in the limit.
+    pub(super) pinned: Option<usize>,
     /// It is in the list of idle files.
     pub(super) listed: bool,
     /// It was used since it was listed.
@@ -86,6 +104,8 @@ pub(crate) struct File {
     pub(crate) closing: bool,
     /// The close entry has taken effect: the file is freed once nothing needs it.
     pub(crate) close_fired: bool,
+    /// The queue and the entry that closed it, where an error of the close is reported.
+    pub(crate) closed_by: Option<(Arc<QueueShared>, u64)>,
     /// Whether the first open, which may create and truncate, has been made.
     pub(super) opened_once: bool,
     /// Its direct descriptor found no room for a second: the requests that wait for it fail.
@@ -93,48 +113,62 @@ pub(crate) struct File {
     pub(crate) streak: Streak,
     /// Granules loaded before, one bit each.
     pub(super) repeat: Vec<u64>,
-    /// First write error since the last sync.
-    pub(crate) write_error: Option<Error>,
-    /// Syncs that wait for writes.
-    pub(crate) syncs: Vec<(u64, Id)>,
-    /// Live writes per epoch; a sync ends an epoch and waits for it.
-    pub(super) epochs: VecDeque<u32>,
-    pub(super) epoch_base: u64,
+    /// Its neighbors in the ring of the handles of its path.
+    pub(super) before: u32,
+    pub(super) next: u32,
+    /// The order of writes of its path, once it has one.
+    pub(super) writes: Option<u32>,
+    /// How many errors of these its syncs have reported.
+    pub(super) errors_reported: u64,
+    /// Handles that wait to share its descriptors.
+    pub(super) sharers: Vec<u32>,
     /// Whose end appends go to; known once it was opened for writing.
     pub(super) end: Option<EndKey>,
-    /// A write was begun.
-    pub(crate) written: bool,
+    /// It was adopted: only a file system that says what identifies it can find it again.
+    pub(super) adopted: bool,
 }
 
 impl File {
-    pub(super) fn new(id: FileId, path: Arc<Path>, options: FileOptions, access: Access) -> File {
+    pub(super) fn new(id: FileId, named: NewFile, access: Access) -> File {
+        let NewFile {
+            path,
+            place,
+            options,
+            ..
+        } = named;
         File {
             id,
             path,
+            place,
             options,
             access,
             phase: Phase::Closed,
             direct: Direct::Closed,
             about: None,
+            known: None,
+            is_fresh: true,
             facts: None,
             operations: 0,
             requests: 0,
             users: 0,
+            pinned: None,
             listed: false,
             used: false,
             waiters: Vec::new(),
             closing: false,
             close_fired: false,
+            closed_by: None,
             opened_once: false,
             is_short_of_direct: false,
             streak: Streak::default(),
             repeat: Vec::new(),
-            write_error: None,
-            syncs: Vec::new(),
-            epochs: VecDeque::from([0]),
-            epoch_base: 0,
+            before: id.0.index(),
+            next: id.0.index(),
+            writes: None,
+            errors_reported: 0,
+            sharers: Vec::new(),
             end: None,
-            written: false,
+            adopted: false,
         }
     }
 
@@ -205,15 +239,6 @@ impl File {
         }
     }
 
-    /// By what it is recognized when it is opened again.
-    pub(super) fn known(&self) -> Option<Known> {
-        let about = self.about.as_ref()?;
-        Some(Known {
-            written: self.written,
-            ..Known::of(about)
-        })
-    }
-
     /// The largest alignment that reads of the file may need.
     pub(crate) fn align_max(&self) -> u64 {
         self.facts.as_ref().map_or(1, |facts| facts.align(true))
@@ -257,12 +282,16 @@ impl File {
     }
 
     pub(super) fn descriptors(&self) -> usize {
-        usize::from(matches!(self.phase, Phase::Open(_)))
+        usize::from(matches!(self.phase, Phase::Open(_) | Phase::LettingGo))
             + usize::from(matches!(self.direct, Direct::Open(_) | Direct::Refused(_)))
     }
 
     pub(crate) fn is_being_opened(&self) -> bool {
-        matches!(self.phase, Phase::Opening) || self.direct == Direct::Opening
+        let is_out = matches!(
+            self.phase,
+            Phase::Opening | Phase::LettingGo | Phase::Looking(_)
+        );
+        is_out || self.direct == Direct::Opening
     }
 
     /// Counts a request that names it, until that completes.
@@ -323,61 +352,6 @@ impl File {
         seen
     }
 
-    /// Counts a write; returns its epoch.
-    pub(crate) fn write_arrived(&mut self) -> u64 {
-        *self.epochs.back_mut().expect("there is always an epoch") += 1;
-        self.epoch_base + self.epochs.len() as u64 - 1
-    }
-
-    /// Counts a write in an earlier epoch, for which a sync waits.
-    pub(crate) fn write_arrived_in(&mut self, epoch: u64) -> u64 {
-        let place =
-            usize::try_from(epoch - self.epoch_base).expect("an epoch lives with its syncs");
-        self.epochs[place] += 1;
-        epoch
-    }
-
-    /// Ends an epoch; returns its number, for which a sync waits.
-    pub(crate) fn sync_arrived(&mut self) -> u64 {
-        self.epochs.push_back(0);
-        let epoch = self.epoch_base + self.epochs.len() as u64 - 2;
-        self.pass_epochs();
-        epoch
-    }
-
-    /// Drops the first epochs, if their writes have completed.
-    pub(super) fn pass_epochs(&mut self) {
-        while self.epochs.len() > 1 && self.epochs[0] == 0 {
-            self.epochs.pop_front();
-            self.epoch_base += 1;
-        }
-    }
-
-    /// Uncounts a completed write; returns the syncs that are due.
-    pub(crate) fn write_completed(&mut self, epoch: u64, failure: Option<&Error>) -> Vec<Id> {
-        if let Some(error) = failure
-            && error.kind() != ErrorKind::Canceled
-        {
-            self.write_error.get_or_insert_with(|| error.clone());
-        }
-        let place =
-            usize::try_from(epoch - self.epoch_base).expect("an epoch lives with its writes");
-        self.epochs[place] -= 1;
-        let before = self.epoch_base;
-        self.pass_epochs();
-        if self.epoch_base == before {
-            return Vec::new();
-        }
-        let passed = self.epoch_base;
-        let due = self.syncs.extract_if(.., |(epoch, _)| *epoch < passed);
-        due.map(|(_, id)| id).collect()
-    }
-
-    /// Whether all writes of epochs up to `epoch` have completed.
-    pub(crate) fn epoch_completed(&self, epoch: u64) -> bool {
-        epoch < self.epoch_base
-    }
-
     pub(super) fn note_opened(&mut self, opened: Opened) {
         let usable =
             |alignment: u32| alignment.is_power_of_two() && alignment as usize <= MEMORY_ALIGNMENT;
@@ -396,6 +370,7 @@ impl File {
             package: self.options.package,
         });
         self.phase = Phase::Open(opened.descriptor);
+        self.known = Some(Known::of(&opened));
         self.about = Some(opened);
     }
 
@@ -407,18 +382,75 @@ impl File {
         }
     }
 
-    pub(super) fn take_descriptors(&mut self, into: &mut Vec<Descriptor>) {
-        assert_eq!(self.operations, 0, "an operation keeps its file open");
-        if let Phase::Open(descriptor) = self.phase {
-            self.phase = Phase::Closed;
-            into.push(descriptor);
+    /// Whose end appends go to, once it was opened for writing.
+    pub(crate) fn end(&self) -> Option<EndKey> {
+        self.end
+    }
+
+    /// Whether the numbers of its open file can belong to no other.
+    pub(super) fn is_named_for_certain(&self) -> bool {
+        let known = self.known.as_ref();
+        known.is_some_and(|known| known.numbering == Numbering::Stable)
+    }
+
+    /// The handle whose descriptors it shares.
+    pub(crate) fn shares(&self) -> Option<u32> {
+        match self.phase {
+            Phase::Shared(owner) => Some(owner),
+            _ => None,
         }
-        if let Direct::Open(descriptor) | Direct::Refused(descriptor) = self.direct {
-            self.direct = match self.direct {
-                Direct::Refused(_) => Direct::Unavailable,
-                _ => Direct::Closed,
-            };
-            into.push(descriptor);
+    }
+
+    /// Gives up its descriptor and its direct one, which are to be closed.
+    pub(super) fn take_descriptors(&mut self) -> (Option<Descriptor>, Option<Descriptor>) {
+        assert_eq!(self.operations, 0, "an operation keeps its file open");
+        let buffered = self.descriptor();
+        if buffered.is_some() {
+            self.phase = Phase::Closed;
+        }
+        (buffered, self.take_direct())
+    }
+
+    fn take_direct(&mut self) -> Option<Descriptor> {
+        let (Direct::Open(descriptor) | Direct::Refused(descriptor)) = self.direct else {
+            return None;
+        };
+        self.direct = match self.direct {
+            Direct::Refused(_) => Direct::Unavailable,
+            _ => Direct::Closed,
+        };
+        Some(descriptor)
+    }
+
+    /// Begins to close it, to make room.
+    pub(super) fn let_go(&mut self) -> LetGoCall {
+        assert_eq!(self.operations, 0, "an operation keeps its file open");
+        let file = self.descriptor().expect("an idle file that is open");
+        self.phase = Phase::LettingGo;
+        LetGoCall {
+            file,
+            direct: match self.direct {
+                Direct::Open(descriptor) | Direct::Refused(descriptor) => Some(descriptor),
+                _ => None,
+            },
+            path: Arc::clone(&self.place),
+            certain: self.adopted,
+        }
+    }
+
+    /// Takes the answer of a close to make room; returns the error of the close.
+    pub(super) fn gone(&mut self, answer: LetGoAnswer) -> Option<IoError> {
+        match answer {
+            LetGoAnswer::Kept(call) => {
+                self.phase = Phase::Open(call.file);
+                None
+            }
+            LetGoAnswer::Closed { known, result } => {
+                self.phase = Phase::Closed;
+                self.take_direct();
+                self.known = known.or(self.known);
+                result.err()
+            }
         }
     }
 }

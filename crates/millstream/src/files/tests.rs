@@ -14,7 +14,14 @@ fn files(in_use: bool, count: u64) -> Files {
     let path: Arc<Path> = Arc::from(Path::new("file"));
     let mut add = |index, opened| {
         let id = FileId::from_bits(index);
-        files.add(id, Arc::clone(&path), FileOptions::default(), opened);
+        let new = NewFile {
+            path: Arc::clone(&path),
+            place: Arc::clone(&path),
+            options: crate::FileOptions::default(),
+            opened,
+            older: None,
+        };
+        files.add(id, new);
     };
     if in_use {
         let opened = OsFileSystem::new().open(Path::new("Cargo.toml"), OpenMode::default());

@@ -13,6 +13,7 @@ mod close;
 mod devices;
 mod external;
 mod fork;
+mod handles;
 mod identity;
 mod limits;
 mod opens;

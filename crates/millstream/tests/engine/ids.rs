@@ -104,20 +104,25 @@ fn an_id_of_a_closed_file_stays_stale_when_its_index_is_used_again() {
     });
 }
 
-/// A path that is opened several times is one file, which stays until its last close.
 #[test]
-fn a_file_opened_twice_is_closed_twice() {
+fn two_opens_of_a_path_are_two_handles_with_a_close_each() {
     each_backend_and_pumped(|bench| {
         let queue = bench.queue();
         let (first, second) = (bench.file_of("own", b"own"), bench.open("own"));
-        assert_eq!(first, second);
+        assert_ne!(first, second);
+        assert_eq!(
+            bench.storage.find(bench.folder.path().join("own")),
+            Some(second)
+        );
         queue.batch().close(first).expect("room");
         assert_eq!(kind(queue.drain(None)), Ok(true));
+        is_stale_everywhere(bench, first);
         let mut ticket = queue.submit(Read::whole(second)).expect("room");
         assert_eq!(&*ticket.wait().expect("still open"), b"own");
         queue.batch().close(second).expect("room");
         assert_eq!(kind(queue.drain(None)), Ok(true));
         is_stale_everywhere(bench, second);
+        assert_eq!(bench.storage.find(bench.folder.path().join("own")), None);
     });
 }
 

@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use super::{Call, CallAnswer, OpenAnswer, OpenCall, offer};
+use super::{Call, CallAnswer, LetGoAnswer, LetGoCall, OpenAnswer, OpenCall, offer};
 use crate::device::{Completion, Descriptor, Segment, system};
 use crate::error::{Errno, IoError, guard};
 use crate::fs::{Access, FileSystem, Known, MappedView, OpenMode, Opened, mostly};
@@ -17,8 +17,12 @@ impl Call {
     /// Returns the index of the crew that makes it.
     pub(super) fn crew(&self) -> usize {
         match self {
-            Call::Open(_) => 0,
-            Call::Close(_) | Call::Len(_) | Call::Content(_) | Call::Transfer(_) => 1,
+            Call::Open(_) | Call::Look(_) => 0,
+            Call::Close(_)
+            | Call::LetGo(_)
+            | Call::Len(_)
+            | Call::Content(_)
+            | Call::Transfer(_) => 1,
             Call::Run(_) => 3,
             _ => 2,
         }
@@ -29,6 +33,7 @@ impl Call {
         matches!(
             self,
             Call::Open(_)
+                | Call::Look(_)
                 | Call::Len(_)
                 | Call::Content(_)
                 | Call::Transfer(_)
@@ -48,6 +53,7 @@ impl Call {
                 read: None,
                 spent_ns: 0,
             })),
+            Call::Look(_) => CallAnswer::Known(Err(error)),
             Call::Len(_) => CallAnswer::Len(Err(error)),
             Call::Content(_) => CallAnswer::Content(Err(error)),
             Call::Transfer(operation) => CallAnswer::Moved(Completion::canceled(&operation)),
@@ -64,13 +70,21 @@ impl Call {
 impl CallAnswer {
     /// Discards an answer that came after the owner's end: closes what was opened.
     pub(super) fn discard(self, fs: &dyn FileSystem) {
-        let CallAnswer::Opened(answer) = self else {
-            return;
+        let (buffered, direct) = match self {
+            CallAnswer::Opened(answer) => {
+                let opened = answer.opened.and_then(Result::ok);
+                (
+                    opened.map(|opened| opened.descriptor),
+                    answer.direct.and_then(Result::ok),
+                )
+            }
+            CallAnswer::LetGo(answer) => match *answer {
+                LetGoAnswer::Kept(call) => (Some(call.file), call.direct),
+                LetGoAnswer::Closed { .. } => return,
+            },
+            _ => return,
         };
-        let opened = answer.opened.and_then(Result::ok);
-        let direct = answer.direct.and_then(Result::ok);
-        let descriptors = opened.map(|opened| opened.descriptor);
-        for descriptor in descriptors.into_iter().chain(direct) {
+        for descriptor in buffered.into_iter().chain(direct) {
             close(fs, descriptor);
         }
     }
@@ -80,6 +94,8 @@ impl CallAnswer {
 pub(super) fn execute(fs: &dyn FileSystem, call: Call) -> CallAnswer {
     let done = match call {
         Call::Open(call) => return CallAnswer::Opened(Box::new(open(fs, &call))),
+        Call::Look(path) => return CallAnswer::Known(guarded("statx", || fs.known_at(&path))),
+        Call::LetGo(call) => return CallAnswer::LetGo(Box::new(let_go(fs, *call))),
         Call::Len(file) => return CallAnswer::Len(guarded("len", || fs.len(file))),
         Call::Content(file) => {
             return CallAnswer::Content(guarded("read", || content(fs, file)));
@@ -101,6 +117,25 @@ pub(super) fn execute(fs: &dyn FileSystem, call: Call) -> CallAnswer {
             .ok_or_else(|| IoError::because("run", Errno::IO, "the code of a call panicked")),
     };
     CallAnswer::Done(done)
+}
+
+fn let_go(fs: &dyn FileSystem, call: LetGoCall) -> LetGoAnswer {
+    let known = guarded("statx", || fs.known(call.file)).ok();
+    let is_kept = match &known {
+        Some(known) => {
+            let found = guarded("statx", || fs.known_at(&call.path));
+            !found.is_ok_and(|found| known.is_same(&found))
+        }
+        None => call.certain,
+    };
+    if is_kept {
+        return LetGoAnswer::Kept(call);
+    }
+    if let Some(direct) = call.direct {
+        close(fs, direct);
+    }
+    let result = guarded("close", || fs.close(call.file));
+    LetGoAnswer::Closed { known, result }
 }
 
 /// Reads a file to its end.
@@ -191,9 +226,10 @@ fn open_one(
     };
     let mode = OpenMode { direct, ..mode };
     let mut opened = guarded("open", || fs.open(&call.path, mode))?;
-    if expected.is_some_and(|expected| !expected.is_same(&opened)) {
+    if expected.is_some_and(|expected| !is_expected(fs, &expected, &opened)) {
         close(fs, opened.descriptor);
-        let cause = "the name now means another file";
+        let cause = "the path now leads to another file, or the file was changed while it was closed \
+                     to free a descriptor";
         return Err(IoError::because("open", Errno::STALE, cause));
     }
     let too_coarse = opened.direct.is_some_and(|alignment| {
@@ -208,6 +244,15 @@ fn open_one(
         opened.direct = None;
     }
     Ok(opened)
+}
+
+/// Whether a file that was opened is the expected one.
+fn is_expected(fs: &dyn FileSystem, expected: &Known, opened: &Opened) -> bool {
+    let asked = expected.generation.and_then(|_| {
+        let known = guarded("statx", || fs.known(opened.descriptor));
+        known.ok()
+    });
+    expected.is_same(&asked.unwrap_or_else(|| Known::of(opened)))
 }
 
 /// Whether the direct descriptor is opened together with the buffered one.

@@ -9,7 +9,9 @@ use super::SimOptions;
 use super::disk::{self, Content, Disk, File, Rule, SimCounts, SimOperation};
 use crate::device::{Descriptor, Doorbell};
 use crate::error::{Errno, IoError};
-use crate::fs::{DirectAlignment, FileSystem, Identity, MountKind, OpenMode, Opened};
+use crate::fs::{
+    DirectAlignment, FileSystem, Identity, Known, MountKind, Numbering, OpenMode, Opened,
+};
 
 /// State shared by the device and its files.
 pub(super) struct Shared {
@@ -240,6 +242,24 @@ fn add(disk: &mut Disk, path: PathBuf, content: Content, options: SimFileOptions
     index
 }
 
+/// What identifies a file; numbers are never used again.
+fn known(index: usize, file: &File) -> Known {
+    Known {
+        identity: Identity {
+            device: file.options.mount,
+            inode: index as u64 + 1,
+            modified_ns: i128::from(file.version),
+        },
+        numbering: match file.options.mount_kind {
+            MountKind::Slow => Numbering::Other,
+            _ => Numbering::Stable,
+        },
+        len: file.content.len(),
+        birth_ns: None,
+        generation: None,
+    }
+}
+
 impl FileSystem for SimFiles {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Opened, IoError> {
         self.call("open", |disk| {
@@ -261,15 +281,13 @@ impl FileSystem for SimFiles {
                 file.content = Content::Bytes(Vec::new());
                 file.version += 1;
             }
-            let (len, version) = (file.content.len(), file.version);
+            let known = known(index, file);
             Ok(Opened {
                 descriptor: Descriptor(disk.new_descriptor(index, mode.write, mode.direct)),
-                len,
-                identity: Identity {
-                    device: options.mount,
-                    inode: index as u64 + 1,
-                    modified_ns: i128::from(version),
-                },
+                len: known.len,
+                identity: known.identity,
+                numbering: known.numbering,
+                birth_ns: None,
                 mount: options.mount,
                 mount_kind: options.mount_kind,
                 direct: options.direct,
@@ -284,6 +302,20 @@ impl FileSystem for SimFiles {
         let asked = disk.call();
         let closed = disk.close(descriptor.0).and(asked);
         closed.map_err(|errno| IoError::new("close", errno))
+    }
+
+    fn known(&self, descriptor: Descriptor) -> Result<Known, IoError> {
+        self.call("statx", |disk| {
+            let open = disk.open.get(&descriptor.0).ok_or(Errno::BAD_DESCRIPTOR)?;
+            Ok(known(open.file, &disk.files[open.file]))
+        })
+    }
+
+    fn known_at(&self, path: &Path) -> Result<Known, IoError> {
+        self.call("statx", |disk| {
+            let index = *disk.names.get(path).ok_or(Errno::NOT_FOUND)?;
+            Ok(known(index, &disk.files[index]))
+        })
     }
 
     fn cached(&self, descriptor: Descriptor, offset: u64, len: u64) -> Option<u64> {

@@ -13,13 +13,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, OFlags, Statx, StatxFlags};
+use rustix::fs::{AtFlags, FileType, OFlags, Statx, StatxFlags, StatxTimestamp};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::refuse_type;
 use crate::device::Descriptor;
 use crate::error::IoError;
-use crate::fs::{Identity, MountKind, OpenMode, Opened, explain};
+use crate::fs::{self, Identity, MountKind, Numbering, OpenMode, Opened, explain};
 pub(super) use cached::read as read_cached;
 pub use cached::{cached_bytes, evict};
 
@@ -45,6 +45,18 @@ impl Known {
     /// See [`FileSystem::cached`](crate::FileSystem::cached).
     pub(super) fn cached(&self, file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
         self.cache.cached(file, offset, len)
+    }
+
+    /// See [`FileSystem::known`](crate::FileSystem::known).
+    pub(super) fn known(&self, file: BorrowedFd<'_>) -> Result<fs::Known, Errno> {
+        let status = status(file)?;
+        let numbering = self.mounts.of(file, &status)?.numbering;
+        let mut known = known_by(&status, numbering);
+        if numbering == Numbering::Stable {
+            // Of those, tmpfs has none.
+            known.generation = call::generation(file).ok();
+        }
+        Ok(known)
     }
 
     /// Returns the properties of a file that has just been opened.
@@ -83,12 +95,31 @@ impl Known {
             descriptor: Descriptor(u64::MAX), // Set by `open`, when nothing can fail any more.
             len,
             identity: identity(&status),
+            numbering: mount.numbering,
+            birth_ns: birth_ns(&status),
             mount: mount_number(&status, is_block),
             mount_kind: mount.kind,
             direct,
             rotating: mount.rotating,
             position,
         })
+    }
+}
+
+/// See [`FileSystem::known_at`](crate::FileSystem::known_at).
+pub(super) fn known_at(path: &Path) -> Result<fs::Known, Errno> {
+    let status =
+        retry_on_intr(|| rustix::fs::statx(rustix::fs::CWD, path, AtFlags::empty(), WANTED))?;
+    Ok(known_by(&status, Numbering::Other))
+}
+
+fn known_by(status: &Statx, numbering: Numbering) -> fs::Known {
+    fs::Known {
+        identity: identity(status),
+        numbering,
+        len: status.stx_size,
+        birth_ns: birth_ns(status),
+        generation: None,
     }
 }
 
@@ -118,16 +149,18 @@ pub(in crate::fs) fn len_of(file: BorrowedFd<'_>) -> Result<u64, IoError> {
 
 /// Returns everything that this crate needs to know about an open file, in one call.
 pub(in crate::fs) fn status(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
-    let wanted = StatxFlags::TYPE
-        | StatxFlags::MODE
-        | StatxFlags::SIZE
-        | StatxFlags::MTIME
-        | StatxFlags::INO
-        | StatxFlags::MNT_ID
-        | StatxFlags::DIOALIGN
-        | StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE);
-    retry_on_intr(|| rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted))
+    retry_on_intr(|| rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, WANTED))
 }
+
+const WANTED: StatxFlags = StatxFlags::TYPE
+    .union(StatxFlags::MODE)
+    .union(StatxFlags::SIZE)
+    .union(StatxFlags::MTIME)
+    .union(StatxFlags::BTIME)
+    .union(StatxFlags::INO)
+    .union(StatxFlags::MNT_ID)
+    .union(StatxFlags::DIOALIGN)
+    .union(StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE));
 
 /// Returns the flag for opening a file for direct I/O.
 pub(super) fn direct_flag(mode: OpenMode) -> OFlags {
@@ -139,12 +172,20 @@ pub(super) fn direct_flag(mode: OpenMode) -> OFlags {
 }
 
 fn identity(status: &Statx) -> Identity {
-    let modified = status.stx_mtime;
     Identity {
         device: mount::device_number(status),
         inode: status.stx_ino,
-        modified_ns: i128::from(modified.tv_sec) * 1_000_000_000 + i128::from(modified.tv_nsec),
+        modified_ns: nanoseconds(status.stx_mtime),
     }
+}
+
+fn nanoseconds(time: StatxTimestamp) -> i128 {
+    i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
+}
+
+fn birth_ns(status: &Statx) -> Option<i128> {
+    let is_known = status.stx_mask & StatxFlags::BTIME.bits() != 0;
+    is_known.then(|| nanoseconds(status.stx_btime))
 }
 
 pub(in crate::fs) fn own_device_number(status: &Statx) -> u64 {

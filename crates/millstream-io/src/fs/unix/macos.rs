@@ -6,13 +6,13 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::refuse_type;
 use crate::device::Descriptor;
 use crate::error::IoError;
-use crate::fs::{DirectAlignment, Identity, MountKind, OpenMode, Opened, explain};
+use crate::fs::{self, DirectAlignment, Identity, MountKind, Numbering, OpenMode, Opened, explain};
 use crate::limits::MEMORY_ALIGNMENT;
 
 /// The flag of a mount without a server (`MNT_LOCAL`).
@@ -25,6 +25,13 @@ pub(super) struct Known;
 impl Known {
     pub(super) fn cached(&self, _: BorrowedFd<'_>, _: u64, _: u64) -> Option<u64> {
         None
+    }
+
+    /// See [`FileSystem::known`](crate::FileSystem::known).
+    pub(super) fn known(&self, file: BorrowedFd<'_>) -> Result<fs::Known, Errno> {
+        let mount = rustix::fs::fstatfs(file)?;
+        let local = mount.f_flags & MOUNT_LOCAL != 0;
+        Ok(known_by(&rustix::fs::fstat(file)?, numbering(local)))
     }
 
     /// Returns the properties of a file that has just been opened.
@@ -40,16 +47,13 @@ impl Known {
         if mode.direct {
             rustix::fs::fcntl_nocache(file, true).map_err(|errno| explain("F_NOCACHE", errno))?;
         }
-        let device = about.st_dev as u64;
+        let known = known_by(&about, numbering(local));
         Ok(Opened {
-            len: u64::try_from(about.st_size).unwrap_or(0),
-            identity: Identity {
-                device,
-                inode: about.st_ino,
-                modified_ns: i128::from(about.st_mtime) * 1_000_000_000
-                    + i128::from(about.st_mtime_nsec),
-            },
-            mount: device.max(1),
+            len: known.len,
+            identity: known.identity,
+            numbering: known.numbering,
+            birth_ns: known.birth_ns,
+            mount: known.identity.device.max(1),
             mount_kind: if local {
                 MountKind::Local
             } else {
@@ -61,6 +65,35 @@ impl Known {
             position: None,
             descriptor: Descriptor(u64::MAX), // Set by `open`, when nothing can fail any more.
         })
+    }
+}
+
+/// See [`FileSystem::known_at`](crate::FileSystem::known_at).
+pub(super) fn known_at(path: &Path) -> Result<fs::Known, Errno> {
+    Ok(known_by(&rustix::fs::stat(path)?, Numbering::Other))
+}
+
+/// APFS never uses a number again.
+fn numbering(local: bool) -> Numbering {
+    match local {
+        true => Numbering::Stable,
+        false => Numbering::Other,
+    }
+}
+
+fn known_by(about: &Stat, numbering: Numbering) -> fs::Known {
+    let nanoseconds =
+        |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
+    fs::Known {
+        identity: Identity {
+            device: about.st_dev as u64,
+            inode: about.st_ino,
+            modified_ns: nanoseconds(about.st_mtime, about.st_mtime_nsec),
+        },
+        numbering,
+        len: u64::try_from(about.st_size).unwrap_or(0),
+        birth_ns: Some(nanoseconds(about.st_birthtime, about.st_birthtime_nsec)),
+        generation: None,
     }
 }
 

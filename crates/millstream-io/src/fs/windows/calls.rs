@@ -9,7 +9,7 @@
 )]
 
 use std::mem::size_of;
-use std::os::windows::io::{AsRawHandle, FromRawHandle as _, OwnedHandle};
+use std::os::windows::io::{AsRawHandle, BorrowedHandle, FromRawHandle as _, OwnedHandle};
 use std::ptr::{null, null_mut};
 
 use windows_sys::Win32::Foundation::{
@@ -128,6 +128,12 @@ unsafe fn opened(file: HANDLE) -> Result<OwnedHandle, Errno> {
     }
     // SAFETY: by the contract of this function.
     Ok(unsafe { OwnedHandle::from_raw_handle(file) })
+}
+
+/// Borrows the handle of an open file.
+pub(super) fn borrow(descriptor: &Descriptor) -> BorrowedHandle<'_> {
+    // SAFETY: open by the contract of Descriptor.
+    unsafe { BorrowedHandle::borrow_raw(descriptor.handle()) }
 }
 
 /// Closes a handle, which its holder gives up.

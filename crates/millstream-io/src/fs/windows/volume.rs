@@ -1,7 +1,7 @@
 //! Properties of all files of a volume, queried once and cached.
 
 use std::collections::HashMap;
-use std::os::windows::io::OwnedHandle;
+use std::os::windows::io::AsRawHandle;
 use std::sync::{PoisonError, RwLock};
 
 use windows_sys::Win32::Storage::FileSystem as system;
@@ -42,7 +42,7 @@ pub(crate) struct Volumes(RwLock<HashMap<(u64, bool), Volume>>);
 
 impl Volumes {
     /// Returns the volume of an open file.
-    pub(crate) fn of(&self, file: &OwnedHandle, serial: u64) -> Volume {
+    pub(crate) fn of(&self, file: &impl AsRawHandle, serial: u64) -> Volume {
         let key = (serial, calls::is_remote(file));
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(volume) = known.get(&key) {
@@ -59,7 +59,7 @@ impl Volumes {
     }
 }
 
-fn examine(file: &OwnedHandle, is_remote: bool) -> Volume {
+fn examine(file: &impl AsRawHandle, is_remote: bool) -> Volume {
     if is_remote {
         return Volume {
             kind: MountKind::Slow,
@@ -82,7 +82,7 @@ fn examine(file: &OwnedHandle, is_remote: bool) -> Volume {
 }
 
 /// Whether the disk of a file has a seek penalty, if the system reports it.
-fn is_rotating(file: &OwnedHandle) -> Option<bool> {
+fn is_rotating(file: &impl AsRawHandle) -> Option<bool> {
     let kind = system::FILE_NAME_NORMALIZED | system::VOLUME_NAME_GUID;
     let name = calls::final_name(file, kind).ok()?;
     // \\?\Volume{...}\folder\file: the volume itself has no trailing backslash.

@@ -28,6 +28,15 @@ pub(super) fn block_device_bytes(file: BorrowedFd<'_>) -> Result<u64, Errno> {
     unsafe { rustix::ioctl::ioctl(file, Getter::<BLKGETSIZE64, u64>::new()) }
 }
 
+/// Returns the generation of a file: it tells files apart that had the same inode number one after
+/// the other.
+pub(super) fn generation(file: BorrowedFd<'_>) -> Result<u32, Errno> {
+    // `FS_IOC_GETVERSION` is declared with long, but file systems write an int.
+    const FS_IOC_GETVERSION: rustix::ioctl::Opcode = opcode::read::<libc::c_long>(b'v', 1);
+    // SAFETY: FS_IOC_GETVERSION writes one int.
+    unsafe { rustix::ioctl::ioctl(file, Getter::<FS_IOC_GETVERSION, u32>::new()) }
+}
+
 /// Returns the number of pages of the range that are in the page cache.
 pub(super) fn cachestat(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
     let range: [u64; 2] = [offset, len];

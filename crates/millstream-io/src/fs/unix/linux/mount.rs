@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
 
 use super::disk;
-use crate::fs::{DirectAlignment, MountKind};
+use crate::fs::{DirectAlignment, MountKind, Numbering};
 use crate::limits::{MEMORY_ALIGNMENT, MOUNTS_REMEMBERED_MAX};
 use crate::memory::Arena;
 
@@ -31,6 +31,7 @@ pub(crate) struct Mount {
     pub(crate) kind: MountKind,
     /// The file system's magic number, as in `statfs`.
     pub(crate) magic: u64,
+    pub(crate) numbering: Numbering,
     pub(crate) rotating: bool,
     /// Determined by trying, where the kernel does not report it per file; the inner `None`: there
     /// is no direct I/O.
@@ -43,6 +44,7 @@ impl Mount {
         Mount {
             kind: MountKind::Local,
             magic: 0,
+            numbering: Numbering::Stable,
             rotating: disk.is_some_and(|disk| disk.rotating),
             tried: None,
         }
@@ -66,6 +68,7 @@ impl Mounts {
         let mount = Mount {
             kind: known(magic).1,
             magic,
+            numbering: numbering(magic),
             rotating: disk_of(status).is_some_and(|disk| disk.rotating),
             tried: None,
         };
@@ -168,6 +171,14 @@ const KNOWN: [(u64, &str, MountKind); 25] = [
 pub(crate) fn known(magic: u64) -> (Option<&'static str>, MountKind) {
     let known = KNOWN.iter().find(|known| known.0 == magic);
     known.map_or((None, MountKind::Local), |known| (Some(known.1), known.2))
+}
+
+fn numbering(magic: u64) -> Numbering {
+    match known(magic).0 {
+        Some("ext4" | "xfs" | "btrfs" | "f2fs" | "tmpfs") => Numbering::Stable,
+        Some("overlay") => Numbering::Layered,
+        _ => Numbering::Other,
+    }
 }
 
 /// Returns the disk below the file system of a file. File systems that span devices (btrfs) have no

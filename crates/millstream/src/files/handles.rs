@@ -1,0 +1,143 @@
+//! The handles of one path: what they share, and when one uses the descriptors of another.
+//!
+//! Handles of a path form a ring. They share the order and the errors of writes (`writes.rs`). A
+//! handle shares another one's descriptors if it was opened in the same way, to read only, and both
+//! certainly have the same file: the other's first open had not begun when the handle was made, or
+//! a look at the path, made later, found the identity of its open file, on a file system where that
+//! cannot belong to another. One look serves all handles that were made before it. Requests of a
+//! handle that shares are passed on to the other, which lives until both are closed.
+
+use millstream_io::{IoError, Known};
+
+use super::Files;
+use super::file::{Lane, Phase};
+use crate::ids::FileId;
+
+/// A look at a path, for handles that may share the descriptors of `file`.
+pub(crate) struct Look {
+    pub(crate) file: u32,
+    pub(crate) handles: Vec<u32>,
+}
+
+impl Files {
+    /// Links a new handle with the others of its path.
+    pub(super) fn link(&mut self, index: u32, other: u32) {
+        let next = self.at(other).next;
+        self.at(other).next = index;
+        self.at(next).before = index;
+        let writes = self.at(other).writes;
+        if let Some(writes) = writes {
+            self.writes[writes as usize].users += 1;
+        }
+        let errors = writes.map_or(0, |writes| self.writes[writes as usize].errors);
+        let file = self.at(index);
+        (file.before, file.next, file.writes) = (other, next, writes);
+        file.errors_reported = errors;
+    }
+
+    /// Takes a handle that is freed out of its ring.
+    pub(super) fn unlink(&mut self, index: u32) {
+        let file = self.at(index);
+        let (before, next, writes) = (file.before, file.next, file.writes);
+        self.at(before).next = next;
+        self.at(next).before = before;
+        if let Some(writes) = writes {
+            self.leave_writes(writes);
+        }
+    }
+
+    /// Has a new handle share the descriptors of another, or asks whether it may; false: it must be
+    /// opened.
+    pub(super) fn share(&mut self, index: u32, other: FileId) -> bool {
+        let Some(other) = self.get(other) else {
+            return false;
+        };
+        let other = match other.phase {
+            Phase::Shared(owner) | Phase::Looking(owner) => owner,
+            _ => other.id.0.index(),
+        };
+        let (file, owner) = (self.peek_at(index), self.peek_at(other));
+        if file.options != owner.options || file.options.write || owner.options.changes() {
+            return false;
+        }
+        let is_first = owner.known.is_none();
+        match owner.phase {
+            Phase::Queued(..) if is_first && !owner.opened_once => {
+                self.at(other).hold();
+                self.at(index).phase = Phase::Shared(other);
+                return true;
+            }
+            Phase::Opening if is_first => {}
+            Phase::Open(_) if owner.is_named_for_certain() => {
+                if owner.sharers.is_empty() {
+                    self.looks.push(other);
+                }
+            }
+            _ => return false,
+        }
+        let owner = self.at(other);
+        owner.hold();
+        owner.attach();
+        owner.sharers.push(index);
+        self.at(index).phase = Phase::Looking(other);
+        true
+    }
+
+    /// The open of a file has ended: handles that wait to share its descriptors look at the path,
+    /// or are opened themselves.
+    pub(super) fn note_sharers(&mut self, owner: u32) {
+        let file = self.at(owner);
+        if file.sharers.is_empty() {
+            return;
+        }
+        match file.phase {
+            Phase::Open(_) if file.is_named_for_certain() => self.looks.push(owner),
+            _ => {
+                for index in std::mem::take(&mut self.at(owner).sharers) {
+                    self.open_apart(index, owner);
+                }
+            }
+        }
+    }
+
+    /// Opens a handle that was to share the descriptors of `owner`.
+    fn open_apart(&mut self, index: u32, owner: u32) {
+        let file = self.at(index);
+        file.phase = Phase::Closed;
+        let lane = match file.waiters.is_empty() {
+            true => Lane::Ahead,
+            false => Lane::Urgent,
+        };
+        self.want(index, lane);
+        if self.release(owner, true) {
+            self.unneeded.push(owner);
+        }
+    }
+
+    /// The next look to be made, and whether a request waits for it.
+    pub(crate) fn next_look(&mut self) -> Option<(Look, bool)> {
+        let file = self.looks.pop()?;
+        let handles = std::mem::take(&mut self.at(file).sharers);
+        let mut all = handles.iter();
+        let urgent = all.any(|handle| !self.peek_at(*handle).waiters.is_empty());
+        Some((Look { file, handles }, urgent))
+    }
+
+    /// Takes the answer of a look.
+    pub(crate) fn looked(&mut self, look: Look, found: &Result<Known, IoError>) {
+        let owner = self.peek_at(look.file);
+        let is_open = matches!(owner.phase, Phase::Open(_));
+        let known = owner.known.filter(|_| is_open).zip(found.as_ref().ok());
+        let is_same = known.is_some_and(|(known, found)| known.is_same(found));
+        for index in look.handles {
+            if is_same {
+                self.at(index).phase = Phase::Shared(look.file);
+                // It may have grown since.
+                self.at(look.file).is_fresh = false;
+                self.detach(look.file);
+            } else {
+                self.open_apart(index, look.file);
+            }
+        }
+    }
+}
