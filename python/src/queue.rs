@@ -154,25 +154,28 @@ impl Target<'_> {
     fn read(
         &mut self,
         object: &Bound<'_, PyAny>,
-        range: (u64, Option<u64>),
+        (offset, len, at_most): (u64, Option<u64>, bool),
         into: Option<&Bound<'_, PyAny>>,
         decode: Option<Decode>,
         common: &Checked<'_>,
     ) -> PyResult<Ticket> {
         let py = object.py();
         let lent = into.map(|into| Lent::of(into, true)).transpose()?;
-        let len = match (range, &lent, &decode) {
+        let len = match ((offset, len), &lent, &decode) {
             ((_, Some(len)), ..) => len,
             // As much as fits; of encoded bytes that says nothing.
             ((_, None), Some(lent), None) => lent.bytes() as u64,
-            ((0, None), ..) => u64::MAX,
+            ((_, None), ..) if offset == 0 || at_most => u64::MAX,
             ((_, None), ..) => {
                 let cause = "a read that does not begin at 0 needs a length";
                 return Err(PyValueError::new_err(cause));
             }
         };
         let source = self.source(object, FileOptions::default())?;
-        let mut request = Read::range(source.id, range.0, len);
+        let mut request = match at_most {
+            true => Read::at_most(source.id, offset, len),
+            false => Read::range(source.id, offset, len),
+        };
         if let Some(decode) = decode {
             request = request.decode(decode);
         }
@@ -264,7 +267,8 @@ impl Queue {
     /// and returns a Ticket at once. Its result is a Buffer, or `into`: any writable, contiguous
     /// object with the buffer protocol, such as a numpy array. That memory must not be used until
     /// the request has completed, and cannot be freed or resized before; page-aligned memory needs
-    /// no copy. Without a length, `into` is filled.
+    /// no copy. Without a length, `into` is filled. A range that reaches past the end of the file
+    /// fails, unless `at_most` is true: then as many bytes land as there are.
     ///
     /// `codec` says how the stored bytes are encoded and `raw_length` how long they are decoded.
     /// `deadline` (seconds from now) orders requests of a priority; `timeout` ends the request.
@@ -278,8 +282,8 @@ impl Queue {
     /// True
     /// >>> array.tolist()
     /// [256, 770, 1284, 1798]
-    #[pyo3(signature = (file, offset=0, length=None, *, into=None, codec=None, raw_length=None,
-        priority=None, deadline=None, timeout=None, tag=0, group=None))]
+    #[pyo3(signature = (file, offset=0, length=None, *, into=None, at_most=False, codec=None,
+        raw_length=None, priority=None, deadline=None, timeout=None, tag=0, group=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn read(
         &self,
@@ -288,6 +292,7 @@ impl Queue {
         offset: u64,
         length: Option<u64>,
         into: Option<&Bound<'_, PyAny>>,
+        at_most: bool,
         codec: Option<&str>,
         raw_length: Option<u64>,
         priority: Option<&str>,
@@ -306,7 +311,7 @@ impl Queue {
         .check()?;
         let decode = decode(codec, raw_length)?;
         self.one(py, |target| {
-            target.read(file, (offset, length), into, decode, &common)
+            target.read(file, (offset, length, at_most), into, decode, &common)
         })
     }
 
@@ -340,7 +345,13 @@ impl Queue {
                     4 => Some(request.get_item(3)?).filter(|into| !into.is_none()),
                     _ => None,
                 };
-                tickets.push(target.read(&file, (offset, length), into.as_ref(), None, &common)?);
+                tickets.push(target.read(
+                    &file,
+                    (offset, length, false),
+                    into.as_ref(),
+                    None,
+                    &common,
+                )?);
             }
             Ok(tickets)
         })
@@ -512,8 +523,8 @@ impl Batch {
 #[pymethods]
 impl Batch {
     /// As `Queue.read`.
-    #[pyo3(signature = (file, offset=0, length=None, *, into=None, codec=None, raw_length=None,
-        priority=None, deadline=None, timeout=None, tag=0, group=None))]
+    #[pyo3(signature = (file, offset=0, length=None, *, into=None, at_most=False, codec=None,
+        raw_length=None, priority=None, deadline=None, timeout=None, tag=0, group=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn read(
         &mut self,
@@ -522,6 +533,7 @@ impl Batch {
         offset: u64,
         length: Option<u64>,
         into: Option<&Bound<'_, PyAny>>,
+        at_most: bool,
         codec: Option<&str>,
         raw_length: Option<u64>,
         priority: Option<&str>,
@@ -540,7 +552,7 @@ impl Batch {
         .check()?;
         let decode = decode(codec, raw_length)?;
         self.add(py, |target| {
-            target.read(file, (offset, length), into, decode, &common)
+            target.read(file, (offset, length, at_most), into, decode, &common)
         })
     }
 

@@ -113,6 +113,10 @@ pub type mst_supply_fn =
 pub type mst_release_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, memory: *mut c_void, raw_size: usize)>;
 
+/// Bit of `mst_read_desc.flags`: `length` bytes of a file, or as many as there are from `offset` on,
+/// maybe none. The length of the file is asked for.
+pub const MST_READ_AT_MOST: u32 = 1;
+
 /// A read: bytes of one source (a file, an entry or a buffer) land in one destination (a buffer of
 /// the library if nothing is said).
 #[repr(C)]
@@ -138,8 +142,8 @@ pub struct mst_read_desc {
     pub length: u64,
     /// How the stored bytes are encoded.
     pub codec: mst_codec,
-    /// Must be 0.
-    pub reserved: u32,
+    /// `MST_READ_` bits.
+    pub flags: u32,
     /// Raw bytes that they decode to, exactly. 0: what the stored bytes declare.
     pub raw_size: u64,
     /// Blocks of the stored bytes, in place of one codec. NULL: none.
@@ -400,7 +404,7 @@ pub(crate) unsafe fn read(
         return Err(invalid(c"memory is NULL, or exceeds the address space"));
     }
     check_options(&desc.options)?;
-    check_flags(desc.reserved, 0)?;
+    check_flags(desc.flags, MST_READ_AT_MOST)?;
     let destinations = [
         !desc.memory.is_null(),
         buffer.is_some(),
@@ -494,7 +498,11 @@ unsafe fn source_of(
             c"a read has one source: a file, an entry or stored bytes",
         ));
     }
-    if desc.length == 0 && desc.offset != 0 {
+    let at_most = desc.flags & MST_READ_AT_MOST != 0;
+    if at_most && desc.file == 0 {
+        return Err(invalid(c"MST_READ_AT_MOST is for files"));
+    }
+    if desc.length == 0 && desc.offset != 0 && !at_most {
         return Err(invalid(c"a read from an offset on needs a length"));
     }
     // SAFETY: the caller's promise.
@@ -512,6 +520,7 @@ unsafe fn source_of(
             return Err(invalid(c"stored bytes are decoded as a whole"));
         }
         Some(stored) => Read::buffer(Arc::new(stored.0)),
+        None if at_most => Read::at_most(FileId::from_bits(desc.file), desc.offset, desc.length),
         None if desc.length == 0 => Read::whole(FileId::from_bits(desc.file)),
         None => Read::range(FileId::from_bits(desc.file), desc.offset, desc.length),
     };

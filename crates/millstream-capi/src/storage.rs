@@ -571,10 +571,10 @@ pub unsafe extern "C" fn mst_storage_write_trace(
     })
 }
 
-/// Opens a file. Does not wait and makes no system call: the file is opened in the background, and
-/// a missing file shows on its requests, or on `mst_file_info_wait`. `desc` may be NULL. A path
-/// that is opened again as before gives the same id, unless the open creates or truncates the file
-/// or the last one failed; each open needs a close (`mst_queue_close_file`).
+/// Opens a file. Does not wait: the file is opened in the background, and a missing file shows on
+/// its requests, or on `mst_file_info_wait`. `desc` may be NULL. As in POSIX, two opens are two
+/// handles of what the path leads to at that time, each with its own close
+/// (`mst_queue_close_file`). A relative path means the current folder of this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_file_open(
     storage: *mut mst_storage,
@@ -602,6 +602,24 @@ pub unsafe extern "C" fn mst_file_open(
             package: desc.flags & MST_FILE_PACKAGE != 0,
         };
         result.write(storage.storage.open(name, options).to_bits());
+        Ok(())
+    })
+}
+
+/// Finds the newest handle of a path that is open, without opening it; 0 if there is none. The path
+/// is compared as it is spelled, but for `.` and empty parts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_file_find(
+    storage: *mut mst_storage,
+    name: *const c_char,
+    file: *mut mst_file,
+) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_storage_create`.
+        let (storage, name) = unsafe { (at(storage)?, path(name)?) };
+        // SAFETY: as above.
+        let result = unsafe { out(file)? };
+        result.write(storage.storage.find(name).map_or(0, |file| file.to_bits()));
         Ok(())
     })
 }

@@ -28,7 +28,7 @@ use crate::decode::jobs::{Job, JobResult, JobSink, JobTask, Task, run_job, run_t
 use crate::decode::workers::Jobs;
 use crate::destination::MemoryKind;
 use crate::error::{Error, ErrorKind};
-use crate::files::{Closing, Files};
+use crate::files::Files;
 use crate::group::Group;
 use crate::heap::Heap;
 use crate::ids::Id;
@@ -135,7 +135,6 @@ pub(crate) struct Engine {
     jobs: Arc<Jobs>,
     new_jobs: Vec<JobTask>,
     externals: Externals,
-    closes: Vec<Closing>,
     wakers: Vec<Waker>,
     /// Groups of requests that ended in this round, notified once the outcomes are available.
     groups: Vec<(Group, Option<ErrorKind>, u64)>,
@@ -209,7 +208,6 @@ impl Engine {
             jobs,
             new_jobs: Vec::new(),
             externals: Externals::default(),
-            closes: Vec::new(),
             wakers: Vec::new(),
             groups: Vec::new(),
             dirty: Vec::new(),

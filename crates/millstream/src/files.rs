@@ -143,6 +143,8 @@ pub(crate) struct Files {
     pub(crate) unneeded: Vec<u32>,
     writes: Vec<Writes>,
     free_writes: Vec<u32>,
+    /// Descriptors to be closed.
+    pub(crate) closes: Vec<Closing>,
     slow: HashMap<u64, SlowMount>,
     pub(crate) ends: Ends,
     access: Access,
@@ -172,6 +174,7 @@ impl Files {
             unneeded: Vec::new(),
             writes: Vec::new(),
             free_writes: Vec::new(),
+            closes: Vec::new(),
             slow: HashMap::new(),
             ends: Ends::default(),
             access,
@@ -385,6 +388,10 @@ impl Files {
 
     /// The call for an open, without an offer.
     fn open_call(&mut self, index: u32, buffered: bool) -> OpenCall {
+        let renew = match buffered {
+            true => self.note_readers(index),
+            false => 0,
+        };
         let file = self.at(index);
         let options = file.options;
         let first = !std::mem::replace(&mut file.opened_once, true);
@@ -408,6 +415,7 @@ impl Files {
                 false => limits::DIRECT_BYTES_MIN,
             },
             expected,
+            renew,
             offer: None,
         }
     }
@@ -450,6 +458,10 @@ impl Files {
         }
         file.direct_done(answer.direct.as_ref(), is_over);
         let count = file.descriptors();
+        let readers = std::mem::take(&mut file.readers);
+        for (reader, descriptor) in readers.into_iter().zip(&answer.renewed) {
+            self.renew(reader, *descriptor, index);
+        }
         self.note_end(index);
         self.descriptors += match reserved {
             2 => count,
@@ -736,6 +748,10 @@ impl Files {
         let file = self.at(index);
         assert!(file.operations > 0, "a file counts its operations");
         file.operations -= 1;
+        if file.operations == 0 && !file.replaced.is_empty() {
+            self.close_replaced(index);
+        }
+        let file = self.at(index);
         let (idle, closed) = (file.is_idle(), file.close_fired);
         if idle {
             self.note_idle(index);
@@ -786,7 +802,7 @@ impl Files {
 
     /// Frees a closed handle that nothing needs any more; returns whether it did. The caller closes
     /// its descriptors.
-    pub(crate) fn finish_close(&mut self, index: u32, into: &mut Vec<Closing>) -> bool {
+    pub(crate) fn finish_close(&mut self, index: u32) -> bool {
         let file = self.at(index);
         let busy = file.requests > 0 || file.operations > 0 || file.is_being_opened();
         if !file.close_fired || busy {
@@ -800,7 +816,7 @@ impl Files {
         {
             self.unneeded.push(owner);
         }
-        self.take_to_close(index, into);
+        self.take_to_close(index);
         self.unlink(index);
         let file = self.files[index as usize].take();
         if let Some(key) = file.and_then(|file| file.end) {
@@ -810,36 +826,44 @@ impl Files {
     }
 
     /// Moves the descriptors of a handle to those that are to be closed.
-    fn take_to_close(&mut self, index: u32, into: &mut Vec<Closing>) {
+    fn take_to_close(&mut self, index: u32) {
         let file = self.at(index);
         let (buffered, direct) = file.take_descriptors();
-        let closing = |descriptor, writes, by| Closing {
-            descriptor,
-            path: Arc::clone(&file.path),
-            writes,
-            by,
-        };
-        let direct = direct.map(|descriptor| closing(descriptor, None, None));
-        let (writes, by) = (file.writes, file.closed_by.take());
-        let buffered = buffered.map(|descriptor| closing(descriptor, writes, by));
         let pinned = file.pinned.take().unwrap_or(0);
+        let (writes, by) = (file.writes, file.closed_by.take());
         self.pinned -= pinned;
-        if let (Some(_), Some(writes)) = (&buffered, writes) {
-            self.writes[writes as usize].users += 1;
+        if let Some(direct) = direct {
+            self.close_later(index, direct);
         }
-        let both = direct.into_iter().chain(buffered);
-        let before = into.len();
-        into.extend(both);
-        self.closing += into.len() - before;
+        if let Some(buffered) = buffered {
+            self.close_later(index, buffered);
+            if let Some(writes) = writes {
+                self.writes[writes as usize].users += 1;
+            }
+            let closing = self.closes.last_mut().expect("it was added");
+            (closing.writes, closing.by) = (writes, by);
+        }
+    }
+
+    /// Has a descriptor of a handle closed.
+    fn close_later(&mut self, index: u32, descriptor: Descriptor) {
+        let path = Arc::clone(&self.at(index).path);
+        self.closing += 1;
+        self.closes.push(Closing {
+            descriptor,
+            path,
+            writes: None,
+            by: None,
+        });
     }
 
     /// Takes all descriptors of files without operations, at the end of the storage; those on
     /// mounts that can hang only with `also_slow`.
-    pub(crate) fn take_all(&mut self, into: &mut Vec<Closing>, also_slow: bool) {
+    pub(crate) fn take_all(&mut self, also_slow: bool) {
         for index in 0..self.files.len() {
             let file = self.files[index].as_deref();
             if file.is_some_and(|file| file.operations == 0 && (also_slow || !file.can_hang())) {
-                self.take_to_close(index as u32, into);
+                self.take_to_close(index as u32);
             }
         }
     }

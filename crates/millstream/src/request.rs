@@ -81,6 +81,8 @@ pub(crate) struct Rare {
     /// Only the write to the destination waits for this fence.
     pub(crate) write_after: Option<(Fence, u64)>,
     pub(crate) table: Option<Arc<BlockTable>>,
+    /// As many bytes as there are, up to the length.
+    pub(crate) at_most: bool,
     pub(crate) work: Work,
 }
 
@@ -280,11 +282,20 @@ impl Read<Buffer> {
         )
     }
 
-    /// Reads the whole file, whatever its length when it is opened. A file that reports no length
+    /// Reads the whole file, as long as it is then. A file that reports no length
     /// (procfs) is read to its end.
     #[inline]
     pub fn whole(file: FileId) -> Read<Buffer> {
         Read::range(file, 0, u64::MAX)
+    }
+
+    /// Reads `len` stored bytes at `offset`, or as many as there are: none if the file ends before.
+    /// Asks for the file's length, as each whole read but the first of a handle does. A destination
+    /// of the application needs room for what there is alone.
+    pub fn at_most(file: FileId, offset: u64, len: u64) -> Read<Buffer> {
+        let mut read = Read::range(file, offset, len);
+        read.0.rare().at_most = true;
+        read
     }
 
     /// Decodes stored bytes from memory on the workers, ordered by priority and deadline and

@@ -30,9 +30,6 @@ impl Engine {
         let file = body.file.0.index();
         let key = self.files.end_of(file);
         if !self.files.ends.take(key, id, body.len) {
-            if self.queues.are_limited() {
-                self.spend_bandwidth(index, body.len);
-            }
             self.leave(index, Event::Hold);
             self.waits(index, WaitsFor::Earlier);
             return Issue::Left;
@@ -124,7 +121,7 @@ impl Engine {
             col.operations += 1;
             match index == first {
                 true => self.leave(index, Event::Issued),
-                false => self.cols[index as usize].state.on(Event::Work),
+                false => self.join_append(index, *len),
             }
             self.waits(index, WaitsFor::Device);
         }
@@ -141,6 +138,14 @@ impl Engine {
         };
         self.transfers.begin_copied(copied, block, self.now_ns);
         Issue::Left
+    }
+
+    /// An append leaves the line, to be written with the one before it.
+    fn join_append(&mut self, index: u32, len: u64) {
+        self.cols[index as usize].state.on(Event::Work);
+        if self.queues.are_limited() {
+            self.spend_bandwidth(index, len);
+        }
     }
 
     /// Takes the end of an operation of an append, of which `landed` bytes are in the file.

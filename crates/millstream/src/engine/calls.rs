@@ -113,7 +113,7 @@ impl Engine {
     }
 
     pub(super) fn close_descriptors(&mut self) {
-        self.each(|engine| &mut engine.closes, Engine::close_descriptor);
+        self.each(|engine| &mut engine.files.closes, Engine::close_descriptor);
     }
 
     fn close_descriptor(&mut self, closing: Closing) {
@@ -259,7 +259,8 @@ impl Engine {
             && !col.has(flag::ASKED)
             && !col.has(flag::PREPARED);
         let plain = self.rare(index).is_none_or(|rare| {
-            rare.after.is_none() && rare.write_after.is_none() && rare.table.is_none()
+            let is_gated = rare.after.is_some() || rare.write_after.is_some();
+            !is_gated && rare.table.is_none() && !rare.at_most
         });
         let state = self.queues.state(queue);
         let served = !state.is_limited();

@@ -68,7 +68,7 @@ impl Engine {
 
     /// Closes every file that nothing uses; the calls are made before the lanes end.
     fn close_files(&mut self) {
-        self.files.take_all(&mut self.closes, true);
+        self.files.take_all(true);
         self.close_descriptors();
         self.push_all(true);
     }
@@ -117,9 +117,8 @@ impl Engine {
         }
         // Opens that were answered and operations that ended meanwhile left files open. On a mount
         // that can hang they stay so: this thread must come to its end.
-        let mut descriptors = std::mem::take(&mut self.closes);
-        self.files.take_all(&mut descriptors, false);
-        for closing in descriptors {
+        self.files.take_all(false);
+        for closing in std::mem::take(&mut self.files.closes) {
             if let Some(Err(error)) = guard(|| self.shared.fs.close(closing.descriptor)) {
                 self.close_failed(&closing.path, error);
             }

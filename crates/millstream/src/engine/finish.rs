@@ -204,7 +204,7 @@ impl Engine {
     pub(super) fn finish_file(&mut self, file: u32) {
         let mut next = Some(file);
         while let Some(file) = next {
-            if self.files.finish_close(file, &mut self.closes) {
+            if self.files.finish_close(file) {
                 crate::sync::lock(&self.shared.names).retire(file);
             }
             next = self.files.unneeded.pop();

@@ -378,19 +378,24 @@ impl Engine {
         }
         let (_, body) = self.side.live(index);
         let whole = body.len == u64::MAX && body.offset == 0;
-        if whole && let Some(flow) = self.look_at_len(index) {
+        let has_extra = self.cols[index as usize].has(flag::EXTRA);
+        let at_most = has_extra && self.rare(index).is_some_and(|rare| rare.at_most);
+        if (whole || at_most)
+            && let Some(flow) = self.look_at_len(index, whole)
+        {
             return flow;
         }
         let (_, body) = self.side.live(index);
         let file = self.files.at(body.file.0.index());
         let facts = file.facts.as_ref().expect("an open file");
-        let len = match whole {
-            true => facts.len,
-            false => body.len,
+        let len = match (whole, at_most) {
+            (true, _) => facts.len,
+            (_, true) => body.len.min(facts.len.saturating_sub(body.offset)),
+            _ => body.len,
         };
         match body.offset.checked_add(len) {
             None => return overflow(),
-            Some(end) if end > facts.len => return self.past_end(index, end),
+            Some(end) if end > facts.len && !at_most => return self.past_end(index, end),
             Some(_) => {}
         }
         if isize::try_from(len).is_err() {
@@ -417,13 +422,13 @@ impl Engine {
         self.check_encoding(index, len)
     }
 
-    /// Finds the length of a file again that is to be read whole; `None`: it is known.
-    fn look_at_len(&mut self, index: u32) -> Option<Flow> {
+    /// Finds the length of a file again, which a read depends on; `None`: it is known.
+    fn look_at_len(&mut self, index: u32, whole: bool) -> Option<Flow> {
         let file = self.files.at(self.side.peek(index).file.0.index());
         let is_known =
             std::mem::take(&mut file.is_fresh) || self.cols[index as usize].has(flag::ASKED);
         // A file that reports no length is read to its end.
-        if is_known || file.len() == 0 && file.can_hang() {
+        if is_known || whole && file.len() == 0 && file.can_hang() {
             return None;
         }
         if file.can_hang() {

@@ -120,6 +120,10 @@ pub(crate) struct File {
     pub(super) writes: Option<u32>,
     /// How many errors of these its syncs have reported.
     pub(super) errors_reported: u64,
+    /// Descriptors of operations in flight that others have replaced.
+    pub(super) replaced: Vec<Descriptor>,
+    /// Handles of its path that read, and get new descriptors with its first open.
+    pub(super) readers: Vec<FileId>,
     /// Handles that wait to share its descriptors.
     pub(super) sharers: Vec<u32>,
     /// Whose end appends go to; known once it was opened for writing.
@@ -166,6 +170,8 @@ impl File {
             next: id.0.index(),
             writes: None,
             errors_reported: 0,
+            replaced: Vec::new(),
+            readers: Vec::new(),
             sharers: Vec::new(),
             end: None,
             adopted: false,
@@ -411,7 +417,7 @@ impl File {
         (buffered, self.take_direct())
     }
 
-    fn take_direct(&mut self) -> Option<Descriptor> {
+    pub(super) fn take_direct(&mut self) -> Option<Descriptor> {
         let (Direct::Open(descriptor) | Direct::Refused(descriptor)) = self.direct else {
             return None;
         };

@@ -7,7 +7,7 @@
 //! cannot belong to another. One look serves all handles that were made before it. Requests of a
 //! handle that shares are passed on to the other, which lives until both are closed.
 
-use millstream_io::{IoError, Known};
+use millstream_io::{Descriptor, IoError, Known, Numbering};
 
 use super::Files;
 use super::file::{Lane, Phase};
@@ -81,6 +81,49 @@ impl Files {
         owner.sharers.push(index);
         self.at(index).phase = Phase::Looking(other);
         true
+    }
+
+    /// Before the first open of a handle for writing: notes the handles of its path whose
+    /// descriptors lead to another file afterwards, on overlay; returns how many.
+    pub(super) fn note_readers(&mut self, index: u32) -> usize {
+        let file = self.peek_at(index);
+        let (mut next, mut readers) = (file.next, Vec::new());
+        while file.options.write && file.known.is_none() && next != index {
+            let other = self.peek_at(next);
+            let is_layered = |known: &Known| known.numbering == Numbering::Layered;
+            if !other.options.write && other.known.as_ref().is_some_and(is_layered) {
+                readers.push(other.id);
+            }
+            next = other.next;
+        }
+        let count = readers.len();
+        self.at(index).readers = readers;
+        count
+    }
+
+    /// Gives a handle a new descriptor in place of its own.
+    pub(super) fn renew(&mut self, reader: FileId, descriptor: Descriptor, writer: u32) {
+        self.descriptors += 1;
+        let index = reader.0.index();
+        let Some(file) = self.get(reader).filter(|file| file.descriptor().is_some()) else {
+            // Closed meanwhile: it is opened again when it is needed.
+            return self.close_later(writer, descriptor);
+        };
+        let direct = file.take_direct();
+        let before = std::mem::replace(&mut file.phase, Phase::Open(descriptor));
+        if let Phase::Open(before) = before {
+            file.replaced.push(before);
+        }
+        file.replaced.extend(direct);
+        if file.operations == 0 {
+            self.close_replaced(index);
+        }
+    }
+
+    pub(super) fn close_replaced(&mut self, index: u32) {
+        for descriptor in std::mem::take(&mut self.at(index).replaced) {
+            self.close_later(index, descriptor);
+        }
     }
 
     /// The open of a file has ended: handles that wait to share its descriptors look at the path,

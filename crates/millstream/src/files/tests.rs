@@ -44,6 +44,7 @@ fn try_all(files: &mut Files, until_ns: u64) -> (Vec<u64>, Vec<u64>) {
                 opened: Some(Err(IoError::new("open", TOO_MANY_FILES))),
                 direct: None,
                 read: None,
+                renewed: Vec::new(),
                 spent_ns: 0,
             };
             if files.open_done(index, &answer, now_ns) {

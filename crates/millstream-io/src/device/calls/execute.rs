@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::{Call, CallAnswer, LetGoAnswer, LetGoCall, OpenAnswer, OpenCall, offer};
 use crate::device::{Completion, Descriptor, Segment, system};
 use crate::error::{Errno, IoError, guard};
-use crate::fs::{Access, FileSystem, Known, MappedView, OpenMode, Opened, mostly};
+use crate::fs::{Access, FileSystem, Known, MappedView, Numbering, OpenMode, Opened, mostly};
 use crate::limits::{CONTENT_BYTES_MAX, CONTENT_STEP_BYTES, MEMORY_ALIGNMENT};
 
 impl Call {
@@ -51,6 +51,7 @@ impl Call {
                 opened: call.buffered.then(|| Err(error.clone())),
                 direct: (!call.buffered).then_some(Err(error)),
                 read: None,
+                renewed: Vec::new(),
                 spent_ns: 0,
             })),
             Call::Look(_) => CallAnswer::Known(Err(error)),
@@ -70,21 +71,23 @@ impl Call {
 impl CallAnswer {
     /// Discards an answer that came after the owner's end: closes what was opened.
     pub(super) fn discard(self, fs: &dyn FileSystem) {
-        let (buffered, direct) = match self {
+        let mut descriptors = Vec::new();
+        match self {
             CallAnswer::Opened(answer) => {
                 let opened = answer.opened.and_then(Result::ok);
-                (
-                    opened.map(|opened| opened.descriptor),
-                    answer.direct.and_then(Result::ok),
-                )
+                descriptors.extend(opened.map(|opened| opened.descriptor));
+                descriptors.extend(answer.direct.and_then(Result::ok));
+                descriptors.extend(answer.renewed);
             }
-            CallAnswer::LetGo(answer) => match *answer {
-                LetGoAnswer::Kept(call) => (Some(call.file), call.direct),
-                LetGoAnswer::Closed { .. } => return,
-            },
-            _ => return,
-        };
-        for descriptor in buffered.into_iter().chain(direct) {
+            CallAnswer::LetGo(answer) => {
+                if let LetGoAnswer::Kept(call) = *answer {
+                    descriptors.push(call.file);
+                    descriptors.extend(call.direct);
+                }
+            }
+            _ => {}
+        }
+        for descriptor in descriptors {
             close(fs, descriptor);
         }
     }
@@ -191,6 +194,7 @@ fn open(fs: &dyn FileSystem, call: &OpenCall) -> OpenAnswer {
         opened: None,
         direct: None,
         read: None,
+        renewed: Vec::new(),
         spent_ns: 0,
     };
     let mut want_direct = !call.buffered;
@@ -198,6 +202,11 @@ fn open(fs: &dyn FileSystem, call: &OpenCall) -> OpenAnswer {
     if call.buffered {
         let opened = open_one(fs, call, false, expected);
         if let Ok(opened) = &opened {
+            if opened.numbering == Numbering::Layered {
+                let open = |_| fs.open(&call.path, OpenMode::default());
+                let renewed = (0..call.renew).map_while(|one| guarded("open", || open(one)).ok());
+                answer.renewed = renewed.map(|opened| opened.descriptor).collect();
+            }
             answer.read = offer::read(fs, call, opened);
             want_direct = answer.read.is_none() && is_direct_wanted(fs, call, opened);
             expected = Some(Known::of(opened));

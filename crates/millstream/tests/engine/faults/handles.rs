@@ -8,15 +8,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use millstream::{
-    Backend, DeviceMaker, Error, ErrorKind, FileId, FileOp, FileOptions, QueueOptions, Read,
-    Storage, Write,
+    Access, Backend, DeviceMaker, Error, ErrorKind, FileId, FileOp, FileOptions, QueueOptions,
+    Read, Storage, Write,
 };
+use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
 use millstream_io::device::threads::{Threads, ThreadsOptions};
 use millstream_io::fs::OsFileSystem;
 use millstream_io::{Descriptor, Device, Errno, FileSystem, IoError, Known, OpenMode, Opened};
-use millstream_testing::{this_test, wait_for};
+use millstream_testing::{FaultFs, or_skip, this_test, wait_for};
 
-use crate::faults::rig::{Rig, each, failure_kind, landed, result};
+use crate::faults::rig::{Rig, each, failure_kind, landed, pattern, result};
+use crate::support::over_sim;
 
 fn writing(create: bool, truncate: bool, exclusive: bool) -> FileOptions {
     FileOptions {
@@ -193,6 +195,35 @@ fn a_whole_read_has_the_length_of_its_time_and_a_handle_any_number_of_them() {
 }
 
 #[test]
+fn a_read_of_at_most_so_many_bytes_has_as_many_as_there_are_at_its_time() {
+    each(this_test!(), |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mount = or_skip!(FaultFs::mount(&[("a", b"")]));
+        let rig = Rig::new(name, options);
+        for path in [folder.path().join("a"), mount.path("a")] {
+            fs::write(&path, b"").expect("written");
+            let file = open(&rig, &path);
+            for len in [0, 10, 3, 0, 20_000, 7] {
+                let content = pattern(len);
+                fs::write(&path, &content).expect("written");
+                for (offset, most) in [(0, 0), (0, 5), (2, 9), (8, u64::MAX), (0, u64::MAX)] {
+                    let read = rig.submit(Read::at_most(file, offset, most));
+                    let start = len.min(offset as usize);
+                    let end = start + (len - start).min(usize::try_from(most).expect("64 bits"));
+                    assert_eq!(landed(read)[..], content[start..end], "{name}");
+                    let into = vec![0u8; end - start];
+                    let read = rig.submit(Read::at_most(file, offset, most).into(into));
+                    assert_eq!(result(read).expect("it has room"), content[start..end]);
+                }
+                let past = rig.submit(Read::range(file, 0, len as u64 + 1));
+                assert_eq!(failure_kind(past), ErrorKind::PastEnd, "{name}");
+            }
+        }
+        rig.finish();
+    });
+}
+
+#[test]
 fn a_relative_path_means_the_folder_that_was_current_at_its_open() {
     each(this_test!(), |name, mut options| {
         options.descriptors = 2;
@@ -311,6 +342,53 @@ fn appends_by_any_handles_of_a_file_follow_one_another() {
         append(&rig, files[0], b"");
         rig.finish();
     });
+}
+
+/// On the simulated disk, where every kind of failure has its place.
+#[test]
+fn appends_behind_one_that_fails_follow_its_real_end() {
+    for seed in 0..60 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (sim, files) = Sim::new(SimOptions::default());
+        files.add("log", Vec::new(), SimFileOptions::default());
+        let storage = Storage::new(over_sim(sim, &files, Access::Auto)).expect("a storage");
+        let queue = storage.queue(QueueOptions::default()).expect("a queue");
+        let log = Path::new("log");
+        let handles = [0, 1].map(|_| storage.open(log, writing(false, false, false)));
+        for _ in 0..random.usize(1..4) {
+            let at = random.u64(0..60_000);
+            files.fail(log, at..at + random.u64(1..9000), Errno::NO_SPACE, Some(1));
+        }
+        let mut batch = queue.batch();
+        let tickets: Vec<_> = (0..40u32)
+            .map(|number| {
+                let len = random.usize(8..4000);
+                let mut record = number.to_le_bytes().to_vec();
+                record.extend((len as u32).to_le_bytes());
+                record.resize(len, number as u8);
+                let file = handles[usize::from(random.u8(0..8) == 0)];
+                batch.add(Write::append(file, record)).expect("accepted")
+            })
+            .collect();
+        batch.submit();
+        assert!(queue.drain(None).expect("drained"));
+        let mut written = Vec::new();
+        for (number, mut ticket) in tickets.into_iter().enumerate() {
+            match ticket.wait() {
+                Ok(_) => written.push(number as u32),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}"),
+            }
+        }
+        assert!(
+            written.len() >= 36,
+            "one request for each failure: {written:?}"
+        );
+        assert_eq!(
+            records(&files.content(log).expect("there")),
+            written,
+            "{seed}"
+        );
+    }
 }
 
 /// The numbers of the records of a file, sorted; each is whole.
