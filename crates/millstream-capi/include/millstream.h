@@ -304,7 +304,8 @@ typedef int32_t mst_waits_for;
 /** The engine, which has not taken it in yet. */
 #define MST_WAITS_FOR_ENGINE 1
 /**
- * Earlier entries: those of its queue, for calls on names; earlier writes of its file, for syncs.
+ * Earlier entries: those of its queue, for calls on names; earlier writes of its file, for syncs;
+ * the append before it, for appends.
  */
 #define MST_WAITS_FOR_EARLIER 2
 /** The open of its file, or a call on it. */
@@ -790,16 +791,22 @@ MST_API mst_result mst_storage_start_trace(mst_storage *storage);
 MST_API mst_result mst_storage_write_trace(mst_storage *storage, const char *to);
 
 /**
- * Opens a file. Does not wait and makes no system call: the file is opened in the background, and
- * a missing file shows on its requests, or on `mst_file_info_wait`. `desc` may be NULL. A path
- * that is opened again as before gives the same id, unless the open creates or truncates the file
- * or the last one failed; each open needs a close (`mst_queue_close_file`).
+ * Opens a file. Does not wait: the file is opened in the background, and a missing file shows on
+ * its requests, or on `mst_file_info_wait`. `desc` may be NULL. As in POSIX, two opens are two
+ * handles of what the path leads to at that time, each with its own close
+ * (`mst_queue_close_file`). A relative path means the current folder of this call.
  */
 MST_API mst_result mst_file_open(
     mst_storage *storage,
     const char *name,
     const mst_file_desc *desc,
     mst_file *file);
+
+/**
+ * Finds the newest handle of a path that is open, without opening it; 0 if there is none. The path
+ * is compared as it is spelled, but for `.` and empty parts.
+ */
+MST_API mst_result mst_file_find(mst_storage *storage, const char *name, mst_file *file);
 
 /** Takes a buffer of at least `size` bytes, page-aligned, with unspecified content. */
 MST_API mst_result mst_buffer_create(mst_storage *storage, size_t size, mst_buffer **buffer);
@@ -1290,6 +1297,11 @@ typedef void *(*mst_supply_fn)(void *user, size_t raw_size);
  * before.
  */
 typedef void (*mst_release_fn)(void *user, void *memory, size_t raw_size);
+/**
+ * Bit of `mst_read_desc.flags`: `length` bytes of a file, or as many as there are from `offset` on,
+ * maybe none. The length of the file is asked for.
+ */
+#define MST_READ_AT_MOST 1
 
 /**
  * A read: bytes of one source (a file, an entry or a buffer) land in one destination (a buffer of
@@ -1320,8 +1332,8 @@ struct mst_read_desc {
     uint64_t length;
     /** How the stored bytes are encoded. */
     mst_codec codec;
-    /** Must be 0. */
-    uint32_t reserved;
+    /** `MST_READ_` bits. */
+    uint32_t flags;
     /** Raw bytes that they decode to, exactly. 0: what the stored bytes declare. */
     uint64_t raw_size;
     /** Blocks of the stored bytes, in place of one codec. NULL: none. */

@@ -49,7 +49,8 @@ pub type mst_waits_for = i32;
 pub const MST_WAITS_FOR_NOTHING: mst_waits_for = 0;
 /// The engine, which has not taken it in yet.
 pub const MST_WAITS_FOR_ENGINE: mst_waits_for = 1;
-/// Earlier entries: those of its queue, for calls on names; earlier writes of its file, for syncs.
+/// Earlier entries: those of its queue, for calls on names; earlier writes of its file, for syncs;
+/// the append before it, for appends.
 pub const MST_WAITS_FOR_EARLIER: mst_waits_for = 2;
 /// The open of its file, or a call on it.
 pub const MST_WAITS_FOR_FILE: mst_waits_for = 3;

@@ -139,6 +139,8 @@ pub(crate) struct Files {
     pinned: usize,
     /// Handles that others wait to share the descriptors of.
     looks: Vec<u32>,
+    /// Handles whose requests waited for a call, and wait for an open now that is queued.
+    pub(crate) requeued: Vec<FileId>,
     /// Handles that may have been closed and be needed no more.
     pub(crate) unneeded: Vec<u32>,
     writes: Vec<Writes>,
@@ -171,6 +173,7 @@ impl Files {
             idle: Default::default(),
             pinned: 0,
             looks: Vec::new(),
+            requeued: Vec::new(),
             unneeded: Vec::new(),
             writes: Vec::new(),
             free_writes: Vec::new(),
@@ -553,6 +556,8 @@ impl Files {
         }
         if !is_kept && !self.at(index).waiters.is_empty() {
             self.want(index, Lane::Urgent);
+            let id = self.at(index).id;
+            self.requeued.push(id);
         }
         error
     }

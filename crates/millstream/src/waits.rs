@@ -36,7 +36,7 @@ causes! {
     /// The engine: the request was submitted, and the engine has not taken it in yet.
     Engine = 0, "engine", "the engine to take it in";
     /// Earlier entries: those of its queue, for calls on names; earlier writes of its file, for
-    /// syncs.
+    /// syncs; the append before it, for appends.
     Earlier = 1, "earlier", "earlier entries to complete";
     /// The open of its file, or a call on it.
     File = 2, "file", "its file to be opened, or a call on it";

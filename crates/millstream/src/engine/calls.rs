@@ -95,6 +95,11 @@ impl Engine {
         if let Some(file) = self.files.unneeded.pop() {
             self.finish_file(file);
         }
+        for file in std::mem::take(&mut self.files.requeued) {
+            if self.files.get(file).is_some() {
+                self.note_opens(file.0.index(), WaitsFor::QUEUED_OPEN);
+            }
+        }
         while let Some((look, urgent)) = self.files.next_look() {
             let place = Arc::clone(&self.files.at(look.file).place);
             let id = self.calls.add(Entry::Look(look));

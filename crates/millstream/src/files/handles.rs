@@ -152,6 +152,8 @@ impl Files {
             false => Lane::Urgent,
         };
         self.want(index, lane);
+        let id = self.at(index).id;
+        self.requeued.push(id);
         if self.release(owner, true) {
             self.unneeded.push(owner);
         }

@@ -114,8 +114,9 @@ pub(crate) struct Features {
     random: Rng,
     files: SimFiles,
     encoded: Vec<Encoded>,
-    ids: Vec<FileId>,
-    written: FileId,
+    /// Handles of each file.
+    ids: Vec<Vec<FileId>>,
+    written: [FileId; 2],
     outside: Outside,
     storage: Storage,
     queues: Vec<Limited>,
@@ -204,14 +205,14 @@ impl Features {
         files.add("written", Vec::new(), SimFileOptions::default());
         let outside = Outside::default();
         let (storage, descriptors) = storage(&mut random, sim, &files, &outside);
-        let open = |file: &Encoded| storage.open(&file.name, FileOptions::default());
+        let open = |file: &Encoded| vec![storage.open(&file.name, FileOptions::default())];
         let writing = FileOptions {
             write: true,
             ..FileOptions::default()
         };
         Features {
             ids: encoded.iter().map(open).collect(),
-            written: storage.open("written", writing),
+            written: [0, 1].map(|_| storage.open("written", writing)),
             depth,
             descriptors,
             slow,
@@ -308,12 +309,25 @@ impl Features {
         }
     }
 
+    /// Closes a handle of a file, and opens others before or after.
     fn reopen(&mut self) {
         let at = self.random.usize(0..self.ids.len());
-        let id = self.ids[at];
+        let (before, after) = (self.random.usize(0..3), self.random.usize(0..2));
+        self.open(at, before);
+        let which = self.random.usize(0..self.ids[at].len());
+        let id = self.ids[at].swap_remove(which);
         self.queue().close(id).expect("accepted");
+        let none = usize::from(self.ids[at].is_empty());
+        self.open(at, after.max(none));
+    }
+
+    fn open(&mut self, at: usize, times: usize) {
         let name = &self.encoded[at].name;
-        self.ids[at] = self.storage.open(name, FileOptions::default());
+        for _ in 0..times {
+            let file = self.storage.open(name, FileOptions::default());
+            assert_eq!(self.storage.find(name), Some(file));
+            self.ids[at].push(file);
+        }
     }
 
     /// Entries that take effect in order, where there is room for them.
@@ -347,12 +361,15 @@ impl Features {
 
     fn read(&mut self) {
         let at = self.random.usize(0..self.encoded.len());
-        let (id, file) = (self.ids[at], &self.encoded[at]);
+        let id = self.ids[at][self.random.usize(0..self.ids[at].len())];
+        let file = &self.encoded[at];
         let in_memory = file.in_memory && self.random.u8(0..8) == 0;
-        let mut read = match self.random.bool() {
+        let len = file.stored.len() as u64;
+        let mut read = match self.random.u8(0..3) {
             _ if in_memory => Read::memory(Arc::from(&file.stored[..])),
-            true => Read::whole(id),
-            false => Read::range(id, 0, file.stored.len() as u64),
+            0 => Read::whole(id),
+            1 => Read::at_most(id, 0, len + self.random.u64(0..9)),
+            _ => Read::range(id, 0, len),
         };
         if let Some(decode) = &file.decode {
             read = read.decode(decode.clone());
@@ -439,9 +456,10 @@ impl Features {
         match self.random.u8(0..6) {
             0..=2 => {
                 let bytes = vec![3u8; self.random.usize(0..200_000)];
+                let file = self.written[self.random.usize(0..2)];
                 let write = match self.random.bool() {
-                    true => Write::append(self.written, bytes),
-                    false => Write::at(self.written, self.random.u64(0..100_000), bytes),
+                    true => Write::append(file, bytes),
+                    false => Write::at(file, self.random.u64(0..100_000), bytes),
                 };
                 let timeout = Duration::from_micros(self.random.u64(0..200));
                 let mut needs = Needs::of(Order::Write);
@@ -457,7 +475,8 @@ impl Features {
             }
             3 | 4 => {
                 let needs = Needs::of(Order::Sync);
-                self.submit(FileOp::sync(self.written), None, None, needs);
+                let file = self.written[self.random.usize(0..2)];
+                self.submit(FileOp::sync(file), None, None, needs);
             }
             _ => {
                 let call = match self.random.u8(0..3) {
@@ -542,7 +561,12 @@ impl Features {
                         let is_of_queue = |one: &Asked| Rc::ptr_eq(&one.limits, &asked.limits);
                         self.all[..at].iter().any(is_of_queue)
                     }
-                    Order::None | Order::Write => false,
+                    // An append waits for the one before it in the file.
+                    Order::Write => {
+                        let is_write = |one: &&Asked| one.needs.order == Order::Write;
+                        hangs && self.all.iter().filter(is_write).count() > 1
+                    }
+                    Order::None => false,
                 },
                 WaitsFor::Fence => needs.is_gated(),
                 WaitsFor::Pause => asked.limits.is_paused.get(),
