@@ -5,7 +5,7 @@ use crate::common::{
     KINDS, Kind, STREAMED, by_block, by_large_pieces, by_stream, by_units, encoded, sample,
 };
 use millstream_codec::{
-    CodecError, CodecErrorKind, CodecId, can_decode, decompress, stream_decoder,
+    CodecError, CodecErrorKind, CodecId, can_decode, declared_raw_len, decompress, stream_decoder,
 };
 
 /// Decodes by every way, and holds what they say against each other.
@@ -183,6 +183,9 @@ fn bytes_behind_the_end_are_trailing() {
             continue;
         };
         for garbage in [&b"\0"[..], b"\0\0\0\0\0\0\0\0\0\0\0\0", b"garbage", b"\x05"] {
+            if codec == CodecId::GZIP && garbage[0] == 0 {
+                continue;
+            }
             let all = [&stored[..], garbage].concat();
             let kinds = errors(codec, &all, raw.len());
             assert_eq!(
@@ -199,6 +202,24 @@ fn bytes_behind_the_end_are_trailing() {
                 codec.name()
             );
         }
+    }
+}
+
+#[test]
+fn zeros_behind_gzip_are_padding_and_what_follows_them_is_trailing() {
+    let raw = sample(Kind::Text, 2000, 1);
+    let member = encoded(CodecId::GZIP, &raw).unwrap();
+    let padded = [&member[..], &[0; 512]].concat();
+    for pieces in [(1, 1), (100, 100), (1 << 20, 1 << 20)] {
+        assert!(by_stream(CodecId::GZIP, &padded, raw.len(), || pieces).expect("padded") == raw);
+    }
+    assert!(by_block(CodecId::GZIP, &padded, raw.len()).expect("padded") == raw);
+    for garbage in [&b"x"[..], &member] {
+        let all = [&padded[..], garbage].concat();
+        let kinds = errors(CodecId::GZIP, &all, raw.len());
+        assert_eq!(kinds, [CodecErrorKind::TrailingBytes; 4]);
+        let error = by_block(CodecId::GZIP, &all, raw.len()).unwrap_err();
+        assert_eq!(error.offset, padded.len() as u64, "{error}");
     }
 }
 
@@ -254,6 +275,22 @@ fn deflate_codes_that_zlib_refuses_are_refused_by_every_way() {
     for (what, stored) in cases {
         let kinds = errors(CodecId::DEFLATE, &stored, 100_000);
         assert_eq!(kinds, [CodecErrorKind::Corrupt; 4], "{what}");
+    }
+}
+
+#[test]
+fn a_content_size_of_zero_in_an_lz4_frame_states_nothing() {
+    let frame = [
+        0x04, 0x22, 0x4D, 0x18, 0x68, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0x05, 3, 0, 0, 0x80, b'a',
+        b'b', b'c', 0, 0, 0, 0,
+    ];
+    assert_eq!(declared_raw_len(CodecId::LZ4, &frame, 26), None);
+    assert_eq!(by_block(CodecId::LZ4, &frame, 3).unwrap(), b"abc");
+    for pieces in [(1, 1), (100, 100)] {
+        assert_eq!(
+            by_stream(CodecId::LZ4, &frame, 3, || pieces).unwrap(),
+            b"abc"
+        );
     }
 }
 
