@@ -5,8 +5,8 @@
 //! of zstd and GDeflate reject is decoded again by the stream decoder, whose result is final.
 //!
 //! libdeflate would decode whole blocks 1.1 to 1.3 times as fast as zlib-rs. It is not used because
-//! it accepts what zlib rejects: 287 and 288 literal codes, 31 and 32 distance codes, and the unused
-//! codeword of an incomplete code.
+//! it accepts what zlib rejects: 287 and 288 literal codes, 31 and 32 distance codes, the length
+//! codes 286 and 287, and the unused codeword of a code of one.
 
 mod lz4;
 mod zstd;

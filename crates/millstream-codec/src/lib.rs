@@ -17,9 +17,9 @@
 //! wherever the format has them. All ways of decoding accept the same streams and report the same
 //! kind of error.
 //!
-//! With the feature `c` (default) C libraries are used where they are better: libdeflate encodes
-//! whole deflate blocks, libzstd does zstd. Without it everything is Rust. The feature `rust` then decodes
-//! zstd, but cannot encode it; without both, zstd is `Unsupported` ([`can_decode`]).
+//! With the feature `c` (default) C libraries are used where they are better: libdeflate to encode
+//! whole deflate blocks, libzstd for zstd. Without it everything is Rust. The feature `rust` then
+//! decodes zstd, but cannot encode it; without both, zstd is `Unsupported` ([`can_decode`]).
 
 mod block;
 mod encode;

@@ -5,7 +5,7 @@
 //! only add a layer. [`crate::format::wrapper`] parses the wrapper; the library gets raw deflate.
 //!
 //! State: Header → Body → Trailer → Ended, and for gzip from Ended back to Header when more bytes
-//! come, unless they are zeros: padding up to the end of the stream, as tapes and `gzip` have it. The
+//! come, or to Padding if they are zeros, which `gzip` ignores up to the end of its input. The
 //! stream may end only in Ended or Padding, after a whole member.
 
 use zlib_rs::{Inflate, InflateError, InflateFlush, Status};

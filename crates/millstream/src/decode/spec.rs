@@ -57,11 +57,11 @@ impl Decode {
     /// Sets the exact number of raw bytes that the stored bytes decode to. Of a table it is the sum
     /// of its blocks; any other is an error.
     ///
-    /// May be left out where the stored bytes declare it, and for streams (all codecs but stored,
-    /// bare LZ4 blocks and those of the application that are none). A stream that does not declare
-    /// it, or may go on after a frame that does, lands in memory of the caller that has room for it,
-    /// or is decoded into a buffer of the library that grows, from which it is copied to a device or
-    /// to supplied memory.
+    /// May be left out where the stored bytes declare it, and for streams: all codecs but bare LZ4
+    /// blocks and codecs of the application that are no streams. A stream that does not declare it,
+    /// or may go on after a frame that does, lands in memory of the caller that has room for it, or
+    /// in a buffer of the library that grows; from there it is copied to a device or to supplied
+    /// memory.
     #[must_use]
     pub fn raw_len(mut self, bytes: u64) -> Decode {
         self.raw_len = bytes;

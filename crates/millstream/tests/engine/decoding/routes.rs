@@ -209,7 +209,7 @@ fn deflate_codes_that_zlib_refuses_are_refused_at_every_size() {
     });
 }
 
-/// Runs a read into each kind of memory with room for `len` bytes; returns what landed.
+/// Runs a read into each kind of memory with room for `len` bytes and more; returns what landed.
 fn into_each(rig: &Rig, file: FileId, decode: &Decode, len: usize) -> Vec<Vec<u8>> {
     let read = || Read::whole(file).decode(decode.clone());
     let pool = rig.run(read()).expect("a buffer of the library").to_vec();
@@ -217,13 +217,7 @@ fn into_each(rig: &Rig, file: FileId, decode: &Decode, len: usize) -> Vec<Vec<u8
         .run(Read::memory(Arc::from(vec![0; len + 7])))
         .expect("copied");
     let own = rig.run(read().into(reused)).expect("a buffer").to_vec();
-    let mut vector = rig
-        .queue
-        .submit(read().into(vec![7; len + 1]))
-        .expect("accepted");
-    let outcome = vector.outcome();
-    assert_eq!(outcome.result.expect("a vector"), len as u64);
-    let mut vector = outcome.memory.expect("it comes back");
+    let mut vector = rig.run(read().into(vec![7; len + 1])).expect("a vector");
     assert_eq!(
         vector.pop(),
         Some(7),
@@ -231,7 +225,14 @@ fn into_each(rig: &Rig, file: FileId, decode: &Decode, len: usize) -> Vec<Vec<u8
     );
     let supplied = read().supplied(|len| Some(vec![0; len]));
     let supplied = rig.run(supplied).expect("supplied memory");
-    vec![pool, own, vector, supplied]
+    let mut lent = vec![7; len + 1];
+    #[expect(unsafe_code, reason = "lends memory")]
+    // SAFETY: the request has ended before the memory is used.
+    let borrowed = unsafe { read().borrowed(lent.as_mut_ptr(), lent.len()) };
+    let mut ticket = rig.queue.submit(borrowed).expect("accepted");
+    assert_eq!(ticket.outcome().result.expect("lent memory"), len as u64);
+    assert_eq!(lent.pop(), Some(7), "nothing is written past the raw bytes");
+    vec![pool, own, vector, supplied, lent]
 }
 
 #[test]
