@@ -36,7 +36,7 @@ pub fn decode(input: &[u8]) {
         for other in [&cut, &block] {
             match (&whole, other) {
                 (Ok(whole), Ok(other)) => assert_eq!(whole, other),
-                // Which of two faults is seen first is up to the cuts; one fault alone has one name.
+                // Which of two faults is seen first is up to the room; one alone has one name.
                 (Err(whole), Err(other)) => {
                     let too_long = [whole.kind, other.kind].contains(&CodecErrorKind::RawTooLong);
                     assert!(too_long || whole.kind == other.kind, "{whole} or {other}");
