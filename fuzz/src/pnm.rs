@@ -39,6 +39,7 @@ fn decode_with(kernel: Kernel, file: &[u8]) -> Result<Image, Error> {
         kernel,
         threads: 1,
         image_bytes_max: 1 << 24,
+        ..Options::default()
     };
     let mut image = Image::empty();
     decode_into(file, &options, &mut image).map(|_| image)

@@ -31,12 +31,16 @@ impl Header {
     /// Too few bytes, another format, a tile size other than 64 KiB, reserved bits, or an
     /// impossible last tile size.
     pub fn parse(stored: &[u8]) -> Result<Self, Error> {
+        if stored
+            .iter()
+            .zip([ID, MAGIC])
+            .any(|(&byte, magic)| byte != magic)
+        {
+            return Err(Error::new(ErrorKind::NotGdeflate, 0));
+        }
         let Some(bytes) = stored.first_chunk::<HEADER_BYTES>() else {
             return Err(Error::new(ErrorKind::TruncatedHeader, stored.len() as u64));
         };
-        if bytes[0] != ID || bytes[1] != MAGIC {
-            return Err(Error::new(ErrorKind::NotGdeflate, 0));
-        }
         let tile_count = u32::from(u16::from_le_bytes([bytes[2], bytes[3]]));
         let flags = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
         if flags & 3 != TILE_SIZE_INDEX_64K {

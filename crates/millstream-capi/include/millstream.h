@@ -180,7 +180,10 @@ typedef int32_t mst_result;
 #define MST_ERROR_CORRUPT 11
 /** The raw size is not the declared one. */
 #define MST_ERROR_RAW_SIZE 12
-/** The raw size is neither given by the request nor declared by the stored bytes. */
+/**
+ * The raw size is neither given by the request nor declared by the stored bytes, and these are no
+ * stream, or hold more raw bytes than there is room for.
+ */
 #define MST_ERROR_RAW_SIZE_UNKNOWN 13
 /** The codec is unknown, or cannot do this. */
 #define MST_ERROR_UNKNOWN_CODEC 14
@@ -1334,7 +1337,10 @@ struct mst_read_desc {
     mst_codec codec;
     /** `MST_READ_` bits. */
     uint32_t flags;
-    /** Raw bytes that they decode to, exactly. 0: what the stored bytes declare. */
+    /**
+     * Raw bytes that they decode to, exactly. 0: what the stored bytes declare; of a stream that
+     * does not, as many as there is room for, or 1 GiB in memory of the library.
+     */
     uint64_t raw_size;
     /** Blocks of the stored bytes, in place of one codec. NULL: none. */
     const mst_block_table *blocks;

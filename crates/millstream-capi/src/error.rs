@@ -41,7 +41,8 @@ pub const MST_ERROR_NO_DIRECT_IO: mst_result = 10;
 pub const MST_ERROR_CORRUPT: mst_result = 11;
 /// The raw size is not the declared one.
 pub const MST_ERROR_RAW_SIZE: mst_result = 12;
-/// The raw size is neither given by the request nor declared by the stored bytes.
+/// The raw size is neither given by the request nor declared by the stored bytes, and these are no
+/// stream, or hold more raw bytes than there is room for.
 pub const MST_ERROR_RAW_SIZE_UNKNOWN: mst_result = 13;
 /// The codec is unknown, or cannot do this.
 pub const MST_ERROR_UNKNOWN_CODEC: mst_result = 14;

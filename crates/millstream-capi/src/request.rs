@@ -144,7 +144,8 @@ pub struct mst_read_desc {
     pub codec: mst_codec,
     /// `MST_READ_` bits.
     pub flags: u32,
-    /// Raw bytes that they decode to, exactly. 0: what the stored bytes declare.
+    /// Raw bytes that they decode to, exactly. 0: what the stored bytes declare; of a stream that
+    /// does not, as many as there is room for, or 1 GiB in memory of the library.
     pub raw_size: u64,
     /// Blocks of the stored bytes, in place of one codec. NULL: none.
     pub blocks: *const mst_block_table,

@@ -200,8 +200,8 @@ pub(crate) struct CompressArgs {
 /// Decompress a file or a pipe.
 ///
 /// Concatenated gzip members, zstd frames and lz4 frames are one stream. Empty input, a stream that
-/// is truncated and bytes after its end are errors. Memory is bounded for inputs of any size,
-/// except with gdeflate.
+/// is truncated and bytes after its end are errors, except zeros after gzip. Memory is bounded for
+/// inputs of any size, except with gdeflate.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -266,8 +266,8 @@ pub(crate) struct SceneArgs {
 /// Decode the first image of a PNM file (P1 to P7) into raw samples.
 ///
 /// Samples are not scaled: they are bytes if the maximum value is below 256, else little-endian
-/// 16-bit words. Bilevel images have one byte per pixel, 0 for black and 1 for white. Only white
-/// space or another image may follow the image.
+/// 16-bit words. Bilevel images have one byte per pixel, 0 for black and 1 for white. What follows
+/// the image is ignored.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -109,10 +109,10 @@ impl TableReader {
             }
         };
         let mut taken = self.collect(stored, gdeflate::limits::HEADER_BYTES);
-        if self.bytes.len() < gdeflate::limits::HEADER_BYTES {
-            return Ok((taken, None));
-        }
-        let header = Header::parse(&self.bytes).map_err(here)?;
+        let header = match Header::parse(&self.bytes) {
+            Err(error) if error.kind == ErrorKind::TruncatedHeader => return Ok((taken, None)),
+            parsed => parsed.map_err(here)?,
+        };
         taken += self.collect(&stored[taken..], header.data_start());
         if self.bytes.len() < header.data_start() {
             return Ok((taken, None));

@@ -9,7 +9,7 @@ impl CodecId {
     pub const STORED: CodecId = CodecId(0);
     /// zlib (RFC 1950).
     pub const ZLIB: CodecId = CodecId(1);
-    /// gzip (RFC 1952); concatenated members are one stream.
+    /// gzip (RFC 1952); concatenated members are one stream, and zeros after the last are ignored.
     pub const GZIP: CodecId = CodecId(2);
     /// Raw deflate (RFC 1951).
     pub const DEFLATE: CodecId = CodecId(3);

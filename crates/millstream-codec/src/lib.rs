@@ -14,12 +14,12 @@
 //! All stored bytes are treated as hostile. Whatever they are, a call returns a value or a
 //! [`CodecError`] with an offset and a cause: it does not panic, takes time proportional to the
 //! stored and the declared raw bytes, and bounds its memory by [`limits`]. Checksums are verified
-//! wherever the format has them. All ways of decoding accept the same streams, with one exception:
-//! libdeflate and zlib differ on some incomplete Huffman codes that no encoder writes.
+//! wherever the format has them. All ways of decoding accept the same streams and report the same
+//! kind of error.
 //!
-//! With the feature `c` (default) C libraries are used where they are better: libdeflate for whole
-//! deflate blocks, libzstd for zstd. Without it everything is Rust. The feature `rust` then decodes
-//! zstd, but cannot encode it; without both, zstd is `Unsupported` ([`can_decode`]).
+//! With the feature `c` (default) C libraries are used where they are better: libdeflate to encode
+//! whole deflate blocks, libzstd for zstd. Without it everything is Rust. The feature `rust` then
+//! decodes zstd, but cannot encode it; without both, zstd is `Unsupported` ([`can_decode`]).
 
 mod block;
 mod encode;

@@ -1,7 +1,7 @@
 //! The libraries' contexts that a thread keeps between blocks, each created at its first use.
 
 #[cfg(feature = "c")]
-use crate::block::libdeflate;
+use crate::encode::libdeflate;
 #[cfg(feature = "c")]
 use crate::error::Fault;
 use crate::format::wrapper::Wrapper;
@@ -13,8 +13,6 @@ use crate::stream::Deflate;
 #[derive(Default)]
 pub struct Scratch {
     stream_deflate: Option<Box<Deflate>>,
-    #[cfg(feature = "c")]
-    deflate_decoder: Option<libdeflate::Decoder>,
     #[cfg(feature = "c")]
     deflate_encoder: Option<libdeflate::Encoder>,
     #[cfg(feature = "c")]
@@ -49,10 +47,6 @@ impl Scratch {
 
 #[cfg(feature = "c")]
 impl Scratch {
-    pub(crate) fn deflate_decoder(&mut self) -> Result<&mut libdeflate::Decoder, Fault> {
-        made(&mut self.deflate_decoder, libdeflate::Decoder::new)
-    }
-
     /// Returns the encoder for `level`; drops one for another level.
     pub(crate) fn deflate_encoder(
         &mut self,

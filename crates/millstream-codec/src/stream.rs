@@ -31,8 +31,8 @@ use crate::error::{After, CodecError, Fault};
 use crate::format::wrapper::Wrapper;
 
 pub(crate) use deflate::Deflate;
+pub(crate) use gdeflate::Gdeflate;
 pub(crate) use lz4::Lz4;
-#[cfg(not(feature = "c"))]
 pub(crate) use zstd::Zstd;
 
 /// The result of one call of a stream decoder.
@@ -89,9 +89,9 @@ pub trait StreamDecoder: Send {
 /// `Unsupported` for codecs without one (stored, LZ4 block, the application's own, unknown).
 pub fn stream_decoder(codec: CodecId) -> Result<Box<dyn StreamDecoder>, CodecError> {
     Ok(match codec {
-        CodecId::ZSTD => Box::new(Guard::new(codec, zstd::Zstd::new())),
+        CodecId::ZSTD => Box::new(Guard::new(codec, Zstd::new())),
         CodecId::LZ4 => Box::new(Guard::new(codec, Lz4::new())),
-        CodecId::GDEFLATE => Box::new(Guard::new(codec, gdeflate::Gdeflate::default())),
+        CodecId::GDEFLATE => Box::new(Guard::new(codec, Gdeflate::default())),
         _ => {
             let none = Fault::unsupported("this codec has no stream decoder").at(codec, 0);
             Box::new(Guard::new(

@@ -20,6 +20,8 @@ pub struct Options {
     pub threads: usize,
     /// Maximum size of an image in memory, in bytes; 64 GiB by default and at most.
     pub image_bytes_max: u64,
+    /// Whether the bytes after the first image are ignored, whatever they are; no by default.
+    pub first_only: bool,
 }
 
 impl Default for Options {
@@ -30,12 +32,13 @@ impl Default for Options {
             kernel: Kernel::fastest(),
             threads: (*CORES.get_or_init(cores)).min(THREADS_MAX),
             image_bytes_max: IMAGE_BYTES_MAX,
+            first_only: false,
         }
     }
 }
 
 /// Decodes the first image of `bytes`. What follows it must be white space (in text formats also
-/// comments), and then nothing or another image.
+/// comments), and then nothing or another image; after P1 and white space it may be anything.
 ///
 /// # Errors
 /// The bytes violate the format, or the image is too large; the error has the position.
@@ -103,7 +106,7 @@ pub(crate) struct Building<'a> {
 impl<'a> Building<'a> {
     pub(crate) fn new(image: &'a mut Image, options: &'a Options, parser: Parser) -> Building<'a> {
         Building {
-            parser,
+            parser: parser.first_only(options.first_only),
             image,
             options,
             made_bytes: 0,

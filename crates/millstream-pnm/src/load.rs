@@ -52,9 +52,8 @@ impl Loader {
         }
     }
 
-    /// Loads the first image of a file into `image`, reusing its memory. What follows the image
-    /// must be white space (in text formats also comments), and then nothing or another image.
-    /// Blocks on the file; may use several threads (see [`Options`]).
+    /// Loads the first image of a file into `image`, reusing its memory. For what may follow it see
+    /// [`decode`](crate::decode()). Blocks on the file; may use several threads (see [`Options`]).
     ///
     /// # Errors
     /// The file cannot be read, its bytes violate the format, or the image is too large; `image`

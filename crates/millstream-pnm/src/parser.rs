@@ -47,7 +47,7 @@ pub enum Stage {
     Samples,
     /// All samples are written; only separators or another image may follow.
     Behind,
-    /// Another image begins at the next byte.
+    /// Another image begins at the next byte, or bytes that are ignored.
     Another,
 }
 
@@ -63,6 +63,8 @@ pub struct Parser {
     /// Whether line feeds are counted during parsing. A caller that keeps the text counts them only
     /// to locate an error: counting takes a third of the time of the fastest kernel.
     counts_lines: bool,
+    /// Whether the bytes after the image are ignored.
+    first_only: bool,
     failed: bool,
 }
 
@@ -77,6 +79,8 @@ enum State {
     Raw(RawSamples),
     Behind {
         in_comment: bool,
+        /// After white space behind P1, where its format allows any bytes.
+        any_follows: bool,
     },
     Another,
 }
@@ -104,6 +108,7 @@ impl Parser {
             missing_bytes: 0,
             place: Place::default(),
             counts_lines: true,
+            first_only: false,
             failed: false,
         }
     }
@@ -115,6 +120,12 @@ impl Parser {
             counts_lines: false,
             ..Parser::with_kernel(kernel)
         }
+    }
+
+    /// Sets whether the bytes after the image are ignored, whatever they are.
+    pub(crate) fn first_only(mut self, first_only: bool) -> Parser {
+        self.first_only = first_only;
+        self
     }
 
     /// Returns the part of the file that the parser is in.
@@ -183,7 +194,7 @@ impl Parser {
         let missing = usize::try_from(self.missing_bytes).unwrap_or(usize::MAX);
         let room = out.len().min(missing);
         let out = &mut out[..room];
-        let is_text = self.is_text();
+        let format = self.header.as_ref().map(|header| header.format);
         let moved = match &mut self.state {
             State::Header(parser) => parser.push(bytes).map(|(consumed, header)| {
                 self.header = header;
@@ -192,7 +203,10 @@ impl Parser {
             State::Bits { in_comment } => bits(bytes, out, in_comment),
             State::Text(text) => text.feed(bytes, out),
             State::Raw(raw) => raw.feed(bytes, out),
-            State::Behind { in_comment } => behind(bytes, is_text, in_comment),
+            State::Behind {
+                in_comment,
+                any_follows,
+            } => behind(bytes, format, in_comment, any_follows),
             State::Another => Ok(Moved::default()),
         };
         let mut moved = moved.map_err(|fault| self.error(fault, bytes))?;
@@ -236,7 +250,13 @@ impl Parser {
             State::Text(text) => text.in_comment(),
             _ => false,
         };
-        self.state = State::Behind { in_comment };
+        self.state = match self.first_only {
+            true => State::Another,
+            false => State::Behind {
+                in_comment,
+                any_follows: false,
+            },
+        };
     }
 
     fn sample_bytes(&self) -> usize {
@@ -301,13 +321,21 @@ impl Parser {
 }
 
 /// Consumes what may follow an image, up to another image: white space and, after text, comments.
-fn behind(bytes: &[u8], is_text: bool, in_comment: &mut bool) -> Result<Moved, Fault> {
+/// After P1 and white space any bytes may follow (pbm(5)), which are not consumed.
+fn behind(
+    bytes: &[u8],
+    format: Option<Format>,
+    in_comment: &mut bool,
+    any_follows: &mut bool,
+) -> Result<Moved, Fault> {
+    let is_text = format.is_some_and(Format::is_plain);
     for (at, &byte) in bytes.iter().enumerate() {
         match byte {
             _ if *in_comment => *in_comment = !ends_comment(byte),
             b'#' if is_text => *in_comment = true,
-            byte if is_white(byte) => {}
+            byte if is_white(byte) => *any_follows = format == Some(Format::PlainBitmap),
             b'P' => return Ok(Moved::over(at)),
+            _ if *any_follows => return Ok(Moved::over(at)),
             _ => return Err(Fault::new(ErrorKind::TrailingBytes, at)),
         }
     }

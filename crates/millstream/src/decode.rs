@@ -2,6 +2,7 @@
 
 pub(crate) mod external;
 pub(crate) mod format;
+pub(crate) mod growing;
 pub(crate) mod jobs;
 pub(crate) mod plan;
 pub(crate) mod spec;

@@ -67,7 +67,8 @@ kinds! {
     Corrupt = 11, "the stored bytes are corrupt";
     /// The raw size is not the declared one.
     RawSize = 12, "the raw size is not the declared one";
-    /// The raw size is neither given by the request nor declared by the stored bytes.
+    /// The raw size is neither given by the request nor declared by the stored bytes, and these are
+    /// no stream, or hold more raw bytes than there is room for.
     RawSizeUnknown = 13, "the raw size is unknown";
     /// The codec is unknown, or cannot do this.
     UnknownCodec = 14, "unknown codec";
@@ -300,11 +301,13 @@ impl fmt::Display for Error {
         if let Some(name) = &context.name {
             write!(f, "request \"{}\": ", crate::trace::title(name))?;
         }
-        write!(f, "{}", context.kind)?;
+        let kind = context.kind;
         match &context.source {
-            Source::None => {}
-            Source::System(error) => write!(f, ": {}: {}", error.call, error.errno)?,
-            Source::Codec(error) => write!(f, ": {error}")?,
+            Source::None => write!(f, "{kind}")?,
+            Source::System(error) => write!(f, "{kind}: {}: {}", error.call, error.errno)?,
+            // A known codec says what it does not support.
+            Source::Codec(error) if kind == ErrorKind::UnknownCodec => write!(f, "{error}")?,
+            Source::Codec(error) => write!(f, "{kind}: {error}")?,
         }
         match (&context.source, self.cause()) {
             // The codec's own message is more exact.

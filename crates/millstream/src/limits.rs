@@ -171,6 +171,13 @@ pub const EXTERNAL_BYTES_MAX: u64 = 64 << 20;
 /// threads that may hang.
 pub const EXTERNAL_READ_BYTES_MIN: u64 = 2 << 20;
 
+/// Maximum raw bytes of a stream that declares no raw size, unless
+/// [`Decode::max_raw`](crate::Decode::max_raw) says otherwise.
+pub const RAW_BYTES_MAX_DEFAULT: u64 = 1 << 30;
+
+/// Shortest and longest buffer that such a stream begins with, before it doubles.
+pub const GROW_BYTES: std::ops::Range<u64> = 64 << 10..4 << 20;
+
 /// Requests of fewer raw bytes are not worth cutting into units for several workers.
 pub const UNITS_RAW_BYTES_MIN: u64 = 128 << 10;
 

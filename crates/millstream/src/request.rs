@@ -30,6 +30,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
 use crate::group::Group;
 use crate::ids::FileId;
+use crate::limits;
 use crate::priority::Priority;
 use crate::sink::DeviceSink;
 
@@ -152,6 +153,8 @@ pub(crate) struct Usual {
     pub(crate) deadline: Option<Instant>,
     /// `u64::MAX`: not given.
     pub(crate) raw_len: u64,
+    /// Most raw bytes of a stream that does not declare them.
+    pub(crate) raw_len_max: u64,
     /// Bytes counted in the byte budget of its queue.
     pub(crate) charged: u64,
 }
@@ -163,6 +166,7 @@ impl Default for Usual {
             group: None,
             deadline: None,
             raw_len: u64::MAX,
+            raw_len_max: limits::RAW_BYTES_MAX_DEFAULT,
             charged: 0,
         }
     }
@@ -172,7 +176,8 @@ impl Usual {
     /// Whether any field is set.
     #[inline(always)]
     pub(crate) fn is_given(&self) -> bool {
-        let is_numbered = self.raw_len != u64::MAX || self.charged > 0;
+        let is_limited = self.raw_len_max != limits::RAW_BYTES_MAX_DEFAULT;
+        let is_numbered = self.raw_len != u64::MAX || is_limited || self.charged > 0;
         self.group.is_some() || self.deadline.is_some() || is_numbered
     }
 }
@@ -323,6 +328,7 @@ impl<D> Read<D> {
     pub fn decode(mut self, decode: Decode) -> Read<D> {
         self.0.codec = decode.codec;
         self.0.usual.raw_len = decode.raw_len;
+        self.0.usual.raw_len_max = decode.raw_len_max;
         if let Some(table) = decode.table {
             self.0.rare().table = Some(table);
         }

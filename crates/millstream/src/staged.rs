@@ -19,11 +19,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use millstream_codec::CodecId;
-use millstream_io::Buffer;
 use millstream_io::error::guard;
+use millstream_io::{Buffer, BufferPool};
 
+use crate::decode::growing::Growing;
 use crate::decode::jobs::{
-    BlockPlace, DecodeTask, JobOutcome, JobSource, JobTask, Lent, Method, Task,
+    BlockPlace, DecodeTask, JobOutcome, JobSource, JobTask, Lent, Method, StreamRaw, Task,
 };
 use crate::decode::plan::{
     Codecs, Mode, NotCut, Part, Plan, View, check_known, check_table, no_memory,
@@ -108,6 +109,8 @@ pub(crate) enum Step {
     More,
     /// It needs memory for this many raw bytes.
     Land(u64),
+    /// It needs memory for raw bytes whose number is not known yet.
+    LandUnknown,
     /// Its memory holds all raw bytes.
     Done,
 }
@@ -199,6 +202,8 @@ pub(crate) struct Staged {
     /// Rest of the last window that was not cut, to be put before the next.
     carry: Vec<u8>,
     memory: Option<RawMemory>,
+    /// Raw bytes of a stream of unknown size, until memory is found for them.
+    growing: Option<Growing>,
     /// Raw bytes to skip in front, and to land.
     trim: Option<(u64, u64)>,
     /// Bytes of one operation, and a window's share of staging.
@@ -220,7 +225,7 @@ impl Staged {
     pub(crate) fn new(
         codec: CodecId,
         table: Option<Arc<BlockTable>>,
-        (stored_len, declared): (u64, Option<u64>),
+        (stored_len, declared, raw_len_max): (u64, Option<u64>, u64),
         in_memory: bool,
         (capacity, block_bytes): (u64, u64),
         codecs: &Codecs,
@@ -248,7 +253,7 @@ impl Staged {
             plan: Plan::new(
                 codec,
                 table,
-                if stored { Some(stored_len) } else { raw_len },
+                (if stored { Some(stored_len) } else { raw_len }, raw_len_max),
             ),
             stage: Stage::Decoding,
             stored_len,
@@ -269,6 +274,7 @@ impl Staged {
             window_bytes: stored_len.max(1),
             carry: Vec::new(),
             memory: None,
+            growing: None,
             block_bytes,
             // Several requests share staging: a window takes at most an eighth of it (a sixteenth
             // with headroom), unless it must hold more at once.
@@ -521,6 +527,40 @@ impl Staged {
         self.memory = Some(memory);
     }
 
+    /// Sets where a stream of unknown size lands: in memory of the caller, or in memory that grows.
+    pub(crate) fn set_memory_unknown(
+        &mut self,
+        callers: Option<(*mut u8, u64)>,
+        pool: &Arc<BufferPool>,
+    ) -> Result<(), Error> {
+        let (declared, raw_len_max) = (self.plan.declared, self.plan.raw_len_max);
+        if let Some((base, room)) = callers {
+            check_room(declared.unwrap_or(0), room)?;
+            self.plan.raw_len_max = room;
+            self.set_memory(RawMemory {
+                base,
+                gathered: None,
+                device: None,
+            });
+            return Ok(());
+        }
+        self.plan.raw_len_max = u64::MAX;
+        let growing = Growing::new(pool, declared, self.stored_len, raw_len_max)?;
+        self.growing = Some(growing);
+        Ok(())
+    }
+
+    /// Returns the size of a stream that was unknown before it ended.
+    pub(crate) fn found_len(&self) -> Option<usize> {
+        let found = self.plan.raw_len.filter(|_| self.plan.is_found);
+        found.and_then(|len| usize::try_from(len).ok())
+    }
+
+    /// Takes the raw bytes of a stream whose size was unknown.
+    pub(crate) fn take_grown(&mut self) -> Option<Buffer> {
+        self.growing.take().map(Growing::into_buffer)
+    }
+
     pub(crate) fn has_memory(&self) -> bool {
         self.memory.is_some()
     }
@@ -562,7 +602,8 @@ impl Staged {
             return Ok(Step::Wait);
         }
         if self.memory.is_none() && self.stage == Stage::Decoding {
-            // Stored bytes of length 0.
+            // Stored bytes of length 0, or a stream whose size is known only now.
+            self.plan.check_complete(self.stored_len)?;
             return Ok(Step::Land(self.plan.raw_len()));
         }
         self.next_stage(context)
@@ -575,8 +616,8 @@ impl Staged {
             let view = view(window, self.stored_len);
             self.plan.decide(context.codecs, &view, self.stored_len)?;
         }
-        let land = || Step::Land(self.landed_len().unwrap_or(0));
-        Ok(self.memory.is_none().then(land))
+        let land = || self.landed_len().map_or(Step::LandUnknown, Step::Land);
+        Ok((self.memory.is_none() && self.growing.is_none()).then(land))
     }
 
     /// Turns the first window, which is complete, into jobs.
@@ -596,7 +637,10 @@ impl Staged {
                 let decoder = decoder.take().expect("looked at by the caller");
                 let made = self.plan.raw_given;
                 let (start, len) = (window.start, window.len);
-                let raw = self.lent(made, raw_len - made);
+                let raw = match self.growing.take() {
+                    Some(growing) => StreamRaw::Growing(growing),
+                    None => StreamRaw::Lent(self.lent(made, raw_len - made)),
+                };
                 let source = self.ready(window);
                 let task = Task::Stream {
                     decoder,
@@ -813,7 +857,12 @@ impl Staged {
                 self.restart = true;
                 Ok(())
             }
-            JobOutcome::Streamed(decoder, result) => self.plan.streamed(decoder, result),
+            JobOutcome::Streamed(decoder, raw, result) => {
+                if let StreamRaw::Growing(growing) = raw {
+                    self.growing = Some(growing);
+                }
+                self.plan.streamed(decoder, result)
+            }
             JobOutcome::Done(result) => result,
             JobOutcome::Supplied(result) => result.map(drop),
         }
@@ -837,7 +886,7 @@ impl Staged {
     /// All raw bytes are given out and all jobs are back: what remains is checked and done.
     fn next_stage(&mut self, context: &mut Context<'_>) -> Result<Step, Error> {
         if self.stage == Stage::Decoding {
-            self.plan.check_complete()?;
+            self.plan.check_complete(self.stored_len)?;
             self.stage = Stage::Verifying;
             let is_here = self.memory.as_ref().is_some_and(RawMemory::is_here);
             let mode = &mut self.plan.mode;
@@ -942,6 +991,15 @@ fn device_task(
         user_data,
         block: None,
     })
+}
+
+/// Fails unless memory has room for the bytes that must land in it.
+pub(crate) fn check_room(landed: u64, room: u64) -> Result<(), Error> {
+    if landed <= room {
+        return Ok(());
+    }
+    let cause = format!("{landed} bytes must land, and the destination has room for {room}");
+    Err(Error::new(ErrorKind::DestinationTooSmall, cause))
 }
 
 fn view(window: &Window, stored_len: u64) -> View<'_> {

@@ -36,7 +36,10 @@ pub(crate) fn decode(args: &DecodeArgs, json: bool) -> Result<(), Ending> {
 
 fn load(name: &OsStr) -> Result<Image, Failure> {
     let mut image = Image::empty();
-    let mut loader = Loader::new(Options::default());
+    let mut loader = Loader::new(Options {
+        first_only: true,
+        ..Options::default()
+    });
     if name != "-" {
         refuse_fifo(Path::new(name))?;
         let loaded = loader.load(name, &mut image);

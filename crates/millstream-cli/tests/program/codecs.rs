@@ -234,8 +234,16 @@ fn bytes_after_the_end_are_an_error_with_their_place() {
     let raw = mixed_bytes(42, 3000);
     for &codec in CODECS {
         let stored = compress(codec, &raw, &[]);
-        for garbage in [&b"\0"[..], b"garbage after the end", &[0; 70_000]] {
-            refused(codec, &[&stored[..], garbage].concat());
+        refused(codec, &[&stored[..], b"garbage after the end"].concat());
+        for zeros in [1, 70_000] {
+            let padded = [&stored[..], &vec![0; zeros]].concat();
+            if codec == "gzip" {
+                let output = decompress(codec, &padded);
+                expect_quiet_success(&output);
+                assert!(output.stdout == raw, "padding is ignored");
+                continue;
+            }
+            refused(codec, &padded);
         }
         if codec != "gdeflate" {
             let errors = refused(codec, &[&stored[..], b"garbage"].concat());

@@ -12,6 +12,13 @@ type Right = (&'static [u8], &'static str, [u64; 4], &'static [u8]);
 
 const RIGHT: &[Right] = &[
     (b"P1\n3 1\n1 0 1\n", "P1", [3, 1, 1, 1], &[0, 1, 0]),
+    (
+        b"P1\n2 2\n1 0 0 1\nthis is junk that pbm(5) allows\n",
+        "P1",
+        [2, 2, 1, 1],
+        &[0, 1, 1, 0],
+    ),
+    (b"P5 2 1 255\nab and more", "P5", [2, 1, 1, 255], b"ab"),
     (b"P2 2 1 9 # c\n3 4", "P2", [2, 1, 1, 9], &[3, 4]),
     (b"P2 2 1 300 1 300\n", "P2", [2, 1, 1, 300], &[1, 0, 44, 1]),
     (

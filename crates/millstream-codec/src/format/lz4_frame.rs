@@ -36,7 +36,7 @@ pub(crate) struct Header {
     pub(crate) independent: bool,
     pub(crate) block_checksum: bool,
     pub(crate) content_checksum: bool,
-    /// Raw bytes of the frame, if stated.
+    /// Raw bytes of the frame, if stated. As in the reference decoder, 0 states nothing.
     pub(crate) content_bytes: Option<u64>,
     /// Maximum bytes of a block, raw and stored.
     pub(crate) block_bytes_max: usize,
@@ -47,7 +47,9 @@ pub(crate) fn parse(head: &[u8], first: bool) -> Result<Head<Header>, Fault> {
     let cause = "this is no LZ4 frame: the magic number is missing";
     match super::parse_magic(head, &[MAGIC, LEGACY_MAGIC], first, cause)? {
         Head::Frame(MAGIC) => parse_descriptor(&head[4..]),
-        Head::Frame(_) => Err(Fault::unsupported("an LZ4 frame of the legacy format")),
+        Head::Frame(_) => Err(Fault::unsupported(
+            "an LZ4 frame of the legacy format is not supported",
+        )),
         Head::Skippable { content_bytes } => Ok(Head::Skippable { content_bytes }),
         Head::Incomplete => Ok(Head::Incomplete),
     }
@@ -93,7 +95,9 @@ fn parse_descriptor(descriptor: &[u8]) -> Result<Head<Header>, Fault> {
         independent: flags & FLAG_INDEPENDENT != 0,
         block_checksum: flags & FLAG_BLOCK_CHECKSUM != 0,
         content_checksum: flags & FLAG_CONTENT_CHECKSUM != 0,
-        content_bytes: (content_len != 0).then(|| little_endian(&descriptor[2..10])),
+        content_bytes: (content_len != 0)
+            .then(|| little_endian(&descriptor[2..10]))
+            .filter(|&content_bytes| content_bytes != 0),
         block_bytes_max,
     }))
 }

@@ -5,7 +5,8 @@
 //! only add a layer. [`crate::format::wrapper`] parses the wrapper; the library gets raw deflate.
 //!
 //! State: Header → Body → Trailer → Ended, and for gzip from Ended back to Header when more bytes
-//! come. The stream may end only in Ended, after a whole member.
+//! come, or to Padding if they are zeros, which `gzip` ignores up to the end of its input. The
+//! stream may end only in Ended or Padding, after a whole member.
 
 use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
 
@@ -22,6 +23,8 @@ enum State {
     Body,
     Trailer,
     Ended,
+    /// Zeros after the last member of gzip.
+    Padding,
 }
 
 /// The decoder of one stream.
@@ -123,14 +126,19 @@ impl Core for Deflate {
                     self.tally.verify(self.trailer.bytes()).after(consumed)?;
                     self.state = State::Ended;
                 }
-                State::Ended if rest.is_empty() => break,
-                State::Ended if self.wrapper.has_members() => self.begin_member(false),
-                State::Ended => {
-                    return Err(Fault::TRAILING_BYTES.after(consumed));
+                State::Ended | State::Padding if rest.is_empty() => break,
+                State::Ended if self.wrapper.has_members() && rest[0] != 0 => {
+                    self.begin_member(false);
                 }
+                State::Ended if self.wrapper.has_members() => self.state = State::Padding,
+                State::Ended => return Err(Fault::TRAILING_BYTES.after(consumed)),
+                State::Padding => match rest.iter().position(|&byte| byte != 0) {
+                    Some(zeros) => return Err(Fault::TRAILING_BYTES.after(consumed + zeros)),
+                    None => consumed = stored.len(),
+                },
             }
         }
-        let at_end = matches!(self.state, State::Ended);
+        let at_end = matches!(self.state, State::Ended | State::Padding);
         Ok(Progress {
             consumed,
             produced,

@@ -5,7 +5,7 @@ use crate::common::{
     KINDS, Kind, STREAMED, by_block, by_large_pieces, by_stream, by_units, encoded, sample,
 };
 use millstream_codec::{
-    CodecError, CodecErrorKind, CodecId, can_decode, decompress, stream_decoder,
+    CodecError, CodecErrorKind, CodecId, can_decode, declared_raw_len, decompress, stream_decoder,
 };
 
 /// Decodes by every way, and holds what they say against each other.
@@ -20,31 +20,20 @@ fn decode_every_way(codec: CodecId, stored: &[u8], raw_len: usize, seed: u64) {
         (random.usize(1..3000), random.usize(1..9000))
     });
     let what = codec.name();
-    match (&whole, &cut) {
-        (Ok(whole), Ok(cut)) => assert!(whole == cut, "{what}: cuts change the bytes"),
-        // Which of two faults is seen first is up to the cuts; one fault alone has one name.
-        (Err(whole), Err(cut)) => {
-            let too_long = [whole.kind, cut.kind].contains(&CodecErrorKind::RawTooLong);
-            assert!(
-                too_long || whole.kind == cut.kind,
-                "{what}: cuts change {whole} to {cut}"
-            );
+    for (way, result) in [("a cut stream", &cut), ("a block", &block)] {
+        match (&whole, result) {
+            (Ok(whole), Ok(result)) => assert!(whole == result, "{what}: {way} has other bytes"),
+            // Which of two faults is seen first is up to the cuts; one fault alone has one name.
+            (Err(whole), Err(error)) => {
+                let too_long = [whole.kind, error.kind].contains(&CodecErrorKind::RawTooLong);
+                assert!(
+                    too_long || whole.kind == error.kind,
+                    "{what}: {way}: {error}, a stream: {whole}"
+                );
+            }
+            (Ok(_), Err(error)) => panic!("{what}: {way} refuses what a stream takes: {error}"),
+            (Err(error), Ok(_)) => panic!("{what}: {way} takes what a stream refuses: {error}"),
         }
-        _ => panic!(
-            "{what}: cuts decide: {:?} or {:?}",
-            whole.is_ok(),
-            cut.is_ok()
-        ),
-    }
-    if let (Ok(block), Ok(whole)) = (&block, &whole) {
-        assert!(block == whole, "{what}: block and stream differ");
-    }
-    if codec == CodecId::LZ4 {
-        assert_eq!(
-            block.is_ok(),
-            whole.is_ok(),
-            "{what}: block and stream disagree"
-        );
     }
     match (
         by_units(codec, stored, raw_len, random.usize(1..50_000)),
@@ -194,6 +183,9 @@ fn bytes_behind_the_end_are_trailing() {
             continue;
         };
         for garbage in [&b"\0"[..], b"\0\0\0\0\0\0\0\0\0\0\0\0", b"garbage", b"\x05"] {
+            if codec == CodecId::GZIP && garbage[0] == 0 {
+                continue;
+            }
             let all = [&stored[..], garbage].concat();
             let kinds = errors(codec, &all, raw.len());
             assert_eq!(
@@ -210,6 +202,95 @@ fn bytes_behind_the_end_are_trailing() {
                 codec.name()
             );
         }
+    }
+}
+
+#[test]
+fn zeros_behind_gzip_are_padding_and_what_follows_them_is_trailing() {
+    let raw = sample(Kind::Text, 2000, 1);
+    let member = encoded(CodecId::GZIP, &raw).unwrap();
+    let padded = [&member[..], &[0; 512]].concat();
+    for pieces in [(1, 1), (100, 100), (1 << 20, 1 << 20)] {
+        assert!(by_stream(CodecId::GZIP, &padded, raw.len(), || pieces).expect("padded") == raw);
+    }
+    assert!(by_block(CodecId::GZIP, &padded, raw.len()).expect("padded") == raw);
+    for garbage in [&b"x"[..], &member] {
+        let all = [&padded[..], garbage].concat();
+        let kinds = errors(CodecId::GZIP, &all, raw.len());
+        assert_eq!(kinds, [CodecErrorKind::TrailingBytes; 4]);
+        let error = by_block(CodecId::GZIP, &all, raw.len()).unwrap_err();
+        assert_eq!(error.offset, padded.len() as u64, "{error}");
+    }
+}
+
+/// `len` bytes: these parts at their offsets, and zeros between them.
+fn sparse(len: usize, parts: &[(usize, &[u8])]) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    for (start, part) in parts {
+        bytes[*start..start + part.len()].copy_from_slice(part);
+    }
+    bytes
+}
+
+/// libdeflate decodes all of these; zlib does not, and no encoder writes them.
+#[test]
+fn deflate_codes_that_zlib_refuses_are_refused_by_every_way() {
+    let precode = [0xE0, 0x01, 0x90, 0x24, 0x49, 0x92, 0x24, 0x49, 0x02];
+    let distances = [
+        0x05, 0xFF, 0x05, 0x01, 0x00, 0x20, 0x00, 0x00, 0x20, 0x6C, 0xE3, 0xFF, 0x29, 0xEC, 0xEE,
+        0x6E, 0x01,
+    ];
+    let cases = [
+        (
+            "32 distance codes",
+            sparse(142, &[(0, &distances), (141, &[0x02])]),
+        ),
+        (
+            "288 literal codes",
+            sparse(
+                155,
+                &[
+                    (0, &[0xFD]),
+                    (1, &precode),
+                    (42, &[0x02]),
+                    (137, &[0x10, 0x01]),
+                    (153, &[0xA0]),
+                ],
+            ),
+        ),
+        (
+            "the unused codeword of a code of one",
+            sparse(
+                140,
+                &[
+                    (0, &[0x0D]),
+                    (1, &precode),
+                    (42, &[0x02]),
+                    (137, &[0x10, 0xA1, 0x07]),
+                ],
+            ),
+        ),
+        ("the length code 286", vec![0x73, 0x1C, 0x03, 0x00]),
+    ];
+    for (what, stored) in cases {
+        let kinds = errors(CodecId::DEFLATE, &stored, 100_000);
+        assert_eq!(kinds, [CodecErrorKind::Corrupt; 4], "{what}");
+    }
+}
+
+#[test]
+fn a_content_size_of_zero_in_an_lz4_frame_states_nothing() {
+    let frame = [
+        0x04, 0x22, 0x4D, 0x18, 0x68, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0x05, 3, 0, 0, 0x80, b'a',
+        b'b', b'c', 0, 0, 0, 0,
+    ];
+    assert_eq!(declared_raw_len(CodecId::LZ4, &frame, 26), None);
+    assert_eq!(by_block(CodecId::LZ4, &frame, 3).unwrap(), b"abc");
+    for pieces in [(1, 1), (100, 100)] {
+        assert_eq!(
+            by_stream(CodecId::LZ4, &frame, 3, || pieces).unwrap(),
+            b"abc"
+        );
     }
 }
 

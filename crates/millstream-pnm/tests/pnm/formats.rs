@@ -113,6 +113,58 @@ fn several_images_follow_one_another() {
     assert_eq!((taken, image.samples.as_bytes()), (14, &b"x"[..]));
 }
 
+/// pbm(5): "You can put any junk you want after the raster, if it starts with a white space
+/// character."
+#[test]
+fn any_bytes_may_follow_a_plain_bitmap_and_white_space() {
+    let bytes = b"P1 2 1 1 0\n# a comment\nnot (an image)\n";
+    for kernel in kernels() {
+        let image = decode_with(kernel, 1, bytes).expect("an image");
+        assert_eq!(image.samples.as_bytes(), [0, 1]);
+        for cut in 0..bytes.len() {
+            let samples = decode_in_pieces(kernel, bytes, &[cut]).expect("an image");
+            assert_eq!(samples, [0, 1], "cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn with_first_only_all_that_follows_the_first_image_is_ignored() {
+    let options = Options {
+        first_only: true,
+        ..Options::default()
+    };
+    let mut loader = Loader::new(options.clone());
+    let (mut image, mut streamed) = (Image::empty(), Image::empty());
+    let path = tempfile::NamedTempFile::new().expect("a file");
+    let long = [b"P2 300 300 9\n", &b"7 ".repeat(90_000)[..], b"more"].concat();
+    for (bytes, samples) in [
+        (&b"P1 2 1\n101"[..], &[0, 1][..]),
+        (b"P2 2 1 9\n3 4\n5", &[3, 4]),
+        (b"P3 1 1 9 1 2 3 x", &[1, 2, 3]),
+        (b"P4 3 1\n\xA0junk", &[0, 1, 0]),
+        (b"P5 2 1 255\nab!", b"ab"),
+        (b"P6 1 1 255\nabc\0\0\0\0", b"abc"),
+        (&long, &[7; 90_000]),
+    ] {
+        std::fs::write(&path, bytes).expect("written");
+        loader.load(&path, &mut image).expect("a file");
+        let mut stream = bytes;
+        loader
+            .load_from(&mut stream, &mut streamed)
+            .expect("a stream");
+        for image in [&image, &streamed] {
+            assert!(
+                image.samples.as_bytes() == samples,
+                "{}",
+                bytes[..9].escape_ascii()
+            );
+        }
+        decode_into(bytes, &options, &mut image).expect("bytes in memory");
+        assert!(image.samples.as_bytes() == samples);
+    }
+}
+
 /// File, and the error's words.
 const WRONG: &[(&[u8], &str)] = &[
     (
@@ -213,6 +265,10 @@ const WRONG: &[(&[u8], &str)] = &[
     ),
     (
         b"P1 2 1\n101",
+        "line 2, column 3 (offset 9): what follows the image is no image",
+    ),
+    (
+        b"P1 2 1\n10x y",
         "line 2, column 3 (offset 9): what follows the image is no image",
     ),
     (

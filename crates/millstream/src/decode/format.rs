@@ -8,10 +8,11 @@ use crate::error::{Error, ErrorKind};
 
 /// The format whose signature stored bytes begin with.
 fn signature(head: &[u8]) -> Option<&'static str> {
-    const SIGNATURES: [(&[u8], &str); 9] = [
-        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
+    const SIGNATURES: [(&[u8], &str); 10] = [
+        (ZSTD, "zstd"),
         (&[0x1f, 0x8b, 0x08], "gzip"),
-        (&[0x04, 0x22, 0x4d, 0x18], "LZ4 frame"),
+        (LZ4_FRAME, "LZ4 frame"),
+        (LZ4_LEGACY, "LZ4 frame of the legacy format"),
         (&[0x89, b'P', b'N', b'G'], "PNG"),
         (&[0xab, b'K', b'T', b'X'], "KTX"),
         (b"glTF", "glTF binary"),
@@ -23,32 +24,43 @@ fn signature(head: &[u8]) -> Option<&'static str> {
     known.map(|(_, name)| *name)
 }
 
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+const LZ4_FRAME: &[u8] = &[0x04, 0x22, 0x4d, 0x18];
+const LZ4_LEGACY: &[u8] = &[0x02, 0x21, 0x4c, 0x18];
+
+/// Whether bytes begin with these, as far as they go.
+fn begins(head: &[u8], with: &[u8]) -> bool {
+    head.iter().zip(with).all(|(head, with)| head == with)
+}
+
 /// Whether bytes begin with a skippable frame of zstd or LZ4.
 fn is_skippable(head: &[u8]) -> bool {
-    matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
+    let any = |first: &u8| (0x50..=0x5f).contains(first);
+    head.first().is_none_or(any) && begins(head.get(1..).unwrap_or(&[]), &[0x2a, 0x4d, 0x18])
 }
 
 /// Whether two bytes are a header of zlib: deflate, and a check that divides by 31.
 fn is_zlib(head: &[u8]) -> bool {
-    matches!(head, [cmf, flg, ..]
-        if cmf & 15 == 8 && (u16::from(*cmf) << 8 | u16::from(*flg)) % 31 == 0)
+    match head {
+        [] => true,
+        [cmf] => cmf & 15 == 8,
+        [cmf, flg, ..] => cmf & 15 == 8 && (u16::from(*cmf) << 8 | u16::from(*flg)) % 31 == 0,
+    }
 }
 
 /// The error of stored bytes whose beginning shows that they are not what the codec expects.
 pub(crate) fn wrong_format(codec: CodecId, head: &[u8]) -> Option<Error> {
     let (expected, fits) = match codec {
-        CodecId::ZSTD => (
-            "zstd",
-            signature(head) == Some("zstd") || is_skippable(head),
-        ),
-        CodecId::GZIP => ("gzip", head.starts_with(&[0x1f, 0x8b])),
+        CodecId::ZSTD => ("zstd", begins(head, ZSTD) || is_skippable(head)),
+        CodecId::GZIP => ("gzip", begins(head, &[0x1f, 0x8b])),
         CodecId::LZ4 => (
             "an LZ4 frame",
-            signature(head) == Some("LZ4 frame") || is_skippable(head),
+            // The decoder refuses the legacy format by its name.
+            begins(head, LZ4_FRAME) || begins(head, LZ4_LEGACY) || is_skippable(head),
         ),
         CodecId::ZLIB => ("zlib", is_zlib(head)),
         CodecId::DEFLATE => ("raw deflate", signature(head).is_none()),
-        CodecId::GDEFLATE => ("GDeflate", head.starts_with(&[0x04, 0xfb])),
+        CodecId::GDEFLATE => ("GDeflate", begins(head, &[0x04, 0xfb])),
         _ => return None,
     };
     if fits {

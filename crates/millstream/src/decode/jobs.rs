@@ -12,10 +12,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use millstream_codec::{CodecId, Scratch, StreamDecoder, Unit, UnitScanner};
+use millstream_codec::{CodecId, Progress, Scratch, StreamDecoder, Unit, UnitScanner};
 use millstream_io::error::guard;
 
 use crate::decode::external::ExternalBytes;
+use crate::decode::growing::Growing;
 use crate::decode::spec::BlockSource;
 use crate::destination::{Memory, Supply};
 use crate::error::{Error, ErrorKind};
@@ -82,6 +83,11 @@ impl Lent {
         Lent { pointer, len }
     }
 
+    /// Returns where it is, and its length.
+    pub(crate) fn into_parts(self) -> (*mut u8, u64) {
+        (self.pointer, self.len as u64)
+    }
+
     pub(crate) fn nothing() -> Lent {
         Lent::new(std::ptr::null_mut(), 0)
     }
@@ -103,6 +109,32 @@ impl Lent {
         // SAFETY: the engine made it inside memory that the request keeps until this job's result
         // is back, and gave that part to no other job (see the header).
         unsafe { std::slice::from_raw_parts_mut(self.pointer, self.len) }
+    }
+}
+
+/// Where the raw bytes of a stream go.
+pub(crate) enum StreamRaw {
+    /// What is left of the destination.
+    Lent(Lent),
+    /// Memory for a stream whose raw size is not known.
+    Growing(Growing),
+}
+
+impl StreamRaw {
+    /// Calls a decoder with room for raw bytes, and keeps those that it writes.
+    fn offer(
+        &mut self,
+        decode: impl FnOnce(&mut [u8]) -> Result<Progress, Error>,
+    ) -> Result<Progress, Error> {
+        match self {
+            StreamRaw::Lent(lent) => {
+                let progress = decode(lent.slice())?;
+                lent.pointer = lent.pointer.wrapping_add(progress.produced);
+                lent.len -= progress.produced;
+                Ok(progress)
+            }
+            StreamRaw::Growing(raw) => raw.offer(decode),
+        }
     }
 }
 
@@ -174,13 +206,13 @@ pub(crate) struct DecodeTask {
 
 pub(crate) enum Task {
     Decode(DecodeTask),
-    /// Feeds one window to a stream decoder; `raw` is what is left of the destination.
+    /// Feeds one window to a stream decoder.
     Stream {
         decoder: Box<dyn StreamDecoder>,
         source: JobSource,
         start: usize,
         len: usize,
-        raw: Lent,
+        raw: StreamRaw,
         last: bool,
     },
     /// Asks the application for memory of this length.
@@ -282,10 +314,15 @@ impl Ran {
 pub(crate) enum JobOutcome {
     /// A part was decoded, or raw bytes were moved or verified.
     Done(Result<(), Error>),
-    /// The unit cannot be decoded alone: everything is to be decoded as a stream.
+    /// The unit cannot be decoded alone, or not at all: everything is decoded as a stream, so that
+    /// errors do not depend on how a stream was split.
     NotAlone,
     /// Raw bytes written, and whether the stream may end here.
-    Streamed(Box<dyn StreamDecoder>, Result<(usize, bool), Error>),
+    Streamed(
+        Box<dyn StreamDecoder>,
+        StreamRaw,
+        Result<(usize, bool), Error>,
+    ),
     Supplied(Result<Memory, Error>),
 }
 
@@ -407,10 +444,13 @@ fn ended_by_hand(task: JobTask, result: Result<usize, Error>) -> JobResult {
             (JobOutcome::Done(result), Some(task.source))
         }
         Task::Stream {
-            decoder, source, ..
+            decoder,
+            source,
+            raw,
+            ..
         } => {
             let result = result.map(|written| (written, false));
-            (JobOutcome::Streamed(decoder, result), Some(source))
+            (JobOutcome::Streamed(decoder, raw, result), Some(source))
         }
         Task::Supply(..) => {
             let refused = || Error::new(ErrorKind::Application, "the job was not run");
@@ -499,8 +539,8 @@ pub(crate) fn run_task(task: JobTask, scratch: &mut Scratch) -> JobResult {
             last,
         } => {
             let stored = source.slice(start, len);
-            let fed = guarded(|| feed(decoder.as_mut(), stored, raw.slice(), last));
-            (JobOutcome::Streamed(decoder, fed), Some(source))
+            let fed = guarded(|| feed(decoder.as_mut(), stored, &mut raw, last));
+            (JobOutcome::Streamed(decoder, raw, fed), Some(source))
         }
         Task::Supply(supply, len) => (JobOutcome::Supplied(guarded(|| supply(len))), None),
         Task::Move(mut from, mut to) => {
@@ -604,9 +644,7 @@ fn decode(task: &mut DecodeTask, scratch: &mut Scratch) -> JobOutcome {
         }),
         Err(error) => Err(error),
     };
-    if let (Method::Unit(_), Err(error)) = (&task.method, &decoded)
-        && error.kind() == ErrorKind::UnknownCodec
-    {
+    if let (Method::Unit(_), Err(_)) = (&task.method, &decoded) {
         return JobOutcome::NotAlone;
     }
     let result = decoded.and_then(|written| exactly(written, task.raw.len));
@@ -649,34 +687,34 @@ fn decode_part(task: &mut DecodeTask, scratch: &mut Scratch) -> Result<usize, Er
 fn feed(
     decoder: &mut dyn StreamDecoder,
     stored: &[u8],
-    raw: &mut [u8],
+    raw: &mut StreamRaw,
     last: bool,
 ) -> Result<(usize, bool), Error> {
-    let lies = || {
-        let cause = "the codec reports more bytes than it was given";
-        Error::new(ErrorKind::Application, cause)
-    };
     let (mut taken, mut written) = (0, 0);
+    let mut ends = false;
     loop {
-        let progress = decoder.decode(&stored[taken..], &mut raw[written..])?;
-        if progress.consumed > stored.len() - taken || progress.produced > raw.len() - written {
-            return Err(lies());
-        }
+        let rest = &stored[taken..];
+        let progress = raw.offer(|room| {
+            let progress = match ends {
+                true => decoder.finish(room)?,
+                false => decoder.decode(rest, room)?,
+            };
+            if progress.consumed > rest.len() || progress.produced > room.len() {
+                let cause = "the codec reports more bytes than it was given";
+                return Err(Error::new(ErrorKind::Application, cause));
+            }
+            Ok(progress)
+        })?;
         taken += progress.consumed;
         written += progress.produced;
         let moved = progress.consumed + progress.produced > 0;
         // A decoder may hold raw bytes back until it is asked with room.
         if taken == stored.len() && (progress.at_end || !moved) {
-            if progress.at_end || !last {
+            if progress.at_end || !last || ends {
                 return Ok((written, progress.at_end));
             }
-            let end = decoder.finish(&mut raw[written..])?;
-            if end.produced > raw.len() - written {
-                return Err(lies());
-            }
-            return Ok((written + end.produced, end.at_end));
-        }
-        if !moved {
+            ends = true;
+        } else if !moved {
             let cause = "the stream holds more raw bytes than declared, or its decoder is stuck";
             return Err(Error::new(ErrorKind::RawSize, cause));
         }
@@ -708,7 +746,9 @@ mod tests {
             (progress(4, 0, false), ErrorKind::Application),
             (progress(0, 0, false), ErrorKind::RawSize),
         ] {
-            let result = feed(&mut Liar(lie), &[1, 2, 3], &mut [0; 1004], true);
+            let mut raw = [0; 1004];
+            let mut room = StreamRaw::Lent(Lent::new(raw.as_mut_ptr(), raw.len()));
+            let result = feed(&mut Liar(lie), &[1, 2, 3], &mut room, true);
             assert_eq!(result.map_err(|error| error.kind()), Err(kind));
         }
     }

@@ -5,7 +5,13 @@
 //! - `Table`: the request brought a table of blocks: each is a job;
 //! - `Units`: a scanner finds parts that decode alone (zstd frames, LZ4 blocks, GDeflate tiles);
 //! - `Whole`: everything is in one window: one job with the fastest decoder;
-//! - `Stream`: window by window, one job at a time, while the next windows are read.
+//! - `Stream`: window by window, one job at a time, while the next windows are read; in one window
+//!   as well, if the raw size is not known.
+//!
+//! The raw size of a request is known if the request gives it, or all stored bytes in one window
+//! declare it (and not more than `max_raw`, as that may be a lie). The head of a longer stream
+//! declares the size of its first frame alone, which other frames may follow, so such a stream is
+//! decoded until it ends.
 //!
 //! Raw offsets given to jobs only grow and never pass the raw size, so jobs write to disjoint parts
 //! of the destination, and a stream that holds more than declared fails before anything is written
@@ -14,7 +20,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millstream_codec::{CodecErrorKind, CodecId, StreamDecoder, Unit, UnitScanner};
+use millstream_codec::{CodecError, CodecErrorKind, CodecId, StreamDecoder, Unit, UnitScanner};
 
 use crate::decode::format::wrong_format;
 use crate::decode::jobs::{Codec, Method, guarded};
@@ -82,8 +88,16 @@ pub(crate) struct Plan {
     pub(crate) codec: CodecId,
     pub(crate) table: Option<Arc<BlockTable>>,
     pub(crate) mode: Mode,
-    /// Raw bytes in all, once they are known: as declared, or as decided on the first window.
+    /// Raw bytes in all, once they are known: as declared, as decided on the first window, or as
+    /// found at the end of a stream.
     pub(crate) raw_len: Option<u64>,
+    /// Most raw bytes of a stream whose size is not known: `max_raw`, then what its memory has room
+    /// for (`u64::MAX` if it grows).
+    pub(crate) raw_len_max: u64,
+    /// Raw bytes that the head of such a stream declares.
+    pub(crate) declared: Option<u64>,
+    /// The raw size was found at the end of the stream.
+    pub(crate) is_found: bool,
     /// Never cut into units again: a unit could not be decoded alone.
     force_stream: bool,
     /// Raw bytes given out to jobs, or made by a stream.
@@ -96,7 +110,7 @@ impl Plan {
     pub(crate) fn new(
         codec: CodecId,
         table: Option<Arc<BlockTable>>,
-        raw_len: Option<u64>,
+        (raw_len, raw_len_max): (Option<u64>, u64),
     ) -> Plan {
         Plan {
             mode: match codec == CodecId::STORED && table.is_none() {
@@ -106,6 +120,9 @@ impl Plan {
             codec,
             table,
             raw_len,
+            raw_len_max,
+            declared: None,
+            is_found: false,
             force_stream: false,
             raw_given: 0,
             at_end: false,
@@ -130,7 +147,7 @@ impl Plan {
         self.at_end = false;
     }
 
-    /// Decides on the first window; the raw size is known afterwards.
+    /// Decides on the first window; only the raw size of a stream may be unknown afterwards.
     pub(crate) fn decide(
         &mut self,
         codecs: &Codecs,
@@ -144,43 +161,46 @@ impl Plan {
         if let Some(error) = wrong_format(self.codec, view.bytes) {
             return Err(error);
         }
-        let raw_len = match self.raw_len {
-            Some(raw_len) => raw_len,
-            None => raw_len_of(codecs, self.codec, view.bytes, stored_len)?,
-        };
-        if isize::try_from(raw_len).is_err() {
+        if self.raw_len.is_none() {
+            self.declared = declared_by(codecs, self.codec, view.bytes, stored_len)?;
+            let is_whole = view.bytes.len() as u64 == stored_len;
+            let is_exact = self.codec == CodecId::GDEFLATE || codecs.contains_key(&self.codec.0);
+            let known = |&len: &u64| is_exact || is_whole && len <= self.raw_len_max;
+            self.raw_len = self.declared.filter(known);
+        }
+        if self
+            .raw_len
+            .is_some_and(|len| isize::try_from(len).is_err())
+        {
             let cause = "the raw size exceeds the address space";
             return Err(Error::new(ErrorKind::Overflow, cause));
         }
-        self.mode = self.mode_of(codecs, view.bytes, stored_len, raw_len)?;
-        self.raw_len = Some(raw_len);
+        self.mode = self.mode_of(codecs, view.bytes, stored_len)?;
         Ok(())
     }
 
-    fn mode_of(
-        &self,
-        codecs: &Codecs,
-        head: &[u8],
-        stored_len: u64,
-        raw_len: u64,
-    ) -> Result<Mode, Error> {
+    fn mode_of(&self, codecs: &Codecs, head: &[u8], stored_len: u64) -> Result<Mode, Error> {
         if let Some(codec) = codecs.get(&self.codec.0) {
             if !codec.is_stream {
-                return Ok(Mode::Whole);
+                return self.raw_len.map(|_| Mode::Whole).ok_or_else(unknown_size);
             }
             let codec = &codec.codec;
             let missing = || Error::new(ErrorKind::Application, "the codec made no decoder");
             let decoder = guarded(|| codec.stream().ok_or_else(missing))?;
             return Ok(Mode::Stream(Some(decoder)));
         }
-        if raw_len >= limits::UNITS_RAW_BYTES_MIN && !self.force_stream {
-            let scanner = millstream_codec::unit_scanner(self.codec, head, stored_len, raw_len);
-            if let Some(scanner) = scanner {
-                return Ok(Mode::Units(scanner));
+        if let Some(raw_len) = self.raw_len {
+            if raw_len >= limits::UNITS_RAW_BYTES_MIN && !self.force_stream {
+                let scanner = millstream_codec::unit_scanner(self.codec, head, stored_len, raw_len);
+                if let Some(scanner) = scanner {
+                    return Ok(Mode::Units(scanner));
+                }
             }
-        }
-        if head.len() as u64 == stored_len {
-            return Ok(Mode::Whole);
+            if head.len() as u64 == stored_len {
+                return Ok(Mode::Whole);
+            }
+        } else if self.codec == CodecId::LZ4_BLOCK {
+            return Err(unknown_size());
         }
         let decoder = millstream_codec::stream_decoder(self.codec)?;
         Ok(Mode::Stream(Some(decoder)))
@@ -195,9 +215,9 @@ impl Plan {
         }
     }
 
-    /// Raw bytes in all.
+    /// Raw bytes in all, or at most.
     pub(crate) fn raw_len(&self) -> u64 {
-        self.raw_len.unwrap_or(0)
+        self.raw_len.unwrap_or(self.raw_len_max)
     }
 
     /// Gives out the next `len` raw bytes; returns where they begin.
@@ -241,10 +261,8 @@ impl Plan {
         };
         let mut units = Vec::new();
         let scanned = scanner.scan(view.bytes, view.last, &mut units);
-        let taken = scanned.map_err(|error| match error.kind {
-            CodecErrorKind::Unsupported => NotCut::AsStream,
-            _ => NotCut::Failed(Error::from(error)),
-        })?;
+        // The stream decoder decides whether the stream is broken.
+        let taken = scanned.map_err(|_| NotCut::AsStream)?;
         if taken > view.bytes.len() {
             return Err(outside().into());
         }
@@ -311,18 +329,42 @@ impl Plan {
         result: Result<(usize, bool), Error>,
     ) -> Result<(), Error> {
         self.mode = Mode::Stream(Some(decoder));
-        let (made, at_end) = result?;
+        let (made, at_end) = result.map_err(|error| self.known_cause(error))?;
         self.at_end = at_end;
         self.take_raw(made as u64).map(drop)
     }
 
-    /// Fails unless everything declared has come, and nothing else.
-    pub(crate) fn check_complete(&self) -> Result<(), Error> {
-        if matches!(self.mode, Mode::Stream(_)) && !self.at_end {
-            let cause = "the stored bytes are truncated";
-            return Err(Error::new(ErrorKind::Corrupt, cause));
+    /// The error of a stream. One that is too long for memory of the caller has no declared size
+    /// that it exceeds, if none was given.
+    fn known_cause(&self, error: Error) -> Error {
+        let room = self.raw_len_max;
+        if error.kind() != ErrorKind::RawSize || self.raw_len.is_some() || room == u64::MAX {
+            return error;
         }
-        if self.raw_given != self.raw_len() {
+        match self.declared {
+            Some(_) => {
+                let cause = format!("the stream holds more than the {room} bytes of room");
+                Error::new(ErrorKind::DestinationTooSmall, cause)
+            }
+            None => {
+                let cause = format!(
+                    "the stream declares no raw size, and holds more than the {room} bytes of \
+                     room: give its size as raw_len, or more room"
+                );
+                Error::new(ErrorKind::RawSizeUnknown, cause)
+            }
+        }
+    }
+
+    /// Fails unless everything declared has come, and nothing else. The raw size is known
+    /// afterwards.
+    pub(crate) fn check_complete(&mut self, stored_len: u64) -> Result<(), Error> {
+        if matches!(self.mode, Mode::Stream(_)) && !self.at_end {
+            let kind = CodecErrorKind::Truncated;
+            return Err(CodecError::new(kind, self.codec, stored_len).into());
+        }
+        self.is_found |= self.raw_len.is_none();
+        if self.raw_given != *self.raw_len.get_or_insert(self.raw_given) {
             let cause = "the stored bytes hold fewer raw bytes than declared";
             return Err(Error::new(ErrorKind::RawSize, cause));
         }
@@ -330,20 +372,24 @@ impl Plan {
     }
 }
 
-/// The raw size that stored bytes declare.
-fn raw_len_of(codecs: &Codecs, codec: CodecId, head: &[u8], stored_len: u64) -> Result<u64, Error> {
-    let declared = match codecs.get(&codec.0) {
+/// The raw size that the head of stored bytes declares, see `declared_raw_len`.
+fn declared_by(
+    codecs: &Codecs,
+    codec: CodecId,
+    head: &[u8],
+    stored_len: u64,
+) -> Result<Option<u64>, Error> {
+    match codecs.get(&codec.0) {
         Some(codec) => guarded(|| {
             let declared = codec.codec.raw_len(head, stored_len);
             declared.map_err(|cause| Error::new(ErrorKind::Application, cause))
-        })?,
-        None => millstream_codec::declared_raw_len(codec, head, stored_len),
-    };
-    declared.ok_or_else(unknown_size)
+        }),
+        None => Ok(millstream_codec::declared_raw_len(codec, head, stored_len)),
+    }
 }
 
 fn unknown_size() -> Error {
-    let cause = "neither the request nor the stored bytes declare the raw size";
+    let cause = "neither the request (raw_len) nor the stored bytes declare the raw size";
     Error::new(ErrorKind::RawSizeUnknown, cause)
 }
 

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use millstream_codec::CodecId;
 
 use crate::error::{Error, ErrorKind};
+use crate::limits;
 
 /// How the stored bytes of a read are encoded.
 #[derive(Clone)]
@@ -24,6 +25,7 @@ pub struct Decode {
     pub(crate) codec: CodecId,
     /// `u64::MAX`: not given.
     pub(crate) raw_len: u64,
+    pub(crate) raw_len_max: u64,
     pub(crate) table: Option<Arc<BlockTable>>,
 }
 
@@ -35,6 +37,7 @@ impl Decode {
         Decode {
             codec,
             raw_len: u64::MAX,
+            raw_len_max: limits::RAW_BYTES_MAX_DEFAULT,
             table: None,
         }
     }
@@ -46,15 +49,30 @@ impl Decode {
         Decode {
             codec: CodecId::STORED,
             raw_len: table.raw_len,
+            raw_len_max: limits::RAW_BYTES_MAX_DEFAULT,
             table: Some(table),
         }
     }
 
-    /// Sets the exact number of raw bytes that the stored bytes decode to. May be left out where
-    /// the stored bytes declare it. Of a table it is the sum of its blocks; any other is an error.
+    /// Sets the exact number of raw bytes that the stored bytes decode to. Of a table it is the sum
+    /// of its blocks; any other is an error.
+    ///
+    /// May be left out where the stored bytes declare it, and for streams: all codecs but bare LZ4
+    /// blocks and codecs of the application that are no streams. A stream that does not declare it,
+    /// or may go on after a frame that does, lands in memory of the caller that has room for it, or
+    /// in a buffer of the library that grows; from there it is copied to a device or to supplied
+    /// memory.
     #[must_use]
     pub fn raw_len(mut self, bytes: u64) -> Decode {
         self.raw_len = bytes;
+        self
+    }
+
+    /// Sets how many raw bytes a stream that does not declare them may decode to in a buffer of the
+    /// library: 1 GiB unless it is set. More fail with `RawSizeUnknown`.
+    #[must_use]
+    pub fn max_raw(mut self, bytes: u64) -> Decode {
+        self.raw_len_max = bytes;
         self
     }
 }

@@ -12,7 +12,7 @@ use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
 use crate::ids::Id;
 use crate::request::Verb;
-use crate::staged::{Context, RawMemory, Staged, Step};
+use crate::staged::{Context, RawMemory, Staged, Step, check_room};
 use crate::staging::Class;
 use crate::state::{Event, State};
 use crate::trace::Lane as TraceLane;
@@ -218,6 +218,7 @@ impl Engine {
                 Ok(Step::More) => return self.resume(index),
                 Ok(Step::Done) => return self.staged_done(index),
                 Ok(Step::Land(len)) => self.land_staged(index, len),
+                Ok(Step::LandUnknown) => self.land_unknown(index),
                 Err(error) => Err(error),
             };
             match landed {
@@ -322,13 +323,24 @@ impl Engine {
             MemoryKind::Pool => u64::MAX,
             _ => self.side.memory(index).room(),
         };
-        if room < landed {
-            let cause =
-                format!("{landed} bytes must land, and the destination has room for {room}");
-            return Err(Error::new(ErrorKind::DestinationTooSmall, cause));
-        }
+        check_room(landed, room)?;
         let memory = self.memory(index, kind, raw_len, (skip, landed))?;
         staged_of(&mut self.extras, index).set_memory(memory);
+        Ok(true)
+    }
+
+    /// Finds the memory for a stream of unknown size: that of the caller, if it is one piece, else
+    /// memory that grows.
+    fn land_unknown(&mut self, index: u32) -> Result<bool, Error> {
+        let kind = self.memory_kind(index);
+        let is_piece = matches!(
+            kind,
+            MemoryKind::Buffer | MemoryKind::Owned | MemoryKind::Borrowed
+        );
+        self.show(index, usize::MAX);
+        let lent = is_piece.then(|| self.lent_memory(index).into_parts());
+        let staged = staged_of(&mut self.extras, index);
+        staged.set_memory_unknown(lent, &self.shared.buffers)?;
         Ok(true)
     }
 
@@ -342,8 +354,12 @@ impl Engine {
     ) -> Result<RawMemory, Error> {
         let len = usize::try_from(raw_len).expect("checked against the address space");
         let (start, shown) = (skip as usize, usize::try_from(landed).expect("as above"));
+        let mut grown = staged_of(&mut self.extras, index).take_grown();
         if kind == MemoryKind::Pool {
-            let buffer = self.shared.buffers.take(len)?;
+            let buffer = match grown.take() {
+                Some(grown) => grown,
+                None => self.shared.buffers.take(len)?,
+            };
             self.side.set_memory(index, Memory::Buffer(buffer));
         }
         let (cut, borrowed) = (landed < raw_len, self.side.peek(index).pointer);
@@ -369,6 +385,7 @@ impl Engine {
             _ => None,
         };
         let gathered = match direct {
+            _ if grown.is_some() => grown,
             Some(_) => None,
             None => Some(self.shared.buffers.take(len)?),
         };
@@ -382,6 +399,9 @@ impl Engine {
 
     /// Ends a staged request, or first has gathered raw bytes moved to their destination.
     fn staged_done(&mut self, index: u32) -> Flow {
+        if let Some(len) = self.staged(index).and_then(Staged::found_len) {
+            self.show(index, len);
+        }
         if !self.staged(index).is_some_and(Staged::is_gathered) {
             return Flow::End(None);
         }

@@ -670,7 +670,11 @@ impl Engine {
         let options = &self.shared.options;
         let capacity = self.staging.capacity() as u64;
         let sizes = (capacity, options.block_bytes as u64);
-        let lens = (len, declared);
+        let raw_len_max = match self.cols[index as usize].has(flag::USUAL) {
+            true => self.side.usual(index).raw_len_max,
+            false => limits::RAW_BYTES_MAX_DEFAULT,
+        };
+        let lens = (len, declared, raw_len_max);
         let mut staged = Staged::new(codec, table, lens, in_memory, sizes, &options.codecs)?;
         if gated && !in_memory {
             let bytes = staged.bytes_ahead();

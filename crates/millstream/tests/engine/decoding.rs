@@ -8,3 +8,4 @@ mod codecs;
 mod device;
 mod progress;
 mod rig;
+mod routes;

@@ -374,6 +374,7 @@ fn a_device_is_supplied_once_the_raw_size_is_known() {
     each_backend(|rig| {
         let raw = bytes(300_000);
         let stored = rig.file_of("raw", &raw);
+        let unknown = rig.file_of("unknown", &encoded(CodecId::ZLIB, &raw));
         let encoded = rig.file_of("encoded", &encoded(CodecId::GDEFLATE, &raw));
         let empty = rig.file_of("empty", &[]);
         let gdeflate = || Decode::codec(CodecId::GDEFLATE);
@@ -383,6 +384,10 @@ fn a_device_is_supplied_once_the_raw_size_is_known() {
         for (read, raw) in [
             (Read::whole(stored), &raw[..]),
             (Read::whole(encoded).decode(gdeflate()), &raw),
+            (
+                Read::whole(unknown).decode(Decode::codec(CodecId::ZLIB)),
+                &raw,
+            ),
             (Read::whole(trimmed).decode(blocks), &raw[123..1123]),
             (Read::whole(empty), &[]),
         ] {

@@ -1,11 +1,7 @@
-//! The FFI to libdeflate: raw deflate, a whole block per call.
-//!
-//! The safe wrapper crate does not return the number of stored bytes consumed, without which
-//! neither trailing bytes nor the next gzip member can be found, so the C functions are called
-//! directly.
+//! The FFI to the encoder of libdeflate: raw deflate, a whole block per call.
 //!
 //! # Safety
-//! A [`Decoder`] or [`Encoder`] owns its C object from `new` to `drop` and never exposes it, so
+//! An [`Encoder`] owns its C object from `new` to `drop` and never exposes it, so
 //! the pointer is valid whenever a method runs. libdeflate's objects are not tied to a thread, and
 //! every call takes `&mut self`, so moving them between threads is sound. Lengths and pointers
 //! given to C come from one slice each; C writes only to the output slice and keeps no pointer.
@@ -15,55 +11,6 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 
 use libdeflate_sys as sys;
-
-/// A decompressor.
-pub(crate) struct Decoder {
-    pointer: NonNull<sys::libdeflate_decompressor>,
-}
-
-// SAFETY: the object is owned and not tied to a thread (see the module's notes).
-unsafe impl Send for Decoder {}
-
-impl Decoder {
-    /// Creates a decompressor; `None` if out of memory.
-    pub(crate) fn new() -> Option<Decoder> {
-        // SAFETY: the function has no preconditions; null is handled.
-        let pointer = unsafe { sys::libdeflate_alloc_decompressor() };
-        NonNull::new(pointer).map(|pointer| Decoder { pointer })
-    }
-
-    /// Decodes the raw deflate stream at the start of `stored`; returns the bytes consumed and
-    /// produced. `None`: it is corrupt, truncated, or longer than `raw`. Which one is unknown:
-    /// libdeflate reads zeros past the end, so it may run out of room before it detects truncation.
-    pub(crate) fn decode(&mut self, stored: &[u8], raw: &mut [u8]) -> Option<(usize, usize)> {
-        let (mut consumed, mut produced) = (0, 0);
-        // SAFETY: the pointer is valid by the type's invariant; the slices give pointers valid for
-        // their lengths, the second for writes; the counters outlive the call.
-        let result = unsafe {
-            sys::libdeflate_deflate_decompress_ex(
-                self.pointer.as_ptr(),
-                stored.as_ptr().cast::<c_void>(),
-                stored.len(),
-                raw.as_mut_ptr().cast::<c_void>(),
-                raw.len(),
-                &raw mut consumed,
-                &raw mut produced,
-            )
-        };
-        if result != sys::libdeflate_result_LIBDEFLATE_SUCCESS {
-            return None;
-        }
-        assert!(consumed <= stored.len() && produced <= raw.len());
-        Some((consumed, produced))
-    }
-}
-
-impl Drop for Decoder {
-    fn drop(&mut self) {
-        // SAFETY: the object came from the matching allocation and is not used again.
-        unsafe { sys::libdeflate_free_decompressor(self.pointer.as_ptr()) }
-    }
-}
 
 /// A compressor of one level.
 pub(crate) struct Encoder {
