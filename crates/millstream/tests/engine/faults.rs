@@ -14,6 +14,7 @@ mod devices;
 mod external;
 mod fork;
 mod identity;
+mod injected;
 mod limits;
 mod opens;
 mod order;
