@@ -1,8 +1,8 @@
 //! Calls of the file system and operations of the device that fail, with every error that a machine
 //! short of something returns, once or always, at any of them.
 //!
-//! The wrappers pass everything on to the system but the calls of a plan. A close that is to fail
-//! closes all the same, as the system's does.
+//! The wrappers pass everything on to the system but the calls of a plan, and syncs. A close that is
+//! to fail closes all the same, as the system's does.
 
 #![expect(unsafe_code, reason = "passes on what a device is lent")]
 
