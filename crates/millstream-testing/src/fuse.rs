@@ -61,6 +61,8 @@ pub(crate) struct State {
     pub(crate) calls: BTreeMap<Call, u64>,
     /// Whether the mount goes away: no more calls are held.
     pub(crate) closing: bool,
+    /// Number of the next lookup that gives an inode number of its own; 0: none does.
+    pub(crate) renumbered: u64,
 }
 
 /// State shared by the serving threads and the test.
@@ -177,15 +179,10 @@ impl FaultFs {
         file.bytes.resize(len, 0);
     }
 
-    /// Gives every file another inode number, as file systems do that have none of their own.
+    /// From now on gives a file another inode number at each lookup, as file systems do that have
+    /// none of their own.
     pub fn renumber(&self) {
-        let mut state = self.shared.lock();
-        for (name, old) in std::mem::take(&mut state.names) {
-            let node = state.create(&name);
-            let (bytes, modified) = (state.files[&old].bytes.clone(), state.files[&old].modified);
-            let file = state.files.get_mut(&node).expect("just created");
-            (file.bytes, file.modified) = (bytes, modified);
-        }
+        self.shared.lock().renumbered = 1;
     }
 
     /// Returns the content of a file, if it exists.

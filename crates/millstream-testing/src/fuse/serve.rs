@@ -29,6 +29,9 @@ const BACKGROUND_MAX: u16 = 4096;
 /// Time for which the kernel may cache names and attributes.
 const NO_CACHE: Duration = Duration::ZERO;
 
+/// Bits of an inode number that identify the file; the others are of a lookup.
+const FILE_BITS: u32 = 32;
+
 /// Calls without a range count as touching the byte at 0.
 const NO_RANGE: Range<u64> = 0..1;
 
@@ -54,6 +57,18 @@ impl State {
         };
         self.files.insert(node, file);
         node
+    }
+
+    /// Returns the inode number by which a lookup finds a file.
+    fn look_up(&mut self, name: &OsStr) -> Option<Node> {
+        let number = self.renumbered;
+        self.renumbered += number.min(1);
+        self.names.get(name).map(|node| node | number << FILE_BITS)
+    }
+
+    /// Returns the file with an inode number that it has or had.
+    fn file(&mut self, node: Node) -> Option<&mut MemoryFile> {
+        self.files.get_mut(&file_of(node))
     }
 
     fn remove(&mut self, name: &OsStr) -> Result<(), Errno> {
@@ -85,7 +100,7 @@ impl State {
 
     fn attributes(&self, node: Node) -> Result<FileAttr, Errno> {
         let is_root = node == INodeNo::ROOT.0;
-        let file = self.files.get(&node);
+        let file = self.files.get(&file_of(node));
         if file.is_none() && !is_root {
             return Err(Errno::ENOENT);
         }
@@ -115,14 +130,14 @@ impl State {
     }
 
     fn read(&self, node: Node, offset: u64, len: usize) -> Result<&[u8], Errno> {
-        let bytes = &self.files.get(&node).ok_or(Errno::ENOENT)?.bytes;
+        let bytes = &self.files.get(&file_of(node)).ok_or(Errno::ENOENT)?.bytes;
         let start = usize::try_from(offset).map_or(bytes.len(), |start| start.min(bytes.len()));
         let end = start.saturating_add(len).min(bytes.len());
         Ok(&bytes[start..end])
     }
 
     fn write(&mut self, node: Node, offset: u64, data: &[u8]) -> Result<(), Errno> {
-        let file = self.files.get_mut(&node).ok_or(Errno::ENOENT)?;
+        let file = self.file(node).ok_or(Errno::ENOENT)?;
         let start = usize::try_from(offset).map_err(|_| Errno::EFBIG)?;
         let end = start.checked_add(data.len()).ok_or(Errno::EFBIG)?;
         if file.bytes.len() < end {
@@ -132,6 +147,11 @@ impl State {
         file.modified = SystemTime::now();
         Ok(())
     }
+}
+
+/// Returns the number by which the file of an inode number is kept.
+fn file_of(node: Node) -> Node {
+    node & ((1 << FILE_BITS) - 1)
 }
 
 impl Served {
@@ -147,7 +167,7 @@ impl Served {
         *state.calls.entry(call).or_insert(0) += 1;
         let name = match named {
             Ok(name) => name.to_owned(),
-            Err(node) => match state.files.get(&node.0) {
+            Err(node) => match state.file(node.0) {
                 Some(file) => file.name.clone(),
                 None => std::ffi::OsString::new(),
             },
@@ -208,8 +228,8 @@ impl fuser::Filesystem for Served {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let state = self.shared.lock();
-        let node = state.names.get(name).copied();
+        let mut state = self.shared.lock();
+        let node = state.look_up(name);
         let found = node
             .filter(|_| parent == INodeNo::ROOT)
             .ok_or(Errno::ENOENT)
@@ -249,7 +269,7 @@ impl fuser::Filesystem for Served {
         reply: ReplyAttr,
     ) {
         let mut state = self.shared.lock();
-        if let (Some(size), Some(file)) = (size, state.files.get_mut(&node.0)) {
+        if let (Some(size), Some(file)) = (size, state.file(node.0)) {
             let Ok(size) = usize::try_from(size) else {
                 return reply.error(Errno::EFBIG);
             };

@@ -15,6 +15,7 @@ mod external;
 mod fork;
 mod handles;
 mod identity;
+mod injected;
 mod limits;
 mod opens;
 mod order;
