@@ -504,16 +504,18 @@ impl Files {
         (!std::mem::replace(&mut short.warned, true)).then_some(self.descriptors_max)
     }
 
-    /// The requests that waited for an open which found no descriptor have failed: later ones try
-    /// again.
+    /// The requests that waited for an open have failed with it. Later ones try again if it found
+    /// no descriptor, or if the file was open before.
     pub(crate) fn forgive(&mut self, index: u32) {
         let file = self.at(index);
+        let is_known = file.known.is_some();
+        let is_short = |error: &Error| error.kind() == ErrorKind::Limit;
         if file
             .failure()
-            .is_some_and(|error| error.kind() == ErrorKind::Limit)
+            .is_some_and(|error| is_known || is_short(error))
         {
             file.phase = Phase::Closed;
-            file.opened_once = file.about.is_some();
+            file.opened_once = is_known;
         }
     }
 
@@ -564,7 +566,7 @@ impl Files {
 
     /// The next syncs of the handles of a path report the error of a close.
     pub(crate) fn close_failed(&mut self, index: u32, error: Error) {
-        self.order(index).failed(error);
+        self.order(index).close_failed(error);
     }
 
     fn count_closed(&mut self, count: usize) {
@@ -599,7 +601,7 @@ impl Files {
         self.count_closed(1);
         if let Some(writes) = closing.writes {
             if let Some(error) = error {
-                self.writes[writes as usize].failed(error.clone());
+                self.writes[writes as usize].close_failed(error.clone());
             }
             self.leave_writes(writes);
         }
@@ -675,15 +677,14 @@ impl Files {
         self.order(index).has_passed(epoch, sync)
     }
 
-    /// The error of an earlier write or close that no sync of the handle has reported.
-    pub(crate) fn take_error(&mut self, index: u32) -> Option<Error> {
+    /// The error of an earlier write or close that a sync of an epoch is the first of the handle's
+    /// to report.
+    pub(crate) fn take_error(&mut self, index: u32, epoch: u64) -> Option<Error> {
         let writes = self.writes_of(index) as usize;
-        let errors = self.writes[writes].errors;
-        let reported = std::mem::replace(&mut self.at(index).errors_reported, errors);
-        self.writes[writes]
-            .error
-            .clone()
-            .filter(|_| reported < errors)
+        let file = self.at(index);
+        let from = file.errors_from;
+        file.errors_from = from.max(epoch + 1);
+        self.writes[writes].error(from, epoch)
     }
 
     #[cold]

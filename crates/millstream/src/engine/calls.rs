@@ -475,7 +475,8 @@ impl Engine {
     /// A sync is back: an earlier write may have failed.
     fn synced(&mut self, index: u32, result: Result<(), IoError>) -> Flow {
         let file = self.side.peek(index).file.0.index();
-        let earlier = self.files.take_error(file);
+        let epoch = self.side.peek(index).room;
+        let earlier = self.files.take_error(file, epoch);
         Flow::End(earlier.or(result.err().map(Error::from)))
     }
 

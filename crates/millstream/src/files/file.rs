@@ -118,8 +118,8 @@ pub(crate) struct File {
     pub(super) next: u32,
     /// The order of writes of its path, once it has one.
     pub(super) writes: Option<u32>,
-    /// How many errors of these its syncs have reported.
-    pub(super) errors_reported: u64,
+    /// The epoch of these from which on its syncs have reported no error.
+    pub(super) errors_from: u64,
     /// Descriptors of operations in flight that others have replaced.
     pub(super) replaced: Vec<Descriptor>,
     /// Handles of its path that read, and get new descriptors with its first open.
@@ -169,7 +169,7 @@ impl File {
             before: id.0.index(),
             next: id.0.index(),
             writes: None,
-            errors_reported: 0,
+            errors_from: 0,
             replaced: Vec::new(),
             readers: Vec::new(),
             sharers: Vec::new(),

@@ -29,10 +29,10 @@ impl Files {
         if let Some(writes) = writes {
             self.writes[writes as usize].users += 1;
         }
-        let errors = writes.map_or(0, |writes| self.writes[writes as usize].errors);
+        let epoch = writes.map_or(0, |writes| self.writes[writes as usize].current());
         let file = self.at(index);
         (file.before, file.next, file.writes) = (other, next, writes);
-        file.errors_reported = errors;
+        file.errors_from = epoch;
     }
 
     /// Takes a handle that is freed out of its ring.

@@ -15,11 +15,13 @@ pub(super) struct Writes {
     base: u64,
     /// Syncs that wait for writes, by epoch.
     syncs: Vec<(u64, Id)>,
-    /// The number of errors of writes and closes so far, and the last of them. Each handle
-    /// remembers how many it has reported.
-    pub(super) errors: u64,
-    pub(super) error: Option<Error>,
+    /// The first errors of writes and closes of the last epochs that have any, oldest first. Each
+    /// handle remembers the epoch from which on it has reported none.
+    errors: VecDeque<(u64, Error)>,
 }
+
+/// Epochs whose errors are kept for syncs to come.
+const ERRORS_MAX: usize = 64;
 
 impl Writes {
     fn last(&mut self) -> &mut u32 {
@@ -68,7 +70,7 @@ impl Writes {
         if let Some(error) = failure
             && error.kind() != ErrorKind::Canceled
         {
-            self.failed(error.clone());
+            self.failed_in(epoch, error.clone());
         }
         *self.live(epoch) -= 1;
         let before = self.base;
@@ -81,9 +83,31 @@ impl Writes {
         due.map(|(_, id)| id).collect()
     }
 
-    pub(super) fn failed(&mut self, error: Error) {
-        self.errors += 1;
-        self.error = Some(error);
+    /// The epoch of what arrives now.
+    pub(super) fn current(&self) -> u64 {
+        self.base + (self.epochs.len() as u64).saturating_sub(1)
+    }
+
+    /// A close has failed, which the next syncs report.
+    pub(super) fn close_failed(&mut self, error: Error) {
+        self.failed_in(self.current(), error);
+    }
+
+    fn failed_in(&mut self, epoch: u64, error: Error) {
+        let at = self.errors.partition_point(|(other, _)| *other < epoch);
+        if self.errors.get(at).is_none_or(|(other, _)| *other != epoch) {
+            self.errors.insert(at, (epoch, error));
+        }
+        if self.errors.len() > ERRORS_MAX {
+            self.errors.pop_front();
+        }
+    }
+
+    /// The error that a sync of an epoch reports for a handle which has reported none since `from`.
+    pub(super) fn error(&self, from: u64, epoch: u64) -> Option<Error> {
+        let mut errors = self.errors.iter();
+        let found = errors.find(|(own, _)| (from..=epoch).contains(own));
+        found.map(|(_, error)| error.clone())
     }
 
     /// Whether all writes of epochs up to `epoch` have completed; if not, the sync is among those
