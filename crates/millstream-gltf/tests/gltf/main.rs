@@ -8,6 +8,7 @@ mod device;
 mod formats;
 mod hostile;
 mod images;
+mod jpegs;
 #[cfg(feature = "pak")]
 mod order;
 #[cfg(feature = "pak")]
