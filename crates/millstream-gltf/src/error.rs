@@ -17,7 +17,8 @@ pub enum ErrorKind {
     Malformed,
     /// Something in the JSON contradicts the specification or itself.
     Invalid,
-    /// Valid, but not supported: Draco and meshopt compression, Basis Universal, glTF 1.
+    /// Valid, but not supported: Draco and meshopt compression, Basis Universal, glTF 1, required
+    /// extensions that are unknown.
     Unsupported,
     /// A URI that leaves the scene's folder or names a host.
     Refused,

@@ -83,6 +83,9 @@ impl Load {
     }
 
     fn push(&mut self, item: Item) {
+        if !item.is_large() {
+            self.reserved += item.stored_bytes;
+        }
         self.waiting.push(self.items.len());
         self.items.push(item);
     }
@@ -95,9 +98,6 @@ impl Load {
             let item = &items[index];
             (item.priority, !item.is_large(), item.stored_bytes)
         });
-        let others = self.waiting.iter().map(|&index| &items[index]);
-        let others = others.filter(|item| !item.is_large());
-        self.reserved = others.map(|item| item.stored_bytes).sum();
     }
 
     /// Finds an item's entry, which must contain the range.
@@ -543,7 +543,14 @@ impl Load {
                     *state = State::of(error);
                 }
             }
-            Purpose::Images(images) => scene.set_images(images, &State::of(error)),
+            Purpose::Images(images) => {
+                use ErrorKind::{Canceled, Limit};
+                let kind = error.as_ref().map(Error::kind);
+                scene.set_images(images, &State::of(error));
+                if kind.is_some_and(|kind| !matches!(kind, Canceled | Limit)) {
+                    self.fall_back(images);
+                }
+            }
         }
     }
 

@@ -5,6 +5,7 @@ mod cooked;
 mod decoders;
 #[cfg(feature = "cook")]
 mod device;
+mod foreign;
 mod formats;
 mod hostile;
 mod images;
