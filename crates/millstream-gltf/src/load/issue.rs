@@ -98,6 +98,9 @@ impl Load {
             let item = &items[index];
             (item.priority, !item.is_large(), item.stored_bytes)
         });
+        let others = self.waiting.iter().map(|&index| &items[index]);
+        let others = others.filter(|item| !item.is_large());
+        self.reserved = others.map(|item| item.stored_bytes).sum();
     }
 
     /// Finds an item's entry, which must contain the range.
@@ -374,6 +377,9 @@ impl Load {
         }
         let item = &mut self.items[index];
         if item.is_geometry() {
+            // A predicted entry may be longer than the buffer in it.
+            let start = buffer.as_ptr().addr() - buffer.base().addr();
+            buffer.set_view(start, item.stored_bytes as usize);
             self.buffer_landed(index, Bytes::Landed(buffer));
             return Ok(());
         }
@@ -623,6 +629,15 @@ impl Load {
             item.promised = false;
             item.purpose = fetch.purpose.clone();
             item.place.clone_from(&fetch.place);
+            if let (
+                true,
+                Origin::Entry {
+                    range: Some(range), ..
+                },
+            ) = (item.is_geometry(), &fetch.origin)
+            {
+                item.stored_bytes = range.end - range.start;
+            }
         }
         true
     }
