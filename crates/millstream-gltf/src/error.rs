@@ -87,6 +87,12 @@ impl Error {
         self
     }
 
+    /// Returns the error with another place.
+    pub(crate) fn at(mut self, place: String) -> Error {
+        Arc::make_mut(&mut self.0).place = place;
+        self
+    }
+
     /// Returns the error with its place inside `outer`.
     pub(crate) fn within(mut self, outer: impl fmt::Display) -> Error {
         let place = &mut Arc::make_mut(&mut self.0).place;

@@ -140,13 +140,6 @@ impl Scene {
         &self.model
     }
 
-    /// Sets the state of images that share their bytes.
-    pub(crate) fn set_images(&mut self, images: &[usize], state: &State<Arc<Image>>) {
-        for &image in images {
-            self.images[image] = state.clone();
-        }
-    }
-
     /// Returns the JSON text, for properties that this crate does not parse.
     #[must_use]
     pub fn json(&self) -> &[u8] {

@@ -525,7 +525,9 @@ impl Load {
         if let (Purpose::Images(images), Some(Ok(scene))) =
             (&self.items[index].purpose, &mut self.scene)
         {
-            scene.set_images(images, &state);
+            for &image in images {
+                scene.images[image] = state.clone();
+            }
         }
     }
 
@@ -552,7 +554,12 @@ impl Load {
             Purpose::Images(images) => {
                 use ErrorKind::{Canceled, Limit};
                 let kind = error.as_ref().map(Error::kind);
-                scene.set_images(images, &State::of(error));
+                for &image in images {
+                    let error = error
+                        .clone()
+                        .map(|error| error.at(format!("images[{image}]")));
+                    scene.images[image] = State::of(error);
+                }
                 if kind.is_some_and(|kind| !matches!(kind, Canceled | Limit)) {
                     self.fall_back(images);
                 }

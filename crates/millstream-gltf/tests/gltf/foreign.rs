@@ -2,7 +2,7 @@
 
 use crate::support::{Ground, base64, glb, png, problems};
 use millstream_gltf::model::Model;
-use millstream_gltf::{ErrorKind, Scene};
+use millstream_gltf::{Error, ErrorKind, Scene};
 
 /// A buffer of zeros with three vertices and three indices, and a primitive with this inside.
 fn triangle(uri: &str, primitive: &str) -> String {
@@ -174,6 +174,21 @@ fn files_with_a_percent_sign_and_backslashes_between_folders_are_found() {
         assert_eq!(problems(&scene), [""; 0], "{uri}");
         assert!(scene.accessor(0).is_ok());
     }
+}
+
+#[test]
+fn each_of_the_images_that_share_a_damaged_file_is_named() {
+    let ground = Ground::new();
+    ground.write("a.png", &png(png::ColorType::Grayscale, 1, 1, &[1])[..40]);
+    let images = r#""images":[{"uri":"a.png"},{"uri":"b.png"},{"uri":"a.png"},{"uri":"b.png"}]"#;
+    let scene = ground.load_json(images).expect("a scene");
+    let places: Vec<&str> = scene.problems().map(Error::place).collect();
+    assert_eq!(places, ["images[0]", "images[1]", "images[2]", "images[3]"]);
+    let files: Vec<_> = scene.problems().map(Error::file).collect();
+    assert_eq!(
+        files,
+        [Some("a.png"), Some("b.png"), Some("a.png"), Some("b.png")]
+    );
 }
 
 /// A scene of the images 0 to 3, and textures.
