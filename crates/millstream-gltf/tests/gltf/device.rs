@@ -151,8 +151,8 @@ fn of_a_file_that_is_longer_than_its_buffer_a_package_gives_no_more_than_loose_f
             let (scene, batches) = load(path, entry, options(device));
             assert_eq!(batches, expected);
             let buffer = scene.buffers()[0].get().expect("loaded");
-            let ranges: Vec<_> = buffer.ranges().map(|(range, _)| range).collect();
-            assert_eq!(ranges, [0..len]);
+            let ends: Vec<_> = buffer.ranges().map(|(range, _)| range.end).collect();
+            assert_eq!(ends, [len]);
         }
     }
 }
