@@ -319,41 +319,23 @@ fn required(texts: &Texts<'_>) -> Result<Vec<String>> {
 const DRACO: &str = "KHR_draco_mesh_compression";
 
 /// Extensions that are supported, or whose use by an element is an error of that element, or that
-/// leave bytes and geometry as they are.
-const KNOWN: [&str; 17] = [
-    DRACO,
-    "EXT_meshopt_compression",
-    "KHR_mesh_quantization",
-    "KHR_texture_basisu",
-    "EXT_texture_webp",
-    "MSFT_texture_dds",
-    "KHR_texture_transform",
-    "KHR_animation_pointer",
-    "KHR_node_hoverability",
-    "KHR_node_selectability",
-    "KHR_node_visibility",
-    "KHR_xmp_json_ld",
-    "EXT_instance_features",
-    "EXT_mesh_features",
-    "EXT_mesh_gpu_instancing",
-    "EXT_structural_metadata",
-    "MSFT_lod",
-];
+/// leave bytes and geometry as they are; beside those of materials and lights.
+const KNOWN: &str = "KHR_draco_mesh_compression EXT_meshopt_compression KHR_mesh_quantization \
+    KHR_texture_basisu EXT_texture_webp MSFT_texture_dds KHR_texture_transform \
+    KHR_animation_pointer KHR_node_hoverability KHR_node_selectability KHR_node_visibility \
+    KHR_xmp_json_ld EXT_instance_features EXT_mesh_features EXT_mesh_gpu_instancing \
+    EXT_structural_metadata MSFT_lod";
 
-/// Returns the error of the first required extension that is not known. Those of materials and
-/// lights are, whoever defines them.
+/// Returns the error of the first required extension that is not known.
 fn unsupported(required: &[String]) -> Option<Error> {
-    let is_known = |name: &String| {
-        let of_surface = ["_materials_", "_lights_"]
-            .iter()
-            .any(|part| name.contains(part));
-        of_surface || KNOWN.contains(&&name[..])
+    let is_known = |name: &str| {
+        name.contains("_materials_")
+            || name.contains("_lights_")
+            || KNOWN.split_whitespace().any(|known| known == name)
     };
     let at = required.iter().position(|name| !is_known(name))?;
     let name: String = required[at].chars().take(limits::PLACE_BYTES_MAX).collect();
-    let cause = format!(
-        "the extension {name:?} is not supported, and without it bytes or geometry may be wrong"
-    );
+    let cause = format!("{name:?} is not supported: without it bytes or geometry may be wrong");
     let place = format!("extensionsRequired[{at}]");
     Some(Error::new(ErrorKind::Unsupported, place, cause))
 }

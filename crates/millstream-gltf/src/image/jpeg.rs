@@ -133,18 +133,14 @@ fn check(stored: &[u8]) -> Result<(Way, Frame), &'static str> {
                 let zune_sees_rgb = frame.names_rgb || adobe_transform == Some(0);
                 let by_zune = frame.components == 1
                     || frame.is_usual && !zune_sees_rgb && (is_progressive || is_whole);
+                let (library, sample_bytes) = match by_zune {
+                    true => (Library::Zune, usize::from(is_progressive) * 2),
+                    // Coefficients, a queue of rows, planes and the image.
+                    false => (Library::JpegDecoder { is_rgb }, 6),
+                };
                 let way = Way {
-                    library: match by_zune {
-                        true => Library::Zune,
-                        false => Library::JpegDecoder { is_rgb },
-                    },
-                    pixel_bytes: usize::from(frame.components)
-                        * match by_zune {
-                            true if is_progressive => 2,
-                            true => 0,
-                            // Coefficients, a queue of rows, planes and the image.
-                            false => 6,
-                        },
+                    library,
+                    pixel_bytes: usize::from(frame.components) * sample_bytes,
                     first_scan: data.as_ptr().addr() - stored.as_ptr().addr(),
                     // In T.81 each component of a sequential frame is in one scan.
                     scans_more: match is_progressive {
