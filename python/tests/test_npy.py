@@ -77,6 +77,73 @@ def test_raw_arrays(storage: millstream.Storage, noise: Path) -> None:
         npy.fromfile("/no/such/file")
 
 
+def refused(path: Path, content: bytes, name: str) -> None:
+    path.write_bytes(content)
+    with pytest.raises(millstream.Corrupt) as caught:
+        npy.load(path)
+    assert caught.value.path == str(path) and caught.value.offset is not None, name
+
+
+def with_header(text: bytes, version: int = 1) -> bytes:
+    length = struct.pack("<H" if version == 1 else "<I", len(text))
+    return b"\x93NUMPY" + bytes([version, 0]) + length + text + bytes(64)
+
+
+def with_type(descr: str, version: int = 1) -> bytes:
+    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': (1,)}}"
+    return with_header(text.encode(), version)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_units_of_time_with_a_divisor_do_not_end_the_process(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "array.npy"
+    for descr in [
+        "'m8[s/0]'",
+        "'<M8[s/2]'",
+        r"'m8\x5bs\x2f0]'",
+        "'i4,m8[s/0]'",
+        "[('a', 'm8[s/0]')]",
+        "[['a', 'm8[s/0]']]",
+        "{('a', 'm8[s/0]'): 1}",
+        "[('a', [('b', ('m8[s/0]', (2,)))])]",
+        "('<i8', 'm8[s/0]')",
+        "('<i8', b'm8[s/0]')",
+        "('<i8', {'names': ['a'], 'formats': [('m8[s/0]', 1)]})",
+        "('<i8', {'descr': [('m8[s/0]', 1)]})",
+    ]:
+        content = with_type(descr, version)
+        refused(path, content, descr)
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a.npy", content)
+        refused(path, path.read_bytes(), descr)
+    # Python 2 wrote long integers, which make numpy read the header once more.
+    long = with_type(r"'m8\x5bs\x2f0]'", version).replace(b"(1,)", b"(1L,)")
+    refused(path, with_header(long[10 if version == 1 else 12 : -64], version), "long")
+
+
+def test_names_of_fields_may_look_like_units(tmp_path: Path) -> None:
+    path = tmp_path / "array.npy"
+    kind = [("speed [m/s]", "<f4"), ("since", "<M8[25s]"), ("for", [("a [s/0]", "<m8[ns]")])]
+    array = np.zeros(3, kind)
+    np.save(path, array)
+    same(npy.load(path), array)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_whatever_numpy_raises_is_corrupt(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "array.npy"
+    whole = "{'descr': '<i4', 'fortran_order': False, 'shape': (1,)}"
+    types = ["()", "[]", "('<i4',)", "('<i4', 10**23)", "{'a': 1}", "[5]", "[(5, '<i4')]", "1.5"]
+    types += ["None", "'S99999999999'", "('<i4', -1)", "[('a', '<i4', 'x')]", r"'\ud800'"]
+    types += ["[('a', '<i4'), ('a', '<i4')]", "((),)", "','", "'<i4\\0'", "[((), '<i4')]"]
+    texts = ["{'descr': (((", "'''abc", "  1\n 2", whole + "\0", "[" * 50_000, "a" + ".b" * 30_000]
+    texts += ["1+" * 30_000 + "1", "{b'descr': 1, 5: 2, 'shape': 3}", "{[]: 1}", "{1: 2}['a']"]
+    contents = [with_type(one, version) for one in types]
+    contents += [with_header(one.encode(), version) for one in texts]
+    for content in contents:
+        refused(path, content, repr(content[:80]))
+
+
 def damaged(content: bytes, at: int, byte: int) -> bytes:
     return content[:at] + bytes([byte]) + content[at + 1 :]
 
@@ -104,10 +171,7 @@ def test_damaged_arrays_are_refused(tmp_path: Path) -> None:
         "elements of no bytes": good.replace(b"<f8", b"<U0"),
     }
     for name, content in cases.items():
-        path.write_bytes(content)
-        with pytest.raises(millstream.Corrupt) as caught:
-            npy.load(path)
-        assert caught.value.path == str(path) and caught.value.offset is not None, name
+        refused(path, content, name)
     np.save(path, np.array([{"a": 1}], object), allow_pickle=True)
     with pytest.raises(millstream.Corrupt, match="Python objects"):
         npy.load(path)

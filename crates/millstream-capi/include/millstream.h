@@ -73,6 +73,11 @@
  * Without a destination a read lands in a buffer of the library, which is recycled, page-aligned
  * and the fastest choice. Memory of the application is lent: it must stay valid, and must not be
  * used, until the request has completed. Page-aligned memory needs no copy.
+ *
+ * # Under valgrind
+ *
+ * valgrind does not know io_uring: a program with a ring hangs. Create the storage with
+ * `.backend = MST_BACKEND_THREADS` there.
  */
 
 #ifndef MILLSTREAM_H
@@ -1163,8 +1168,8 @@ MST_API mst_result mst_ticket_reprioritize(
 
 /**
  * Learns that a request has completed. Runs once, on a thread of the library, or inside a call of
- * the application that registers it, submits to a closed storage, or pumps; must not wait, and
- * must not take locks that are held over such calls.
+ * the application that registers it, frees the ticket, submits to a closed storage, or pumps; must
+ * not wait, and must not take locks that are held over such calls.
  */
 typedef void (*mst_notify_fn)(void *user);
 
@@ -1172,8 +1177,8 @@ typedef void (*mst_notify_fn)(void *user);
  * Has `notify` called once when the request completes (or will never complete, because its storage
  * was closed: `MST_ERROR_STILL_HELD`), in place of an earlier notification; at once if that is so
  * already. The ticket is to be claimed all the same. A call that waits for the ticket takes the
- * place of the notification; one that has not come when the ticket is claimed or freed may come
- * later, or never.
+ * place of the notification; one that has not come when the ticket is claimed may come later, or
+ * never. If the ticket is freed before, it still comes once the request completes.
  */
 MST_API mst_result mst_ticket_notify(
     mst_storage *storage,
@@ -1326,7 +1331,7 @@ struct mst_read_desc {
     mst_entry entry;
     /**
      * Source: stored bytes in memory, to be decoded. The buffer belongs to the request from the
-     * call on, even if the call fails. NULL: none.
+     * call on, even if the call fails, unless `size` is what it refuses. NULL: none.
      */
     mst_buffer *stored;
     /** First byte. */
@@ -1349,8 +1354,8 @@ struct mst_read_desc {
     /** Bytes of `memory`, at least those that land. */
     size_t memory_size;
     /**
-     * Destination: a buffer of at least the bytes that land. It belongs to the request from the
-     * call on, even if the call fails, and comes back with the completion. NULL: none.
+     * Destination: a buffer of at least the bytes that land. It belongs to the request as `stored`
+     * does, and comes back with the completion. NULL: none.
      */
     mst_buffer *buffer;
     /** Destination: memory that is supplied once the raw size is known. NULL: none. */
@@ -1389,7 +1394,8 @@ struct mst_write_desc {
     size_t memory_size;
     /**
      * In place of `memory`: a buffer, all of it. It belongs to the request from the call on, even
-     * if the call fails, and comes back with the completion. NULL: none.
+     * if the call fails, unless `size` is what it refuses, and comes back with the completion.
+     * NULL: none.
      */
     mst_buffer *buffer;
     /** `MST_WRITE_` bits. */
@@ -1605,14 +1611,26 @@ MST_API mst_result mst_batch_operate(
     const mst_operation_desc *desc,
     mst_ticket *ticket);
 
-/** Adds an entry that raises `fence` to `value` once everything before has completed. */
+/**
+ * Adds an entry that raises `fence` to `value` once everything before has completed. Waits while
+ * the queue is full.
+ */
 MST_API mst_result mst_batch_signal(mst_batch *batch, const mst_fence *fence, uint64_t value);
+
+/** As `mst_batch_signal`, but fails with `MST_ERROR_QUEUE_FULL` instead of waiting for room. */
+MST_API mst_result mst_batch_try_signal(mst_batch *batch, const mst_fence *fence, uint64_t value);
 
 /**
  * Adds an entry that writes slot `index` of `statuses` once everything before has completed: the
- * result of the requests since the last status entry.
+ * result of the requests since the last status entry. Waits while the queue is full.
  */
 MST_API mst_result mst_batch_status(
+    mst_batch *batch,
+    const mst_status_array *statuses,
+    size_t index);
+
+/** As `mst_batch_status`, but fails with `MST_ERROR_QUEUE_FULL` instead of waiting for room. */
+MST_API mst_result mst_batch_try_status(
     mst_batch *batch,
     const mst_status_array *statuses,
     size_t index);

@@ -7,15 +7,17 @@
  *
  *     auto storage = millstream::storage::create().value();
  *     auto queue = millstream::queue::create(storage).value();
- *     auto file = storage.open("level1.bin").value();
- *     auto level = queue.read({.file = file}).value().wait();
+ *     mst_read_desc read = {};
+ *     read.file = storage.open("level1.bin").value();
+ *     auto level = queue.read(read).value().wait();
  *     if (!level)
  *         std::fprintf(stderr, "%s\n", level.error().message.c_str());
  *
  * - Objects are movable, not copyable, and free their C object. A storage must outlive its tickets.
  * - `result<T>` holds a value or an `error`. `value()` of a failed result throws `millstream::failed`
  *   if MST_EXCEPTIONS is defined before the header is included, and ends the program with the
- *   message otherwise.
+ *   message otherwise. Of a temporary result, `value()` and `*` return the value itself, so nothing
+ *   refers to what is gone.
  * - Descriptors are those of millstream.h; their size is set here, so it may be left out.
  * - A `co_await`ed ticket resumes its coroutine on a thread of the library, where calls that wait
  *   fail: hand over to a thread of your own before you make one.
@@ -24,6 +26,13 @@
 #define MILLSTREAM_HPP
 
 #include "millstream.h"
+
+/* MSVC leaves __cplusplus at C++98 unless it is told otherwise. */
+#ifdef _MSVC_LANG
+#define MST_CPLUSPLUS _MSVC_LANG
+#else
+#define MST_CPLUSPLUS __cplusplus
+#endif
 
 #include <cstdio>
 #include <cstdlib>
@@ -36,7 +45,7 @@
 #ifdef MST_EXCEPTIONS
 #include <stdexcept>
 #endif
-#if __cplusplus >= 202002L
+#if MST_CPLUSPLUS >= 202002L
 #include <atomic>
 #include <coroutine>
 #include <span>
@@ -75,7 +84,7 @@ struct failed : std::runtime_error {
 };
 #endif
 
-/* A value, or why there is none. */
+/* A value, or why there is none. `*` and `->` check as `value` does. */
 template <class T> class [[nodiscard]] result {
     std::variant<T, millstream::error> either;
 
@@ -84,21 +93,30 @@ template <class T> class [[nodiscard]] result {
     result(millstream::error why) : either(std::move(why)) {}
 
     explicit operator bool() const { return either.index() == 0; }
-    const millstream::error &error() const { return std::get<1>(either); }
-    T *operator->() { return &value(); }
-    T &operator*() { return value(); }
+    const millstream::error &error() const & { return std::get<1>(either); }
+    millstream::error error() && { return std::get<1>(std::move(either)); }
+    T *operator->() & { return &value(); }
+    const T *operator->() const & { return &value(); }
+    const T *operator->() const && = delete;
+    T &operator*() & { return value(); }
+    const T &operator*() const & { return value(); }
+    T operator*() && { return std::move(*this).value(); }
 
     T &value() & {
         check();
         return std::get<0>(either);
     }
+    const T &value() const & {
+        check();
+        return std::get<0>(either);
+    }
     T value() && {
         check();
-        return std::move(std::get<0>(either));
+        return std::get<0>(std::move(either));
     }
 
   private:
-    void check() {
+    void check() const {
         if (*this)
             return;
 #ifdef MST_EXCEPTIONS
@@ -157,7 +175,7 @@ class buffer {
     mst_buffer *get() const { return own.get(); }
     /* For a descriptor: the request owns it from there on. */
     mst_buffer *release() { return own.release(); }
-#if __cplusplus >= 202002L
+#if MST_CPLUSPLUS >= 202002L
     std::span<unsigned char> span() const { return {data(), size()}; }
 #endif
 };
@@ -234,17 +252,18 @@ class [[nodiscard]] ticket {
         return why;
     }
 
-#if __cplusplus >= 202002L
+#if MST_CPLUSPLUS >= 202002L
     /* For `co_await std::move(ticket)`; see the header's page. */
     auto operator co_await() &&;
     friend class ticket_awaiter;
 #endif
 };
 
-#if __cplusplus >= 202002L
-/* What `co_await` of a ticket waits with. The notification holds a state of its own, so a coroutine
- * may be destroyed while it is suspended: its request goes on then, and nothing is resumed. Whoever
- * destroys it makes sure, as with any coroutine, that no other thread resumes it at that moment. */
+#if MST_CPLUSPLUS >= 202002L
+/* What `co_await` of a ticket waits with. The notification shares a state with it, which the last of
+ * the two frees, so a coroutine may be destroyed while it is suspended: its request goes on then, and
+ * nothing is resumed. Whoever destroys it makes sure, as with any coroutine, that no other thread
+ * resumes it at that moment. */
 class ticket_awaiter {
     struct state {
         std::atomic<void *> waiting;
@@ -461,6 +480,9 @@ class batch {
     }
     status signal(const fence &of, std::uint64_t value) const {
         return detail::status_of(mst_batch_signal(get(), of.get(), value));
+    }
+    status try_signal(const fence &of, std::uint64_t value) const {
+        return detail::status_of(mst_batch_try_signal(get(), of.get(), value));
     }
     status submit() const { return detail::status_of(mst_batch_submit(get())); }
 };

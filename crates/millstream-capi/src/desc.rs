@@ -120,7 +120,8 @@ pub(crate) unsafe trait Descriptor: Copy {
 }
 
 /// A descriptor of the application, which may know fewer fields than the library, or more as long
-/// as they are zero. Of another size than the library's it is copied into `room`.
+/// as they are zero. Of another size than the library's it is copied into `room`. The inner error
+/// refuses a descriptor whose known fields can be read, so what they hand over can be freed.
 ///
 /// # Safety
 /// The pointer is NULL, or valid, as long as `room` is borrowed, for as many bytes
@@ -129,14 +130,14 @@ pub(crate) unsafe trait Descriptor: Copy {
 pub(crate) unsafe fn desc_at<T: Descriptor>(
     pointer: *const T,
     room: &mut MaybeUninit<T>,
-) -> Result<&T, Failure> {
+) -> Result<(&T, Result<(), Failure>), Failure> {
     if pointer.is_null() {
         return Err(invalid(c"a descriptor is NULL"));
     }
     // SAFETY: the caller's promise.
     match unsafe { pointer.cast::<usize>().read() } {
         // SAFETY: as above.
-        size if size == size_of::<T>() => Ok(unsafe { &*pointer }),
+        size if size == size_of::<T>() => Ok((unsafe { &*pointer }, Ok(()))),
         // SAFETY: as above.
         size => unsafe { copy_desc(pointer, size, room) },
     }
@@ -149,7 +150,7 @@ unsafe fn copy_desc<T: Descriptor>(
     pointer: *const T,
     size: usize,
     room: &mut MaybeUninit<T>,
-) -> Result<&T, Failure> {
+) -> Result<(&T, Result<(), Failure>), Failure> {
     if size < size_of::<usize>() || size > 1 << 16 {
         let cause = c"the size of a descriptor is wrong: set it to sizeof";
         return Err(invalid(cause));
@@ -161,14 +162,15 @@ unsafe fn copy_desc<T: Descriptor>(
         std::ptr::copy_nonoverlapping(pointer.cast::<u8>(), room.as_mut_ptr().cast(), known);
         std::slice::from_raw_parts(pointer.cast::<u8>().add(known), size - known)
     };
-    if more.iter().any(|byte| *byte != 0) {
-        return Err(Failure::of(
+    let checked = match more.iter().all(|byte| *byte == 0) {
+        true => Ok(()),
+        false => Err(Failure::of(
             MST_ERROR_UNSUPPORTED,
             c"a descriptor uses members that this version of the library does not know",
-        ));
-    }
+        )),
+    };
     // SAFETY: zeroes, and bytes of a descriptor of the same layout.
-    Ok(unsafe { room.assume_init_ref() })
+    Ok((unsafe { room.assume_init_ref() }, checked))
 }
 
 /// As [`desc_at`], copied.
@@ -178,7 +180,8 @@ unsafe fn copy_desc<T: Descriptor>(
 pub(crate) unsafe fn read_desc<T: Descriptor>(pointer: *const T) -> Result<T, Failure> {
     let mut room = MaybeUninit::uninit();
     // SAFETY: the caller's promise.
-    unsafe { desc_at(pointer, &mut room) }.copied()
+    let (desc, checked) = unsafe { desc_at(pointer, &mut room)? };
+    checked.map(|()| *desc)
 }
 
 /// As [`read_desc`]; NULL stands for all defaults.

@@ -72,6 +72,11 @@
 //! Without a destination a read lands in a buffer of the library, which is recycled, page-aligned
 //! and the fastest choice. Memory of the application is lent: it must stay valid, and must not be
 //! used, until the request has completed. Page-aligned memory needs no copy.
+//!
+//! # Under valgrind
+//!
+//! valgrind does not know io_uring: a program with a ring hangs. Create the storage with
+//! `.backend = MST_BACKEND_THREADS` there.
 #![expect(
     nonstandard_style,
     reason = "the names are those of the C header, which is generated from this crate"

@@ -119,8 +119,9 @@ macro_rules! enter {
             // SAFETY: see `mst_queue_create`.
             unsafe {
                 let mut room = MaybeUninit::uninit();
-                let desc = desc_at($desc, &mut room)?;
-                $build(desc, Entry::new($target, $ticket, &desc.options))
+                let (desc, checked) = desc_at($desc, &mut room)?;
+                let target = checked.and_then(|()| $target);
+                $build(desc, Entry::new(target, $ticket, &desc.options))
             }
         })
     };
@@ -384,7 +385,8 @@ pub unsafe extern "C" fn mst_batch_operate(
     enter!(mst_batch::target(batch), operate(desc, ticket))
 }
 
-/// Adds an entry that raises `fence` to `value` once everything before has completed.
+/// Adds an entry that raises `fence` to `value` once everything before has completed. Waits while
+/// the queue is full.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_batch_signal(
     batch: *mut mst_batch,
@@ -397,8 +399,21 @@ pub unsafe extern "C" fn mst_batch_signal(
     })
 }
 
+/// As `mst_batch_signal`, but fails with `MST_ERROR_QUEUE_FULL` instead of waiting for room.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_batch_try_signal(
+    batch: *mut mst_batch,
+    fence: *const mst_fence,
+    value: u64,
+) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_queue_create`.
+        unsafe { Ok(at_mut(batch)?.0.try_signal(&at(fence)?.0, value)?) }
+    })
+}
+
 /// Adds an entry that writes slot `index` of `statuses` once everything before has completed: the
-/// result of the requests since the last status entry.
+/// result of the requests since the last status entry. Waits while the queue is full.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_batch_status(
     batch: *mut mst_batch,
@@ -410,6 +425,21 @@ pub unsafe extern "C" fn mst_batch_status(
         let (batch, statuses) = unsafe { (at_mut(batch)?, at(statuses)?) };
         statuses.check(index)?;
         Ok(batch.0.status(&statuses.0, index)?)
+    })
+}
+
+/// As `mst_batch_status`, but fails with `MST_ERROR_QUEUE_FULL` instead of waiting for room.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_batch_try_status(
+    batch: *mut mst_batch,
+    statuses: *const mst_status_array,
+    index: usize,
+) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_queue_create`.
+        let (batch, statuses) = unsafe { (at_mut(batch)?, at(statuses)?) };
+        statuses.check(index)?;
+        Ok(batch.0.try_status(&statuses.0, index)?)
     })
 }
 

@@ -134,7 +134,7 @@ pub struct mst_read_desc {
     /// The entry, found by `mst_source_find`.
     pub entry: mst_entry,
     /// Source: stored bytes in memory, to be decoded. The buffer belongs to the request from the
-    /// call on, even if the call fails. NULL: none.
+    /// call on, even if the call fails, unless `size` is what it refuses. NULL: none.
     pub stored: *mut mst_buffer,
     /// First byte.
     pub offset: u64,
@@ -153,8 +153,8 @@ pub struct mst_read_desc {
     pub memory: *mut c_void,
     /// Bytes of `memory`, at least those that land.
     pub memory_size: usize,
-    /// Destination: a buffer of at least the bytes that land. It belongs to the request from the
-    /// call on, even if the call fails, and comes back with the completion. NULL: none.
+    /// Destination: a buffer of at least the bytes that land. It belongs to the request as `stored`
+    /// does, and comes back with the completion. NULL: none.
     pub buffer: *mut mst_buffer,
     /// Destination: memory that is supplied once the raw size is known. NULL: none.
     pub supply: mst_supply_fn,
@@ -192,7 +192,8 @@ pub struct mst_write_desc {
     /// Bytes of `memory`.
     pub memory_size: usize,
     /// In place of `memory`: a buffer, all of it. It belongs to the request from the call on, even
-    /// if the call fails, and comes back with the completion. NULL: none.
+    /// if the call fails, unless `size` is what it refuses, and comes back with the completion.
+    /// NULL: none.
     pub buffer: *mut mst_buffer,
     /// `MST_WRITE_` bits.
     pub flags: u32,

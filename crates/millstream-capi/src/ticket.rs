@@ -232,8 +232,8 @@ pub unsafe extern "C" fn mst_ticket_reprioritize(
 }
 
 /// Learns that a request has completed. Runs once, on a thread of the library, or inside a call of
-/// the application that registers it, submits to a closed storage, or pumps; must not wait, and
-/// must not take locks that are held over such calls.
+/// the application that registers it, frees the ticket, submits to a closed storage, or pumps; must
+/// not wait, and must not take locks that are held over such calls.
 pub type mst_notify_fn = Option<unsafe extern "C" fn(user: *mut c_void)>;
 
 struct Notify {
@@ -267,8 +267,8 @@ impl Wake for Notify {
 /// Has `notify` called once when the request completes (or will never complete, because its storage
 /// was closed: `MST_ERROR_STILL_HELD`), in place of an earlier notification; at once if that is so
 /// already. The ticket is to be claimed all the same. A call that waits for the ticket takes the
-/// place of the notification; one that has not come when the ticket is claimed or freed may come
-/// later, or never.
+/// place of the notification; one that has not come when the ticket is claimed may come later, or
+/// never. If the ticket is freed before, it still comes once the request completes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_ticket_notify(
     storage: *mut mst_storage,

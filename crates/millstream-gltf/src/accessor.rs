@@ -62,7 +62,8 @@ pub(crate) struct SparseBytes<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Elements<'a> {
     pub(crate) accessor: &'a Accessor,
-    /// All elements at `stride`, as the model's checks ensure; `None` if all are zero.
+    /// All elements at `stride`, as the model's checks ensure, but for the padding of the last
+    /// one; `None` if all are zero.
     pub(crate) bytes: Option<&'a [u8]>,
     pub(crate) stride: usize,
     pub(crate) sparse: Option<SparseBytes<'a>>,
@@ -184,7 +185,7 @@ impl<'a> Elements<'a> {
             let index_bytes = usize::try_from(sparse.component.bytes()).expect("4 at most");
             let indices = sparse.indices.chunks_exact(index_bytes);
             let indices = indices.map(|index| unsigned_number(index) as usize);
-            indices.zip(sparse.values.chunks_exact(element_bytes))
+            indices.zip(sparse.values.chunks(element_bytes))
         })
     }
 
@@ -208,12 +209,20 @@ impl<'a> Elements<'a> {
         let len = self.element_bytes();
         let mut sparse = self.sparse_elements().peekable();
         for index in 0..self.count() {
-            let stored = match self.bytes {
-                Some(bytes) => &bytes[index * self.stride..][..len],
-                None => &[0; ELEMENT_BYTES_MAX][..len],
-            };
             let replaced = sparse.next_if(|(at, _)| *at == index);
-            show(replaced.map_or(stored, |(_, value)| value));
+            let stored = self
+                .bytes
+                .map_or(&[][..], |bytes| &bytes[index * self.stride..]);
+            let stored = replaced.map_or(stored, |(_, value)| value);
+            match stored.get(..len) {
+                Some(element) => show(element),
+                // The last column of the last element may lack its padding.
+                None => {
+                    let mut element = [0; ELEMENT_BYTES_MAX];
+                    element[..stored.len()].copy_from_slice(stored);
+                    show(&element[..len]);
+                }
+            }
         }
         Ok(())
     }

@@ -184,8 +184,8 @@ impl SceneCook {
                     entries.push(entry);
                 }
                 Err(cause) => {
-                    let cause = format!("images[{}]: {cause}", images[0]);
-                    cooked.uncooked.push((name.to_vec(), cause));
+                    let about = |image| (name.to_vec(), format!("images[{image}]: {cause}"));
+                    cooked.uncooked.extend(images.into_iter().map(about));
                 }
             }
         }
@@ -274,15 +274,15 @@ impl SceneCook {
     }
 }
 
-/// Textures of colors, which the specification stores as sRGB.
-const COLORS: [&str; 6] = [
-    "baseColorTexture",
-    "emissiveTexture",
-    "diffuseTexture",
-    "specularGlossinessTexture",
-    "specularColorTexture",
-    "sheenColorTexture",
-];
+/// Whether a texture of a material has colors, which glTF and its extensions store as sRGB.
+fn is_of_colors(name: &str) -> bool {
+    let others = [
+        "emissiveTexture",
+        "diffuseTexture",
+        "specularGlossinessTexture",
+    ];
+    name.ends_with("ColorTexture") || others.contains(&name)
+}
 
 /// Returns the images that a material uses as colors.
 fn colors(model: &Model) -> HashSet<usize> {
@@ -290,8 +290,12 @@ fn colors(model: &Model) -> HashSet<usize> {
     let uses = materials.flat_map(|material| &material.textures);
     let colors = uses.filter(|used| {
         let name = used.slot.rsplit('.').next();
-        name.is_some_and(|name| COLORS.contains(&name))
+        name.is_some_and(is_of_colors)
     });
-    let image = |texture: usize| model.textures.get(texture)?.as_ref().ok()?.image;
-    colors.filter_map(|used| image(used.texture)).collect()
+    let textures = colors.filter_map(|used| model.textures.get(used.texture)?.as_ref().ok());
+    // Alternatives are shown where the image fails.
+    textures
+        .flat_map(|texture| texture.image.iter().chain(&texture.passed_over))
+        .copied()
+        .collect()
 }

@@ -17,7 +17,8 @@ pub enum ErrorKind {
     Malformed,
     /// Something in the JSON contradicts the specification or itself.
     Invalid,
-    /// Valid, but not supported: Draco and meshopt compression, Basis Universal, glTF 1.
+    /// Valid, but not supported: Draco and meshopt compression, Basis Universal, glTF 1, required
+    /// extensions that are unknown.
     Unsupported,
     /// A URI that leaves the scene's folder or names a host.
     Refused,
@@ -83,6 +84,12 @@ impl Error {
     #[must_use]
     pub fn in_file(mut self, file: &str) -> Error {
         Arc::make_mut(&mut self.0).file = Some(file.to_owned());
+        self
+    }
+
+    /// Returns the error with another place.
+    pub(crate) fn at(mut self, place: String) -> Error {
+        Arc::make_mut(&mut self.0).place = place;
         self
     }
 

@@ -43,8 +43,9 @@
 //! exported them, or when a package is built.
 //!
 //! Supported: data URIs, percent-encoded names, sparse accessors, `KHR_mesh_quantization`,
-//! `EXT_texture_webp`, `MSFT_texture_dds`, and uncompressed copies beside compressed ones. Unknown
-//! extensions are ignored.
+//! `EXT_texture_webp`, `MSFT_texture_dds`, and uncompressed copies beside compressed ones. Other
+//! images of a texture are tried if one fails. Unknown extensions are ignored, unless the document
+//! requires them and they may change bytes or geometry.
 
 pub mod accessor;
 #[cfg(feature = "cook")]

@@ -14,6 +14,7 @@
 //! it. Several loads at once ([`wait_all`]) keep the device and the workers busy while each waits
 //! for its first batch.
 
+mod alternatives;
 mod budget;
 mod device;
 mod issue;
@@ -22,6 +23,7 @@ mod start;
 
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -152,6 +154,8 @@ impl Loader {
             outstanding: HashMap::new(),
             names: HashSet::new(),
             holders: HashSet::new(),
+            alternatives: HashMap::new(),
+            binary: None,
             scene: None,
             progress: Progress::default(),
             events: Vec::new(),
@@ -170,7 +174,8 @@ impl Loader {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Number of batches of reads, each of which waits for the one before it.
+    /// Number of batches of reads, each of which waits for the one before it; without images that
+    /// are read because others have failed.
     pub batches: u32,
     /// Number of requests made.
     pub requests: u64,
@@ -249,6 +254,10 @@ pub struct Load {
     names: HashSet<Arc<[u8]>>,
     /// The files or packages that hold entries of the scene.
     holders: HashSet<u64>,
+    /// Textures that name other images, too, by the image that they show.
+    alternatives: HashMap<usize, Vec<usize>>,
+    /// The range of a GLB's binary chunk.
+    binary: Option<Range<u64>>,
     scene: Option<Result<Scene>>,
     progress: Progress,
     events: Vec<Event>,

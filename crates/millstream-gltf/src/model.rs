@@ -5,8 +5,9 @@
 //! and the others can still be loaded. References between elements are checked, too (`check`): an
 //! index in a valid element refers to an existing element.
 //!
-//! Unknown properties and extensions are ignored. Elements are parsed one at a time from the text,
-//! so that no tree of the whole JSON is ever in memory.
+//! Unknown properties are ignored, and so are unknown extensions, unless the document requires them
+//! and they may give other bytes or geometry. Elements are parsed one at a time from the text, so
+//! that no tree of the whole JSON is ever in memory.
 //!
 //! ```
 //! use millstream_gltf::model::Model;
@@ -84,10 +85,16 @@ impl Model {
             let cause = format!("JSON of {} bytes exceeds the limit", json.len());
             return Err(Error::new(ErrorKind::Limit, "", cause));
         }
+        let json = without_mark(json);
         let texts: Texts<'_> =
             serde_json::from_slice(json).map_err(|error| broken(json, &error))?;
         version(&texts)?;
         let mut document = Vec::new();
+        let required = required(&texts).unwrap_or_else(|error| {
+            document.push(error);
+            Vec::new()
+        });
+        document.extend(unsupported(&required));
         let errors = &mut document;
         let primitives = Cell::new(limits::ELEMENTS_MAX);
         let mut model = Model {
@@ -110,7 +117,7 @@ impl Model {
             Err(error) => document.push(error),
         }
         model.document = document;
-        check::references(&mut model);
+        check::references(&mut model, required.iter().any(|name| name == DRACO));
         Ok(model)
     }
 
@@ -295,15 +302,56 @@ fn version(texts: &Texts<'_>) -> Result<()> {
     }
 }
 
+/// Returns a text without the byte order mark that some exporters write.
+pub(crate) fn without_mark(json: &[u8]) -> &[u8] {
+    json.strip_prefix(b"\xef\xbb\xbf").unwrap_or(json)
+}
+
+/// Reads the names of the extensions without which the document cannot be loaded.
+fn required(texts: &Texts<'_>) -> Result<Vec<String>> {
+    let Some(text) = texts.get("extensionsRequired") else {
+        return Ok(Vec::new());
+    };
+    let names = serde_json::from_str(text.get());
+    names.map_err(|error| invalid("extensionsRequired", cause(&error)))
+}
+
+const DRACO: &str = "KHR_draco_mesh_compression";
+
+/// Extensions that are supported, or whose use by an element is an error of that element, or that
+/// leave bytes and geometry as they are; beside those of materials and lights.
+const KNOWN: &str = "KHR_draco_mesh_compression EXT_meshopt_compression KHR_mesh_quantization \
+    KHR_texture_basisu EXT_texture_webp MSFT_texture_dds KHR_texture_transform \
+    KHR_animation_pointer KHR_node_hoverability KHR_node_selectability KHR_node_visibility \
+    KHR_xmp_json_ld EXT_instance_features EXT_mesh_features EXT_mesh_gpu_instancing \
+    EXT_structural_metadata MSFT_lod";
+
+/// Returns the error of the first required extension that is not known.
+fn unsupported(required: &[String]) -> Option<Error> {
+    let is_known = |name: &str| {
+        name.contains("_materials_")
+            || name.contains("_lights_")
+            || KNOWN.split_whitespace().any(|known| known == name)
+    };
+    let at = required.iter().position(|name| !is_known(name))?;
+    let name: String = required[at].chars().take(limits::PLACE_BYTES_MAX).collect();
+    let cause = format!("{name:?} is not supported: without it bytes or geometry may be wrong");
+    let place = format!("extensionsRequired[{at}]");
+    Some(Error::new(ErrorKind::Unsupported, place, cause))
+}
+
 /// Reads `scene`, the index of the scene to show, of `scenes`.
 fn shown_scene(texts: &Texts<'_>, scenes: usize) -> Result<Option<usize>> {
     let Some(text) = texts.get("scene") else {
         return Ok(None);
     };
-    match serde_json::from_str(text.get()) {
-        Ok(scene) if scene < scenes => Ok(Some(scene)),
-        Ok(scene) => Err(invalid("scene", format!("scene {scene} does not exist"))),
-        Err(error) => Err(invalid("scene", cause(&error))),
+    let index = |text: &str| {
+        let index = serde_json::from_str(text);
+        index.map_err(|error| invalid("scene", cause(&error)))
+    };
+    match read_element(text.get(), index)? {
+        scene if scene < scenes => Ok(Some(scene)),
+        scene => Err(invalid("scene", format!("scene {scene} does not exist"))),
     }
 }
 

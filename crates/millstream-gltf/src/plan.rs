@@ -156,6 +156,20 @@ impl SceneFile<'_> {
         }
     }
 
+    /// Plans the fetch of one image.
+    pub(crate) fn fetch_image(&self, model: &Model, image: usize) -> Result<Fetch, Error> {
+        let place = format!("images[{image}]");
+        let about = model.images[image].as_ref().map_err(Error::clone)?;
+        match self.of_image(model, &about.place) {
+            Ok(origin) => Ok(Fetch {
+                origin,
+                purpose: Purpose::Images(vec![image]),
+                place,
+            }),
+            Err(cause) => Err(invalid(place, cause)),
+        }
+    }
+
     fn of_image(&self, model: &Model, place: &ImagePlace) -> Result<Origin, &'static str> {
         match place {
             ImagePlace::Data(bytes) => Ok(Origin::Memory {

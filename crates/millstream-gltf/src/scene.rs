@@ -140,13 +140,6 @@ impl Scene {
         &self.model
     }
 
-    /// Sets the state of images that share their bytes.
-    pub(crate) fn set_images(&mut self, images: &[usize], state: &State<Arc<Image>>) {
-        for &image in images {
-            self.images[image] = state.clone();
-        }
-    }
-
     /// Returns the JSON text, for properties that this crate does not parse.
     #[must_use]
     pub fn json(&self) -> &[u8] {
@@ -165,12 +158,15 @@ impl Scene {
         &self.images
     }
 
-    /// Returns all errors: of the JSON first, then of buffers and images.
+    /// Returns all errors: of the JSON first, then of buffers and images. An image that has failed
+    /// is none if its textures show others in its place.
     pub fn problems(&self) -> impl Iterator<Item = &Error> {
+        let wanted = self.model.wanted_images();
+        let images = self.images.iter().zip(wanted);
         self.model
             .problems()
             .chain(self.buffers.iter().filter_map(State::error))
-            .chain(self.images.iter().filter_map(State::error))
+            .chain(images.filter_map(|(image, wanted)| image.error().filter(|_| wanted)))
     }
 
     /// Returns the image of a texture, if it has landed, at least in part.
@@ -221,7 +217,7 @@ impl Scene {
             Some(sparse) => {
                 let (indices, values) = (&sparse.indices, &sparse.values);
                 let index_bytes = sparse.count * indices.component.bytes();
-                let value_bytes = sparse.count * element_bytes;
+                let value_bytes = (sparse.count - 1) * element_bytes + about.last_bytes();
                 Some(SparseBytes {
                     indices: head(tail(self.view(indices.view)?, indices.offset), index_bytes),
                     component: indices.component,

@@ -44,7 +44,7 @@ pub fn parse(uri: &str) -> Result<Uri, Refusal> {
         }
         _ if uri.starts_with("//") => Err((ErrorKind::Refused, "the URI names a network host")),
         // Exporters do not encode `?` and `#` in file names, so both are part of the name.
-        _ => name(&unescape(uri)?).map(Uri::Name),
+        _ => name(&unescape(uri)).map(Uri::Name),
     }
 }
 
@@ -55,7 +55,7 @@ fn is_scheme(text: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
-/// Returns a name without `.`, `..` and empty parts.
+/// Returns a name without `.`, `..` and empty parts. Exporters on Windows write backslashes.
 fn name(decoded: &[u8]) -> Result<Vec<u8>, Refusal> {
     let refused = |cause| Err((ErrorKind::Refused, cause));
     // A leading backslash is an absolute path on Windows; `C:\...` is refused as a scheme.
@@ -66,7 +66,7 @@ fn name(decoded: &[u8]) -> Result<Vec<u8>, Refusal> {
         return refused("the URI holds a NUL");
     }
     let mut parts: Vec<&[u8]> = Vec::new();
-    for part in decoded.split(|&byte| byte == b'/') {
+    for part in decoded.split(|byte| b"/\\".contains(byte)) {
         match part {
             b"" | b"." => {}
             b".." => {
@@ -83,17 +83,10 @@ fn name(decoded: &[u8]) -> Result<Vec<u8>, Refusal> {
     Ok(parts.join(&b'/'))
 }
 
-/// Decodes percent-encoding: `%41` becomes `A`.
-fn unescape(text: &str) -> Result<Cow<'_, [u8]>, Refusal> {
-    let is_escape = |rest: &str| {
-        let digits = rest.as_bytes().get(..2);
-        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-    };
-    if !text.split('%').skip(1).all(is_escape) {
-        let cause = "a % of the URI is not followed by two hexadecimal digits";
-        return Err((ErrorKind::Invalid, cause));
-    }
-    Ok(percent_decode_str(text).into())
+/// Decodes percent-encoding: `%41` becomes `A`. A `%` that encodes nothing is itself, as exporters
+/// do not encode it either.
+fn unescape(text: &str) -> Cow<'_, [u8]> {
+    percent_decode_str(text).into()
 }
 
 /// Decodes a data URI, `[type][;parameters][;base64],bytes`, without its scheme.
@@ -101,7 +94,7 @@ fn data(rest: &str) -> Result<Vec<u8>, Refusal> {
     let Some((head, body)) = rest.split_once(',') else {
         return Err((ErrorKind::Invalid, "the data: URI has no comma"));
     };
-    let body = unescape(body)?;
+    let body = unescape(body);
     let last = head.rsplit_once(';').map_or("", |(_, last)| last);
     if !last.eq_ignore_ascii_case("base64") {
         return Ok(body.into_owned());

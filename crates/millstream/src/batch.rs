@@ -477,7 +477,15 @@ impl Batch {
     /// # Errors
     /// As [`Batch::add`].
     pub fn signal(&mut self, fence: &Fence, value: u64) -> Result<(), Error> {
-        self.put_fifo(Fifo::Signal(fence.clone(), value))
+        self.put_fifo(Fifo::Signal(fence.clone(), value), true)
+    }
+
+    /// As [`Batch::signal`], but never blocks.
+    ///
+    /// # Errors
+    /// As [`Batch::signal`]. On `QueueFull`, what the batch held was submitted.
+    pub fn try_signal(&mut self, fence: &Fence, value: u64) -> Result<(), Error> {
+        self.put_fifo(Fifo::Signal(fence.clone(), value), false)
     }
 
     /// Writes slot `index` of `statuses` once everything before it has completed: the result of the
@@ -489,9 +497,24 @@ impl Batch {
     /// # Panics
     /// If there is no such slot.
     pub fn status(&mut self, statuses: &StatusArray, index: usize) -> Result<(), Error> {
-        let len = statuses.len();
+        self.put_status(statuses, index, true)
+    }
+
+    /// As [`Batch::status`], but never blocks.
+    ///
+    /// # Errors
+    /// As [`Batch::status`]. On `QueueFull`, what the batch held was submitted.
+    ///
+    /// # Panics
+    /// As [`Batch::status`].
+    pub fn try_status(&mut self, statuses: &StatusArray, index: usize) -> Result<(), Error> {
+        self.put_status(statuses, index, false)
+    }
+
+    fn put_status(&mut self, to: &StatusArray, index: usize, block: bool) -> Result<(), Error> {
+        let len = to.len();
         assert!(index < len, "the status array has {len} slots");
-        self.put_fifo(Fifo::Status(statuses.clone(), index))
+        self.put_fifo(Fifo::Status(to.clone(), index), block)
     }
 
     /// Closes a file once everything before it has completed, and its open. Requests after it fail
@@ -511,13 +534,13 @@ impl Batch {
             let cause = "the file was closed before, or the id is of another storage";
             return Err(Error::new(ErrorKind::StaleFile, cause));
         }
-        self.put_fifo(Fifo::Close(file))
+        self.put_fifo(Fifo::Close(file), true)
     }
 
-    fn put_fifo(&mut self, fifo: Fifo) -> Result<(), Error> {
+    fn put_fifo(&mut self, fifo: Fifo, block: bool) -> Result<(), Error> {
         self.refuse_forked()?;
         if self.room == 0 {
-            self.reserve(0, true)?;
+            self.reserve(0, block)?;
         }
         self.parcel.has_order |= matches!(fifo, Fifo::Close(..));
         self.parcel.fifos.push_back(fifo);

@@ -34,6 +34,7 @@ use crate::limits::{SLOT_CHUNK, SLOTS_MAX};
 use crate::priority::Priority;
 use crate::request::{Body, Parts, Rare, Usual, Verb};
 use crate::sync::{AtomicU64, Mutex, Ordering, SharedCell, fence, lock};
+use crate::waiters::wake_all;
 use crate::waits::WaitsFor;
 
 const CHUNK: u32 = SLOT_CHUNK;
@@ -507,16 +508,23 @@ impl<S> SlotTicket<S> {
         // Once DETACHED is set, the thread that ends the request may free the slot, and with it the
         // pool: this keeps the table, and the pool is used only by the winner.
         let table = Arc::clone(&self.pool().table);
-        let (hot, generation) = (table.hot(self.id.index()), life(self.id));
-        hot.interest.fetch_or(DETACHED, Ordering::SeqCst);
+        let (index, generation) = (self.id.index(), life(self.id));
+        let hot = table.hot(index);
+        let interest = hot.interest.fetch_or(DETACHED, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let word = hot.word.load(Ordering::Acquire);
         let ended = word & (GENERATION | STATE) == generation | ENDED;
         if ended && win_detached(hot, generation) {
             // SAFETY: ENDED, acquired, and the exchange was won.
-            let outcome = unsafe { read_outcome(&table, self.id.index(), word) };
-            Pool::free_one(self.pool, self.id.index());
+            let outcome = unsafe { read_outcome(&table, index, word) };
+            // The engine may not have come to wake it, and does not any more.
+            let waker = match interest & WAITING {
+                0 => None,
+                _ => take_waker(&table, index, self.id.generation()),
+            };
+            Pool::free_one(self.pool, index);
             drop(outcome);
+            wake_all(&mut Vec::from_iter(waker));
         }
     }
 }

@@ -10,19 +10,22 @@
 Arrays of Python objects are refused: they are pickles, which can run any code.
 """
 
+import ast
 import io
 import math
 import os
+import re
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ._default import default_storage
-from ._errors import Corrupt
+from ._errors import Corrupt, MillstreamError
 from ._native import Buffer, File, Queue, Storage, Ticket, wait_all
 
 __all__ = ["fromfile", "load"]
@@ -40,6 +43,8 @@ _LOCAL_HEADER_BYTES = 30
 _MEMBERS_AT_ONCE = 1000
 # No deflate stream grows by more when it is decoded.
 _DEFLATE_RATIO_MAX = 1032
+# A unit of time with a divisor, as in "m8[s/2]".
+_DIVISOR = re.compile(r"\[[^]]*/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +68,14 @@ def _parse(head: bytes, place: tuple[str, int]) -> _Header:
         if version == (3, 0):
             stream = _as_version_2(head)
         if version == (1, 0):
-            read = np.lib.format.read_array_header_1_0
+            read, length_bytes = np.lib.format.read_array_header_1_0, 2
         elif version in ((2, 0), (3, 0)):
-            read = np.lib.format.read_array_header_2_0
+            read, length_bytes = np.lib.format.read_array_header_2_0, 4
         else:
             raise ValueError(f"the version {version} is unknown")
+        _refuse_divisors(stream.getvalue()[stream.tell() :], length_bytes)
         shape, fortran, kind = read(stream, max_header_size=_HEADER_BYTES_MAX)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, UnicodeError) as error:
+    except Exception as error:
         raise _wrong(*place, f"no array of numpy: {error}") from error
     if kind.hasobject:
         raise _wrong(*place, "the array holds Python objects")
@@ -85,6 +91,38 @@ def _parse(head: bytes, place: tuple[str, int]) -> _Header:
     if math.prod(max(one, 1) for one in shape) * kind.itemsize >= 1 << 63:
         raise _wrong(*place, "the dimensions are too large")
     return _Header(shape, fortran, kind, _header_bytes(head), length)
+
+
+def _refuse_divisors(header: bytes, length_bytes: int) -> None:
+    """Raises ValueError for a type whose unit of time has a divisor. numpy writes none, and divides
+    by one that is zero, which ends the process."""
+    length = int.from_bytes(header[:length_bytes], "little")
+    text = header[length_bytes:][:length].decode("latin1")
+    try:
+        fields = ast.literal_eval(text)
+        kind = fields.get("descr") if isinstance(fields, dict) else fields
+        refused = any(_DIVISOR.search(one) for one in _types(kind, True))
+    except SyntaxError:
+        # numpy may try once more without the suffixes of integers of Python 2.
+        refused = "/" in text or "\\" in text
+    if refused:
+        raise ValueError("a unit of time has a divisor")
+
+
+def _types(value: Any, has_fields: bool) -> Iterator[str]:
+    """All strings in a type that numpy may take for types, so not the names of fields."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, bytes):
+        yield value.decode("latin1")
+    elif isinstance(value, dict):
+        # Lists in it are of types, not of fields.
+        for pair in value.items():
+            yield from _types(pair, False)
+    elif isinstance(value, (list, tuple, set)):
+        for one in value:
+            is_field = has_fields and isinstance(value, list) and isinstance(one, tuple)
+            yield from _types(one[1:] if is_field else one, has_fields)
 
 
 def _as_version_2(head: bytes) -> io.BytesIO:
@@ -171,7 +209,9 @@ def _load_zip(queue: Queue, file: File, path: str, length: int) -> dict[str, Any
     try:
         with zipfile.ZipFile(io.BufferedReader(_Tail(queue, file, length), 1 << 16)) as archive:
             members = [one for one in archive.infolist() if one.filename.endswith(".npy")]
-    except (zipfile.BadZipFile, ValueError, struct.error, NotImplementedError) as error:
+    except MillstreamError:
+        raise
+    except Exception as error:
         raise _wrong(path, 0, f"no zip file: {error}") from error
     for one in members:
         if one.header_offset < 0 or one.header_offset + _LOCAL_HEADER_BYTES > length:

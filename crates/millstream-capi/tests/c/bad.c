@@ -95,6 +95,11 @@ static void null_is_refused(void) {
     NUL(mst_batch_operate(batch, NULL, NULL));
     NUL(mst_batch_signal(NULL, fence, 1));
     NUL(mst_batch_signal(batch, NULL, 1));
+    NUL(mst_batch_try_signal(NULL, fence, 1));
+    NUL(mst_batch_try_signal(batch, NULL, 1));
+    NUL(mst_batch_try_status(NULL, statuses, 0));
+    NUL(mst_batch_try_status(batch, NULL, 0));
+    NUL(mst_batch_try_status(batch, statuses, 1));
     NUL(mst_batch_status(NULL, statuses, 0));
     NUL(mst_batch_status(batch, NULL, 0));
     NUL(mst_batch_status(batch, statuses, 1));

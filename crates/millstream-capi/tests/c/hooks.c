@@ -144,6 +144,35 @@ static void completed(void *user) {
     count(&notified);
 }
 
+/* Descriptors of a later header, with a member that is unknown here: the buffers that they hand over
+ * are freed, as all that was allocated is in the end. */
+static void buffers_of_refused_descriptors_are_freed(mst_queue *queue, mst_file file) {
+    struct {
+        mst_read_desc known;
+        uint64_t unknown;
+    } read = {.known = {.size = sizeof read, .file = file, .length = 1}, .unknown = 1};
+    struct {
+        mst_write_desc known;
+        uint64_t unknown;
+    } write = {.known = {.size = sizeof write, .file = file}, .unknown = 1};
+    mst_batch *batch;
+    mst_ticket ticket;
+    OK(mst_batch_create(queue, &batch));
+    for (int in_batch = 0; in_batch < 2; in_batch++) {
+        OK(mst_buffer_create(storage, LENGTH, &read.known.buffer));
+        OK(mst_buffer_create(storage, LENGTH, &read.known.stored));
+        OK(mst_buffer_create(storage, LENGTH, &write.known.buffer));
+        if (in_batch) {
+            EXPECT(MST_ERROR_UNSUPPORTED, mst_batch_read(batch, &read.known, &ticket));
+            EXPECT(MST_ERROR_UNSUPPORTED, mst_batch_write(batch, &write.known, &ticket));
+        } else {
+            EXPECT(MST_ERROR_UNSUPPORTED, mst_queue_read(queue, &read.known, &ticket));
+            EXPECT(MST_ERROR_UNSUPPORTED, mst_queue_write(queue, &write.known, &ticket));
+        }
+    }
+    mst_batch_free(batch);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 3);
     mst_allocator allocator = {.user = &allocated, .allocate = allocate, .deallocate = deallocate};
@@ -213,6 +242,7 @@ int main(int argc, char **argv) {
     OK(mst_queue_read(queue, &read, &ticket));
     EXPECT(MST_ERROR_UNKNOWN_CODEC, mst_ticket_wait(storage, ticket, MST_FOREVER, NULL));
 
+    buffers_of_refused_descriptors_are_freed(queue, file);
     mst_queue_free(queue);
     mst_storage_free(storage);
     for (int i = 0; i < 20000 && !counted(&logged); i++)

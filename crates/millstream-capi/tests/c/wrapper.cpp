@@ -7,7 +7,9 @@
 #include <chrono>
 #include <vector>
 #if __cplusplus >= 202002L
+#include <atomic>
 #include <semaphore>
+#include <thread>
 #endif
 
 namespace ms = millstream;
@@ -60,6 +62,22 @@ static owned_task wait_for(const ms::queue &queue, mst_read_desc desc) {
 static void destroyed_while_waiting(const ms::queue &queue, const mst_read_desc &desc) {
     wait_for(queue, desc).handle.destroy();
 }
+
+/* What `new` made in this program and has not deleted: coroutines, and what awaiters share. */
+static std::atomic<long> made{0};
+
+void *operator new(std::size_t size) {
+    made++;
+    if (void *memory = std::malloc(size))
+        return memory;
+    std::abort();
+}
+void operator delete(void *memory) noexcept {
+    if (memory)
+        made--;
+    std::free(memory);
+}
+void operator delete(void *memory, std::size_t) noexcept { operator delete(memory); }
 
 static task load(const ms::queue &queue, mst_file file, std::size_t size) {
     auto done = co_await queue.read(whole(file)).value();
@@ -146,9 +164,14 @@ int main(int argc, char **argv) {
         auto desc = whole(file);
         desc.options.after = never.get();
         desc.options.after_value = 1;
-        destroyed_while_waiting(queue, desc);
+        const long before = made;
+        for (int i = 0; i < 100; i++)
+            destroyed_while_waiting(queue, desc);
         CHECK(never.signal(1));
         CHECK(queue.wait_idle());
+        for (int i = 0; i < 20000 && made != before; i++)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        CHECK(made == before);
     }
     for (int i = 0; i < 50; i++)
         load(queue, file, content.size());

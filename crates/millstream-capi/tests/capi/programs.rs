@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::support::{Program, compilers, root};
+use crate::support::{Program, compilers, refused, root};
 use millstream::{Storage, StorageOptions};
 use millstream_pak::{Item, PackOptions, Package, write_file, write_patch_file};
 
@@ -83,10 +83,71 @@ fn packages_patches_and_mounts_are_read() {
     runs_in("packages.c", prepare, &[]);
 }
 
+const STANDARDS: [&str; 2] = ["-std=c++17", "-std=c++20"];
+
+/// A program in C++ with this in `main`, as a file.
+fn in_main(folder: &Path, inside: &str) -> std::path::PathBuf {
+    let path = folder.join("program.cpp");
+    let program = format!(
+        "#include <millstream.hpp>\nstatic millstream::result<millstream::storage> make() {{\n\
+         return millstream::storage::create(); }}\nint main() {{ (void)make;\n{inside}\n}}\n"
+    );
+    std::fs::write(&path, program).expect("written");
+    path
+}
+
+#[test]
+fn the_example_of_the_header_for_cpp_compiles_without_a_warning() {
+    let header = std::fs::read_to_string(root().join("include/millstream.hpp")).expect("read");
+    let lines = header
+        .lines()
+        .filter_map(|line| line.strip_prefix(" *     "));
+    let example: Vec<&str> = lines.collect();
+    assert!(example.len() > 5, "{example:?}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = in_main(folder.path(), &example.join("\n"));
+    for compiler in compilers(["g++", "clang++"]) {
+        for standard in STANDARDS {
+            // There is no such file, which the example tells.
+            Program::compile(&source, folder.path(), compiler, &[standard]).run(&[]);
+        }
+    }
+}
+
+#[test]
+fn results_are_read_where_they_are_const_and_never_refer_to_temporaries() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let read = "const millstream::result<int> r(3); const auto &copy = *r; \
+                const auto taken = *make();\n\
+                return r.value() == copy && make().value().get() && taken.get() ? 0 : 1;";
+    let as_msvc = "#if MST_CPLUSPLUS != 202002L\n#error \"_MSVC_LANG is what MSVC has\"\n#endif";
+    for compiler in compilers(["g++", "clang++"]) {
+        for standard in STANDARDS {
+            let source = in_main(folder.path(), read);
+            Program::compile(&source, folder.path(), compiler, &[standard]).run(&[]);
+            for dangling in [
+                "auto &storage = *make();",
+                "auto &storage = make().value();",
+                "return make()->get() != nullptr;",
+                "auto &why = make().error();",
+            ] {
+                let source = in_main(folder.path(), dangling);
+                let said = refused(&source, compiler, standard);
+                assert!(said.contains("program.cpp:5"), "{dangling}: {said}");
+            }
+        }
+        let source = in_main(folder.path(), as_msvc);
+        let options = ["-std=c++20", "-D_MSVC_LANG=202002L"];
+        Program::compile(&source, folder.path(), compiler, &options);
+        let said = refused(&source, compiler, "-std=c++17");
+        assert!(said.contains("_MSVC_LANG is what MSVC has"), "{said}");
+    }
+}
+
 #[test]
 fn the_layer_for_cpp_works_with_and_without_coroutines() {
     for compiler in compilers(["g++", "clang++"]) {
-        for standard in ["-std=c++17", "-std=c++20"] {
+        for standard in STANDARDS {
             let folder = tempfile::tempdir().expect("a folder");
             let source = root().join("tests/c/wrapper.cpp");
             let program = Program::compile(&source, folder.path(), compiler, &[standard]);

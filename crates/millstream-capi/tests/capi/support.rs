@@ -20,10 +20,23 @@ pub(crate) fn shared_library() -> String {
     library.display().to_string()
 }
 
+/// What a compiler says to a program, which it must refuse.
+pub(crate) fn refused(source: &Path, compiler: &str, standard: &str) -> String {
+    let include = format!("-I{}", root().join("include").display());
+    let source = source.display().to_string();
+    let output = run(compiler, &["-fsyntax-only", standard, &include, &source]);
+    assert!(!output.status.success(), "{compiler} takes {source}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn run(program: &str, arguments: &[&str]) -> std::process::Output {
+    let output = Command::new(program).args(arguments).output();
+    output.unwrap_or_else(|error| panic!("{program} cannot be run: {error}"))
+}
+
 /// What a command prints; it must succeed.
 pub(crate) fn output(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.unwrap_or_else(|error| panic!("{program} cannot be run: {error}"));
+    let output = run(program, arguments);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::glb;
-use crate::model::{Buffer, BufferPlace, ImagePlace, Model};
+use crate::model::{Buffer, BufferPlace, ImagePlace, Model, without_mark};
 use crate::plan::joined;
 
 /// The parts of a GLB.
@@ -44,7 +44,7 @@ impl<'a> Parts<'a> {
             raw.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
         };
         let wrong = |cause| Error::new(ErrorKind::Malformed, "", cause);
-        let text = part(layout.json).ok_or_else(|| wrong("the GLB is cut"))?;
+        let text = without_mark(part(layout.json).ok_or_else(|| wrong("the GLB is cut"))?);
         let model = Model::parse(text)?;
         let json: Value =
             serde_json::from_slice(text).map_err(|_| wrong("the JSON is not valid"))?;

@@ -8,7 +8,7 @@
 //! Plain PNGs of 8 bits are inflated by libdeflate (feature `c`, else zlib-rs) and unfiltered here,
 //! in 0.77 of the `png` crate's time for noisy textures and 0.5 for screenshots (example
 //! `image_speed`). `png` decodes the others. Over 40 JPEGs, `zune-jpeg` decodes 80 and
-//! `jpeg-decoder` 57 million pixels per second.
+//! `jpeg-decoder` 57 million pixels per second, so the latter decodes only what the former cannot.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -90,7 +90,7 @@ struct Plan {
 }
 
 /// Returns the length of [`decode`]'s destination: the image, then work space, or as many bytes as
-/// the decoder allocates elsewhere meanwhile (JPEG in several passes, WebP).
+/// the decoder allocates elsewhere meanwhile (WebP, and JPEGs of several scans or an unusual kind).
 ///
 /// # Errors
 /// The likely cause: an unknown or unsupported kind, a damaged header, an image beyond the limits.

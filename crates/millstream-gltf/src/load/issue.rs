@@ -83,6 +83,9 @@ impl Load {
     }
 
     fn push(&mut self, item: Item) {
+        if !item.is_large() {
+            self.reserved += item.stored_bytes;
+        }
         self.waiting.push(self.items.len());
         self.items.push(item);
     }
@@ -374,6 +377,9 @@ impl Load {
         }
         let item = &mut self.items[index];
         if item.is_geometry() {
+            // A predicted entry may be longer than the buffer in it.
+            let start = buffer.as_ptr().addr() - buffer.base().addr();
+            buffer.set_view(start, item.stored_bytes as usize);
             self.buffer_landed(index, Bytes::Landed(buffer));
             return Ok(());
         }
@@ -519,7 +525,9 @@ impl Load {
         if let (Purpose::Images(images), Some(Ok(scene))) =
             (&self.items[index].purpose, &mut self.scene)
         {
-            scene.set_images(images, &state);
+            for &image in images {
+                scene.images[image] = state.clone();
+            }
         }
     }
 
@@ -543,7 +551,19 @@ impl Load {
                     *state = State::of(error);
                 }
             }
-            Purpose::Images(images) => scene.set_images(images, &State::of(error)),
+            Purpose::Images(images) => {
+                use ErrorKind::{Canceled, Limit};
+                let kind = error.as_ref().map(Error::kind);
+                for &image in images {
+                    let error = error
+                        .clone()
+                        .map(|error| error.at(format!("images[{image}]")));
+                    scene.images[image] = State::of(error);
+                }
+                if kind.is_some_and(|kind| !matches!(kind, Canceled | Limit)) {
+                    self.fall_back(images);
+                }
+            }
         }
     }
 
@@ -616,6 +636,15 @@ impl Load {
             item.promised = false;
             item.purpose = fetch.purpose.clone();
             item.place.clone_from(&fetch.place);
+            if let (
+                true,
+                Origin::Entry {
+                    range: Some(range), ..
+                },
+            ) = (item.is_geometry(), &fetch.origin)
+            {
+                item.stored_bytes = range.end - range.start;
+            }
         }
         true
     }

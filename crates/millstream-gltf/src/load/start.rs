@@ -11,7 +11,7 @@ use super::{Event, EventKind, Load, Stage};
 use crate::error::{Error, ErrorKind, Result};
 use crate::glb;
 use crate::limits;
-use crate::model::{BufferPlace, Model};
+use crate::model::{BufferPlace, Model, without_mark};
 use crate::plan::{self, Fetch, Key, Origin, Plan, SameBytes, SceneFile};
 use crate::scene::{Bytes, Scene, State};
 
@@ -104,7 +104,7 @@ impl Load {
         let head = head.map_err(|error| Error::of_request("", "", &error))?;
         let head = Arc::new(head);
         let mut binary = None;
-        let mut json = 0..head.len();
+        let mut json = head.len() - without_mark(&head).len()..head.len();
         let file_bytes = self.located.raw_bytes();
         if !glb::is_glb(&head) {
             if file_bytes > head.len() as u64 {
@@ -117,6 +117,7 @@ impl Load {
             }
             let index = |at: u64| usize::try_from(at).expect("inside the head");
             json = index(layout.json.start)..index(layout.json.end);
+            json.start = json.end - without_mark(&head[json.clone()]).len();
             binary = layout.binary;
         }
         self.charge_json(limits::model_memory(&head[json.clone()]))?;
@@ -156,11 +157,10 @@ impl Load {
         json: Range<usize>,
         binary: Option<Range<u64>>,
     ) {
-        let file = SceneFile {
-            name: &self.name,
-            binary,
-        };
+        let name = &self.name;
+        let file = SceneFile { name, binary };
         let plan = plan::plan(&model, &file);
+        self.binary = file.binary;
         let buffer_state = |buffer: &Result<crate::model::Buffer>| match buffer {
             Err(_) => State::Unwanted,
             Ok(buffer) if buffer.place == BufferPlace::Nowhere => State::Unwanted,
@@ -168,12 +168,14 @@ impl Load {
         };
         let buffers = model.buffers.iter().map(buffer_state).collect();
         let images = model.images.iter().map(|_| State::Unwanted).collect();
-        self.scene = Some(Ok(Scene {
+        let scene = Scene {
             model,
             json: Bytes::Part(SameBytes::Head(Arc::clone(&head)), json),
             buffers,
             images,
-        }));
+        };
+        self.note_alternatives(&scene);
+        self.scene = Some(Ok(scene));
         self.stage = Stage::Body;
         self.take_up(plan, &head);
         self.sort_waiting();
@@ -182,6 +184,9 @@ impl Load {
 
     /// Finds the predicted item of each fetch of the plan, or adds one.
     fn take_up(&mut self, plan: Plan, head: &Arc<Buffer>) {
+        for fetch in &plan.fetches {
+            self.expect(&fetch.purpose);
+        }
         for (purpose, error) in plan.failed {
             self.mark(&purpose, Some(error));
         }
@@ -192,7 +197,6 @@ impl Load {
         let before = self.items.len();
         let mut reads = false;
         for mut fetch in plan.fetches {
-            self.expect(&fetch.purpose);
             let index = find_promised(&fetch.origin, &promised);
             if index.is_some_and(|index| self.take_promised(&fetch, index)) {
                 continue;

@@ -9,7 +9,8 @@ use super::{Accessor, BufferPlace, ImagePlace, Model, Sparse, View};
 use crate::error::{Error, ErrorKind, Result, invalid};
 use crate::limits;
 
-pub(super) fn references(model: &mut Model) {
+/// Checks all references; `needs_draco` if the document requires Draco compression.
+pub(super) fn references(model: &mut Model, needs_draco: bool) {
     check_each(&mut model.buffers, "buffers", |_, buffer| {
         not_zero(buffer.len)
     });
@@ -34,7 +35,7 @@ pub(super) fn references(model: &mut Model) {
         }
         Ok(())
     });
-    meshes(model);
+    meshes(model, needs_draco);
     let (meshes, count) = (&model.meshes, model.nodes.len());
     check_each(&mut model.nodes, "nodes", |_, node| {
         follow_some(meshes, node.mesh, "mesh", "mesh")?;
@@ -119,7 +120,7 @@ fn check_view(view: &View, buffers: &[Result<super::Buffer>]) -> Result<()> {
     }
     // With an uncompressed copy of the bytes the extension is ignored.
     if buffer.place == BufferPlace::Nowhere {
-        let cause = "meshopt compression is not supported, and there is no uncompressed copy";
+        let cause = "EXT_meshopt_compression is not supported, and there is no uncompressed copy";
         let place = "extensions.EXT_meshopt_compression";
         return Err(Error::new(ErrorKind::Unsupported, place, cause));
     }
@@ -157,7 +158,7 @@ fn check_elements(accessor: &Accessor, view: &View, index: usize) -> Result<()> 
         return Err(invalid("bufferView", cause));
     }
     // The product does not wrap: at most 2³¹ elements of at most 252 bytes.
-    let needed = (accessor.count - 1) * stride + element;
+    let needed = (accessor.count - 1) * stride + accessor.last_bytes();
     fits(accessor.offset, needed, view, index, "count")?;
     let component = accessor.component.bytes();
     if !accessor.offset.is_multiple_of(component)
@@ -195,23 +196,19 @@ fn check_sparse(sparse: &Sparse, accessor: &Accessor, views: &[Result<View>]) ->
     if !indices.component.is_index() {
         return Err(invalid("indices.componentType", "indices must be unsigned"));
     }
-    let (index_bytes, element_bytes) = (indices.component.bytes(), accessor.element_bytes());
-    for (place, index, offset, bytes) in [
+    let index_bytes = sparse.count * indices.component.bytes();
+    let value_bytes = (sparse.count - 1) * accessor.element_bytes() + accessor.last_bytes();
+    for (place, index, offset, needed) in [
         (
             "indices.bufferView",
             indices.view,
             indices.offset,
             index_bytes,
         ),
-        (
-            "values.bufferView",
-            values.view,
-            values.offset,
-            element_bytes,
-        ),
+        ("values.bufferView", values.view, values.offset, value_bytes),
     ] {
         let view = follow(views, index, place, "bufferView")?;
-        fits(offset, sparse.count * bytes, view, index, place)?;
+        fits(offset, needed, view, index, place)?;
     }
     Ok(())
 }
@@ -230,13 +227,22 @@ fn textures(model: &mut Model) {
     });
 }
 
-fn meshes(model: &mut Model) {
+fn meshes(model: &mut Model, needs_draco: bool) {
     let (accessors, materials) = (&model.accessors, &model.materials);
     check_each(&mut model.meshes, "meshes", |mesh, about| {
         let array = format_args!("meshes[{mesh}].primitives");
         check_each(&mut about.primitives, array, |_, primitive| {
-            if primitive.extensions.0.draco.is_some() {
-                let cause = "Draco compression is not supported";
+            // With an uncompressed copy of the elements the extension is ignored.
+            let mut used = primitive.attributes.values().chain(&primitive.indices);
+            let is_copied = |&index: &usize| match accessors.get(index) {
+                Some(Ok(accessor)) => accessor.view.is_some() || accessor.sparse.is_some(),
+                _ => true,
+            };
+            if primitive.extensions.0.draco.is_some() && (needs_draco || !used.all(is_copied)) {
+                let cause = match needs_draco {
+                    true => "Draco compression is not supported, and the document requires it",
+                    false => "Draco compression is not supported, and there is no other copy",
+                };
                 let place = "extensions.KHR_draco_mesh_compression";
                 return Err(Error::new(ErrorKind::Unsupported, place, cause));
             }

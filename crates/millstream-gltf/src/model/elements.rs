@@ -296,6 +296,13 @@ impl Accessor {
             columns => column.next_multiple_of(4) * columns,
         }
     }
+
+    /// Returns the bytes of the last element, behind which nothing need be stored: without the
+    /// padding of its last column.
+    pub(crate) fn last_bytes(&self) -> u64 {
+        let column = self.shape.rows() as u64 * self.component.bytes();
+        self.element_bytes() - (self.element_bytes() / self.shape.columns() as u64 - column)
+    }
 }
 
 /// Where an image's bytes are.
@@ -367,7 +374,7 @@ fn repeat() -> u64 {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Texture {
-    /// The image that is loaded for it.
+    /// The image that is loaded for it. If that fails, the loader puts an alternative in its place.
     pub image: Option<usize>,
     /// Other images that it names, as alternatives; not loaded for it.
     pub passed_over: Vec<usize>,

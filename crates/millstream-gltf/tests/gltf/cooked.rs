@@ -258,6 +258,75 @@ fn images_of_one_view_are_cooked_once() {
     }
 }
 
+#[test]
+fn each_of_the_images_that_share_damaged_bytes_is_named() {
+    let stored = crate::support::png(png::ColorType::Grayscale, 1, 1, &[90]);
+    let glb = glb_of_shared(&stored[..40], &[0, 1, 0]);
+    let cooked = SceneCook::new(Target::Rgba8).cook(b"a.glb", &glb, &NoInputs);
+    let causes = cooked
+        .expect("cooked")
+        .uncooked
+        .into_iter()
+        .map(|(_, cause)| cause);
+    let places: Vec<String> = causes.map(|cause| cause[..9].to_owned()).collect();
+    assert_eq!(places, ["images[0]", "images[2]", "images[1]"]);
+}
+
+#[test]
+fn a_glb_with_a_byte_order_mark_is_cooked_and_its_alternatives_have_the_colors_of_their_texture() {
+    let stored = crate::support::png(png::ColorType::Grayscale, 1, 1, &[90]);
+    let len = stored.len();
+    let json = format!(
+        r#"{{"asset":{{"version":"2.0"}},"buffers":[{{"byteLength":{len}}}],
+        "bufferViews":[{{"buffer":0,"byteLength":{len}}},{{"buffer":0,"byteLength":{len}}}],
+        "images":[{{"bufferView":0}},{{"bufferView":1}}],"materials":[{{"emissiveTexture":
+        {{"index":0}}}}],"textures":[{{"source":1,"extensions":{{"EXT_texture_webp":
+        {{"source":0}}}}}}]}}"#
+    );
+    let glb = crate::support::glb(format!("\u{feff}{json}").as_bytes(), Some(&stored));
+    let cooked = SceneCook::new(Target::Rgba8).cook(b"a.glb", &glb, &NoInputs);
+    let cooked = cooked.expect("cooked");
+    assert_eq!((cooked.entries.len(), &cooked.uncooked[..]), (3, &[][..]));
+    for image in &cooked.entries[..2] {
+        assert!(Layout::parse(&image.raw).expect("an image").is_srgb());
+    }
+}
+
+/// Those of `KHR_materials_diffuse_transmission` among them.
+#[test]
+fn cooked_images_of_colors_are_srgb_and_others_are_not() {
+    let stored = crate::support::png(png::ColorType::Grayscale, 1, 1, &[90]);
+    for (material, is_srgb) in [
+        (r#""normalTexture":{"index":0}"#, false),
+        (r#""emissiveTexture":{"index":0}"#, true),
+        (
+            r#""extensions":{"KHR_materials_diffuse_transmission":
+            {"diffuseTransmissionColorTexture":{"index":0}}}"#,
+            true,
+        ),
+        (
+            r#""extensions":{"KHR_materials_diffuse_transmission":
+            {"diffuseTransmissionTexture":{"index":0}}}"#,
+            false,
+        ),
+        (
+            r#""extensions":{"KHR_materials_sheen":{"sheenColorTexture":{"index":0}}}"#,
+            true,
+        ),
+    ] {
+        let json = format!(
+            r#"{{"asset":{{"version":"2.0"}},"images":[{{"uri":"a.png"}}],
+            "textures":[{{"source":0}}],"materials":[{{{material}}}]}}"#
+        );
+        let others = OneInput(b"a.png", stored.clone());
+        let cook = SceneCook::new(Target::Rgba8);
+        let cooked = cook.cook(b"a.gltf", json.as_bytes(), &others);
+        let image = &cooked.expect("cooked").entries[0];
+        let layout = Layout::parse(&image.raw).expect("an image");
+        assert_eq!(layout.is_srgb(), is_srgb, "{material}");
+    }
+}
+
 struct OneInput(&'static [u8], Vec<u8>);
 
 impl Inputs for OneInput {

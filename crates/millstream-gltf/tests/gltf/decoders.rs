@@ -122,43 +122,6 @@ fn lossless_webps_decode_to_their_pixels() {
     }
 }
 
-/// Lossy, so near: an independent decoder rounds otherwise.
-#[test]
-fn jpegs_decode_nearly_as_an_independent_decoder_does() {
-    use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
-    let mut random = millstream_testing::random();
-    for _ in 0..CASES {
-        let (width, height) = (random.u16(1..80), random.u16(1..80));
-        let (grey, progressive) = (random.bool(), random.bool());
-        let channels = if grey { 1 } else { 3 };
-        let raw = crate::support::smooth(&mut random, width.into(), height.into(), channels);
-        let mut stored = Vec::new();
-        let mut encoder = Encoder::new(&mut stored, 90);
-        encoder.set_progressive(progressive);
-        encoder.set_sampling_factor(SamplingFactor::F_1_1);
-        let color = if grey {
-            ColorType::Luma
-        } else {
-            ColorType::Rgb
-        };
-        encoder.encode(&raw, width, height, color).expect("encoded");
-        let mut other = jpeg_decoder::Decoder::new(&stored[..]);
-        let expected = other.decode().expect("a sound JPEG");
-        let (w, h, found) = pixels(&stored).expect("a sound JPEG");
-        assert_eq!((w, h), (width.into(), height.into()));
-        for (found, expected) in found.chunks_exact(4).zip(expected.chunks_exact(channels)) {
-            for channel in 0..3 {
-                let expected = expected[channel.min(channels - 1)];
-                assert!(found[channel].abs_diff(expected) <= 4);
-            }
-            assert_eq!(found[3], 0xff);
-        }
-        // Not even the header is whole.
-        assert!(pixels(&stored[..20]).is_err());
-        let _ = pixels(&stored[..stored.len() / 2]);
-    }
-}
-
 /// KTX2 and DDS store levels as they are uploaded; each finds its place.
 #[test]
 fn levels_of_containers_find_their_places() {

@@ -152,8 +152,8 @@ fn every_mistake_in_the_json_is_named_by_its_place() {
             "meshes[0].primitives[0].attributes.POSITION",
         ),
         (
-            r#""meshes":[{"primitives":[{"extensions":
-            {"KHR_draco_mesh_compression":{}}}]}]"#,
+            r#""extensionsRequired":["KHR_draco_mesh_compression"],"meshes":[{"primitives":[
+            {"extensions":{"KHR_draco_mesh_compression":{}}}]}]"#,
             Unsupported,
             "meshes[0].primitives[0].extensions.KHR_draco_mesh_compression",
         ),

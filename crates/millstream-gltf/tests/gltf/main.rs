@@ -5,9 +5,11 @@ mod cooked;
 mod decoders;
 #[cfg(feature = "cook")]
 mod device;
+mod foreign;
 mod formats;
 mod hostile;
 mod images;
+mod jpegs;
 #[cfg(feature = "pak")]
 mod order;
 #[cfg(feature = "pak")]

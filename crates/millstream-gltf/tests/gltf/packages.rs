@@ -250,3 +250,44 @@ fn a_record_that_lies_costs_a_batch_and_changes_nothing() {
         crate::support::check(&load.finish().expect("sound"), &made);
     }
 }
+
+#[test]
+fn a_texture_of_a_package_shows_its_other_image_where_the_preferred_one_fails() {
+    let base = tempfile::tempdir().expect("a folder");
+    let folder = base.path().join("scene");
+    std::fs::create_dir(&folder).expect("made");
+    let sound = crate::support::png(png::ColorType::Rgb, 1, 1, &[1, 2, 3]);
+    let write = |name: &str, bytes: &[u8]| {
+        std::fs::write(folder.join(name), bytes).expect("written");
+    };
+    write("0.webp", &sound[..40]);
+    write("1.png", &sound);
+    let json = |inside: &str| {
+        format!(
+            r#"{{"asset":{{"version":"2.0"}},"textures":[{{"source":1,"extensions":
+            {{"EXT_texture_webp":{{"source":0}}}}}}],{inside}}}"#
+        )
+    };
+    let named = json(r#""images":[{"uri":"0.webp"},{"uri":"1.png"}]"#);
+    write("a.gltf", named.as_bytes());
+    let len = sound.len();
+    let inside = json(&format!(
+        r#""images":[{{"bufferView":0}},{{"bufferView":1}}],"buffers":[{{"byteLength":{len}}}],
+        "bufferViews":[{{"buffer":0,"byteLength":40}},{{"buffer":0,"byteLength":{len}}}]"#
+    ));
+    write(
+        "b.glb",
+        &crate::support::glb(inside.as_bytes(), Some(&sound)),
+    );
+    let package = pack(&folder);
+    let storage = crate::support::storage(Backend::Auto);
+    let opened = Arc::new(Package::open(&storage, &package).expect("opened"));
+    let loader = Loader::new(&storage, LoaderOptions::default()).expect("a loader");
+    for name in ["a.gltf", "b.glb"] {
+        let load = loader.open_from(Arc::clone(&opened) as _, name.as_bytes());
+        let scene = load.expect("found").finish().expect("sound");
+        let image = scene.texture_image(0).expect("the other one");
+        assert_eq!(image.pixels(), [1, 2, 3, 0xff], "{name}");
+        assert!(scene.images()[0].error().is_some(), "{name}");
+    }
+}

@@ -3,7 +3,8 @@
 use std::future::poll_fn;
 use std::iter::once;
 use std::sync::Arc;
-use std::task::Poll;
+use std::sync::atomic::Ordering;
+use std::task::{Poll, Wake, Waker};
 
 use super::{check, request, spawn, step};
 use crate::ids::{Id, StorageNumber};
@@ -139,6 +140,16 @@ fn a_ticket_that_waits_for_nothing_has_its_outcome() {
     });
 }
 
+/// Counts its wakes.
+#[derive(Default)]
+struct Woken(std::sync::atomic::AtomicU64);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_ticket_dropped_while_its_request_ends_frees_the_slot_once() {
     for waited in [false, true] {
@@ -148,11 +159,15 @@ fn a_ticket_dropped_while_its_request_ends_frees_the_slot_once() {
             let ticket = submit(&pool, &token);
             let (own, id) = (Arc::clone(&pool), ticket.id());
             let engine = spawn(move || serve(&own, &mut side, id));
+            let woken = Arc::new(Woken::default());
             if waited {
-                ticket.register(std::task::Waker::noop());
+                ticket.register(&Waker::from(Arc::clone(&woken)));
             }
             drop(ticket);
             engine.join().unwrap();
+            // Also without a ticket: a waker may own what only it can free.
+            assert_eq!(woken.0.load(Ordering::Relaxed), u64::from(waited));
+            assert_eq!(Arc::strong_count(&woken), 1, "the waker is dropped");
             assert_eq!(Arc::strong_count(&token), 1, "the memory is dropped once");
             assert_eq!(generations(&pool, 1), [1], "freed once");
         });

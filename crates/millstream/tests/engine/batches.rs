@@ -22,6 +22,35 @@ fn refusal<R>(result: Result<Ticket<Buffer>, Refused<R>>) -> Option<ErrorKind> {
     result.map_err(|refused| refused.error.kind()).err()
 }
 
+#[test]
+fn a_full_queue_refuses_signals_and_status_entries_that_may_not_wait() {
+    each_backend_and_pumped(|bench| {
+        let queue = bench.queue_with(|o| o.capacity = 2);
+        let file = bench.file("data", 100);
+        let (gate, reached, statuses) = (Fence::new(0), Fence::new(0), StatusArray::new(1));
+        let mut batch = queue.batch();
+        batch.detach(read(file)).expect("room");
+        let _gated = queue.submit(read(file).after(&gate, 1)).expect("room");
+        let refused = [
+            batch.try_signal(&reached, 1),
+            batch.try_status(&statuses, 0),
+        ];
+        for refused in refused {
+            assert_eq!(
+                refused.map_err(|error| error.kind()),
+                Err(ErrorKind::QueueFull)
+            );
+        }
+        gate.signal(1);
+        assert!(is_idle(bench, &queue), "what the batch held was submitted");
+        batch.try_status(&statuses, 0).expect("room");
+        batch.try_signal(&reached, 1).expect("room");
+        batch.submit();
+        assert!(bench.wait_for(|| reached.has_reached(1)));
+        assert_eq!(statuses.result(0), Some(0));
+    });
+}
+
 /// Waits until nothing of the queue is live or reserved.
 fn is_idle(bench: &Bench, queue: &Queue) -> bool {
     bench.wait_for(|| queue.live() == 0)

@@ -14,7 +14,8 @@ pub(super) fn add(hashes: &mut Vec<Hashed>, scene: &Scene) -> Result<(), Error> 
             let len = range.end - range.start;
             let in_memory = state.get().and_then(|bytes| bytes.get(range.start, len));
             let hash = match (memory, in_memory) {
-                (Some(memory), _) => xxh3_64(&read_back(memory)?),
+                // A predicted entry may be longer than the buffer in it.
+                (Some(memory), _) => xxh3_64(&read_back(memory)?[..len as usize]),
                 (None, Some(bytes)) => xxh3_64(bytes),
                 // An empty range, which another range begins with, too.
                 (None, None) => continue,

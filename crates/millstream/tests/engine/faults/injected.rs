@@ -729,7 +729,7 @@ fn every_error_at_any_call_ends_requests_with_their_bytes_or_with_that_error() {
         for call in CALLS {
             let calls = match call {
                 Call::Rename | Call::Remove | Call::Replace => 1,
-                Call::Len | Call::ReadAt | Call::Sync => 3,
+                Call::Len | Call::ReadAt | Call::Sync | Call::Close => 3,
                 _ => 10,
             };
             for errno in ERRNOS {
