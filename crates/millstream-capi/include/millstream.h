@@ -1306,8 +1306,8 @@ typedef void *(*mst_supply_fn)(void *user, size_t raw_size);
  */
 typedef void (*mst_release_fn)(void *user, void *memory, size_t raw_size);
 /**
- * Bit of `mst_read_desc.flags`: `length` bytes of a file, or as many as there are from `offset` on,
- * maybe none. The length of the file is asked for.
+ * Bit of `mst_read_desc.flags`: `length` bytes of a file, or as many as there are from `offset`
+ * on, maybe none. The length of the file is asked for.
  */
 #define MST_READ_AT_MOST 1
 

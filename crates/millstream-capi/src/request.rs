@@ -113,8 +113,8 @@ pub type mst_supply_fn =
 pub type mst_release_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, memory: *mut c_void, raw_size: usize)>;
 
-/// Bit of `mst_read_desc.flags`: `length` bytes of a file, or as many as there are from `offset` on,
-/// maybe none. The length of the file is asked for.
+/// Bit of `mst_read_desc.flags`: `length` bytes of a file, or as many as there are from `offset`
+/// on, maybe none. The length of the file is asked for.
 pub const MST_READ_AT_MOST: u32 = 1;
 
 /// A read: bytes of one source (a file, an entry or a buffer) land in one destination (a buffer of

@@ -237,7 +237,7 @@ fn open_one(
     let mut opened = guarded("open", || fs.open(&call.path, mode))?;
     if expected.is_some_and(|expected| !is_expected(fs, &expected, &opened)) {
         close(fs, opened.descriptor);
-        let cause = "the path now leads to another file, or the file was changed while it was closed \
+        let cause = "the path leads to another file, or the file was changed, while it was closed \
                      to free a descriptor";
         return Err(IoError::because("open", Errno::STALE, cause));
     }
