@@ -106,6 +106,14 @@ pub(crate) fn same(a: &[u8], b: &[u8], fold_case: bool) -> bool {
     a == b || (fold_case && a.eq_ignore_ascii_case(b))
 }
 
+/// Returns a name without its letters' case, by which file systems that ignore case may compare it.
+#[must_use]
+pub fn without_case(name: &[u8]) -> String {
+    let letters = String::from_utf8_lossy(name);
+    let upper = letters.chars().flat_map(char::to_uppercase);
+    upper.flat_map(char::to_lowercase).collect()
+}
+
 /// Whether a name matches a pattern: `*` matches any bytes except `/`, `**` any bytes, `?` one byte
 /// except `/`. A pattern that is a folder, as `a` or `a/`, matches everything below it.
 #[must_use]

@@ -11,7 +11,7 @@ use millstream_gltf::cook::SceneCook;
 use millstream_gltf::record::SceneDescriber;
 use millstream_io::fs::names as file_names;
 use millstream_pak::{
-    Coding, Cook, Describe, Item, Links, PackOptions, PackReport, SecretKey, Target,
+    Coding, Cook, Describe, Item, Links, PackOptions, PackReport, SecretKey, Target, names,
 };
 use serde_json::json;
 
@@ -41,6 +41,7 @@ pub(crate) fn pack(args: &PackArgs, json: bool) -> Result<(), Ending> {
     if let Some(itself) = name_below(&args.folder, Path::new(&args.output)) {
         items.retain(|item| item.name() != itself);
     }
+    warn_of_case(&items);
     let order = args.order.as_deref().map(|trace| order(trace, &items));
     let order = order.transpose()?.unwrap_or_default();
     if args.order.is_some() && order.is_empty() {
@@ -149,6 +150,26 @@ fn find(folder: &Path, links: Links) -> Result<Vec<Item>, Ending> {
     });
     Failures::new(errors.len() as u64, listed).ending()?;
     Ok(items)
+}
+
+/// Warns of names that differ in case only.
+fn warn_of_case(items: &[Item]) {
+    let (mut seen, mut twice) = (HashMap::new(), Failures::default());
+    for name in items.iter().map(Item::name) {
+        if let Some(other) = seen.insert(names::without_case(name), name) {
+            let cause = format!("the name of '{}' in another case", names::escape(other));
+            twice.add(Failure::new(
+                file_names::os_str(name).unwrap_or_default(),
+                cause,
+            ));
+        }
+    }
+    if twice.count() > 0 {
+        let names = twice.summary("name");
+        failure::tell(&format!(
+            "only one of each can be extracted where case is ignored (Windows, macOS): {names}"
+        ));
+    }
 }
 
 /// Returns the package's own name as an entry, if it is written inside the packed folder. It is

@@ -1031,3 +1031,16 @@ fn executable_files_are_executable_again() {
     assert_eq!(told(0), (Some("read"), Some(false)));
     assert_eq!(told(1), (Some("run"), Some(true)));
 }
+
+#[test]
+fn pack_warns_of_names_that_differ_in_case_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("in")).expect("made");
+    for name in ["straße", "STRASSE", "other"] {
+        std::fs::write(folder.path().join("in").join(name), "x").expect("written");
+    }
+    let output = run(millstream(&["pack", "in", "-o", "p.mpak"]).current_dir(folder.path()));
+    let errors = expect_status(&output, 0);
+    let words = "1 name, the first: straße: the name of 'STRASSE' in another case";
+    assert!(errors.contains(words), "{errors}");
+}
