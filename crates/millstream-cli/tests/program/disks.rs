@@ -125,3 +125,25 @@ fn a_folder_full_of_temporary_names_is_written_in_several_groups() {
     expect_status(&output, 0);
     assert_eq!(disk.names(), names);
 }
+
+#[test]
+fn a_file_is_replaced_where_its_mode_cannot_be_changed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    for name in ["under", "m"] {
+        std::fs::create_dir(at(name)).expect("made");
+    }
+    let deny = Path::new("--chmod-deny");
+    if !succeeds("bindfs", &[deny, &at("under"), &at("m")]) {
+        return;
+    }
+    let _mounted = Mounted(at("m"));
+    for content in ["first", "second"] {
+        std::fs::write(at("in"), content).expect("written");
+        let mut command = millstream(&["compress", "--codec", "lz4", "in", "m/out"]);
+        expect_status(&run(command.current_dir(folder.path())), 0);
+        let mut command = millstream(&["decompress", "--codec", "lz4", "m/out", "-"]);
+        let output = run(command.current_dir(folder.path()));
+        assert_eq!(output.stdout, content.as_bytes());
+    }
+}
