@@ -23,7 +23,7 @@ pub(crate) use packages::{CatArgs, DiffArgs, ExtractArgs, ListArgs, PackArgs, Ve
 const STATUS_HELP: &str = "\
 Exit status: 0 success; 1 something failed (standard error has the number of failures and the \
 first ten); 2 usage error.
-A command that fails or is interrupted leaves no partial output file.";
+A command that fails or is interrupted leaves no partial output file, except with --in-place.";
 
 /// Load, pack, verify and decompress files at the speed of the disk.
 #[derive(Debug, Parser)]
@@ -34,6 +34,11 @@ pub(crate) struct Call {
     /// Print one JSON document instead of text; the command's output must then be a file
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Write into output files that exist instead of replacing them, for those that cannot be
+    /// replaced (a bind mount, a file in a folder that may not be written to); a command that fails
+    /// leaves a partial file then
+    #[arg(long, global = true)]
+    pub(crate) in_place: bool,
 }
 
 /// The commands.

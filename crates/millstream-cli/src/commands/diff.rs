@@ -37,7 +37,7 @@ pub(crate) fn diff(args: &DiffArgs, json: bool) -> Result<(), Ending> {
 }
 
 fn write(name: &OsStr, before: &Reading, after: &Reading) -> Result<PackReport, Ending> {
-    let output = Output::create_package(name)?;
+    let mut output = Output::create_package(name)?;
     let report = millstream_pak::write_patch(&before.package, &after.package, None, output.file()?)
         .map_err(|error| describe(Path::new(name), &error))?;
     output.finish()?;

@@ -53,6 +53,11 @@ struct Outcome {
 
 /// Runs `extract`.
 pub(crate) fn extract(args: &ExtractArgs, json: bool) -> Result<(), Ending> {
+    if output::is_in_place() {
+        return Err(Ending::Usage(String::from(
+            "--in-place: extract replaces files",
+        )));
+    }
     let begun = Instant::now();
     let outcome = match work(args) {
         Ok(outcome) => outcome,

@@ -49,7 +49,7 @@ pub(crate) fn pack(args: &PackArgs, json: bool) -> Result<(), Ending> {
     }
     let inputs = [&args.sign, &args.order].into_iter().flatten();
     output::refuse_inputs(&args.output, inputs.map(PathBuf::as_path))?;
-    let output = Output::create_package(&args.output)?;
+    let mut output = Output::create_package(&args.output)?;
     if let Coding::Auto(target) = &mut coding {
         *target = target::target(args)?;
     }

@@ -8,7 +8,8 @@ use millstream_pak::{Item, PackOptions, write_file};
 use millstream_testing::{Call, Effect, FaultFs, LoopDevice, Rule, or_skip};
 
 use crate::common::{
-    NOBODY, SmallDisk, expect_status, is_root, limited, millstream, names_in, run,
+    NOBODY, SmallDisk, as_ordinary_user, expect_status, is_root, limited, millstream, names_in,
+    ordinary_user_can_start, run,
 };
 
 /// A mounted file system, unmounted when dropped.
@@ -146,4 +147,80 @@ fn a_file_is_replaced_where_its_mode_cannot_be_changed() {
         let output = run(command.current_dir(folder.path()));
         assert_eq!(output.stdout, content.as_bytes());
     }
+}
+
+/// The file `out`, which user `NOBODY` may write, in a folder that only root may.
+fn fixed(folder: &Path) {
+    std::fs::write(folder.join("in"), [7; 5000]).expect("written");
+    std::fs::write(folder.join("out"), [1; 9000]).expect("written");
+    std::os::unix::fs::chown(folder.join("out"), Some(NOBODY), None).expect("made by root");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder, mode).expect("ours");
+}
+
+#[test]
+fn a_file_that_cannot_be_replaced_is_written_in_place_if_asked_for() {
+    if !is_root() || !ordinary_user_can_start() {
+        println!("SKIP: files of other users need root");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let call = |words: &[&str]| {
+        let mut command = millstream(words);
+        run(as_ordinary_user(&mut command).current_dir(folder.path()))
+    };
+    fixed(folder.path());
+    let words = ["compress", "--codec", "lz4", "in", "out"];
+    let errors = expect_status(&call(&words), 1);
+    assert!(
+        errors.contains("--in-place writes into the file"),
+        "{errors}"
+    );
+    assert_eq!(std::fs::read(at("out")).expect("kept"), [1; 9000]);
+    // What fails before the first byte leaves the old file.
+    let decompress = ["decompress", "--codec", "lz4", "--in-place", "in", "out"];
+    expect_status(&call(&decompress), 1);
+    assert_eq!(std::fs::read(at("out")).expect("kept"), [1; 9000]);
+    let inode = std::fs::metadata(at("out")).expect("there").ino();
+    expect_status(&call(&[&words[..], &["--in-place"]].concat()), 0);
+    let output = call(&["decompress", "--codec", "lz4", "out", "-"]);
+    assert_eq!(output.stdout, [7; 5000]);
+    // A package is written at offsets.
+    std::fs::create_dir(at("d")).expect("made");
+    std::fs::write(at("d/entry"), "bytes").expect("written");
+    expect_status(&call(&["pack", "d", "-o", "out", "--in-place"]), 0);
+    assert_eq!(call(&["cat", "out", "entry"]).stdout, b"bytes");
+    expect_status(&call(&["verify", "out"]), 0);
+    assert_eq!(std::fs::metadata(at("out")).expect("there").ino(), inode);
+    let errors = expect_status(
+        &call(&["compress", "--codec", "lz4", "out", "out", "--in-place"]),
+        1,
+    );
+    assert!(errors.contains("into the input"), "{errors}");
+    expect_status(&call(&["extract", "out", "x", "--in-place"]), 2);
+}
+
+#[test]
+fn a_bind_mounted_file_is_written_in_place_if_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    for name in ["in", "host", "out"] {
+        std::fs::write(at(name), name).expect("written");
+    }
+    if !succeeds("mount", &[Path::new("--bind"), &at("host"), &at("out")]) {
+        return;
+    }
+    let _mounted = Mounted(at("out"));
+    let words = ["compress", "--codec", "lz4", "in", "out", "--in-place"];
+    let call = |words: &[&str]| run(millstream(words).current_dir(folder.path()));
+    let errors = expect_status(&call(&words[..5]), 1);
+    assert!(errors.contains("a mount point"), "{errors}");
+    assert!(
+        errors.contains("--in-place writes into the file"),
+        "{errors}"
+    );
+    expect_status(&call(&words), 0);
+    let output = call(&["decompress", "--codec", "lz4", "host", "-"]);
+    assert_eq!(output.stdout, b"in");
 }
