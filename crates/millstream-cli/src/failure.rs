@@ -17,6 +17,7 @@ use millstream_pak::names;
 use serde_json::{Value, json};
 
 use crate::limits::FAILURES_LISTED;
+use crate::package::hex;
 use crate::progress;
 
 /// Exit status of a command in which something failed.
@@ -27,8 +28,8 @@ pub(crate) const STATUS_USAGE: u8 = 2;
 /// One thing that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// The file's name as text.
-    place: String,
+    /// The file's name.
+    place: Vec<u8>,
     /// Offset in the file.
     offset: Option<u64>,
     /// What is wrong and, if known, why.
@@ -54,7 +55,7 @@ impl Failure {
     /// A failure of a whole file.
     pub(crate) fn new(place: impl AsRef<OsStr>, cause: impl Into<String>) -> Failure {
         Failure {
-            place: shown(place),
+            place: file_names::bytes(Path::new(place.as_ref())),
             offset: None,
             cause: cause.into(),
             kind: String::from("failed"),
@@ -95,20 +96,25 @@ impl Failure {
     }
 
     fn document(&self) -> Value {
-        json!({
+        let path = std::str::from_utf8(&self.place).ok();
+        let mut document = json!({
             "kind": self.kind,
-            "path": self.place,
+            "path": path,
             "offset": self.offset,
             "message": self.cause,
-        })
+        });
+        if path.is_none() {
+            document["path_hex"] = json!(hex(&self.place));
+        }
+        document
     }
 
     /// Appends a name to the place, which is a folder or a package.
     pub(crate) fn below(mut self, name: &[u8]) -> Failure {
-        if !self.place.ends_with('/') {
-            self.place.push('/');
+        if !self.place.ends_with(b"/") {
+            self.place.push(b'/');
         }
-        self.place.push_str(&names::escape(name));
+        self.place.extend_from_slice(name);
         self
     }
 
@@ -134,7 +140,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.place)?;
+        write!(f, "{}: ", names::escape(&self.place))?;
         if let Some(offset) = self.offset {
             write!(f, "at offset {offset}: ")?;
         }

@@ -5,6 +5,7 @@ use std::path::Path;
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
 use millstream_io::fs::file;
 use millstream_pak::{EntryInfo, Error, ErrorKind, Package, Storing, Target};
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Value, json};
 
 use crate::failure::{self, Ending, Failure, check_path, counted, refused};
@@ -203,6 +204,22 @@ pub(crate) fn is_package(path: &Path) -> bool {
     let mut head = [0; 8];
     let read = file::open(path).and_then(|mut file| file.read_exact(&mut head));
     read.is_ok() && millstream_pak::is_package(&head)
+}
+
+/// A name in a document, as it is: `name`, or, if it is not UTF-8, `name_hex` beside null.
+#[derive(Debug)]
+pub(crate) struct Name(pub(crate) Vec<u8>);
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        let text = std::str::from_utf8(&self.0).ok();
+        map.serialize_entry("name", &text)?;
+        if text.is_none() {
+            map.serialize_entry("name_hex", &hex(&self.0))?;
+        }
+        map.end()
+    }
 }
 
 /// Formats bytes as lower-case hexadecimal.

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{NAME_BYTES_MAX, NAME_PART_BYTES_MAX};
 
-pub use escape::escape;
+pub use escape::{escape, unescape};
 
 pub(crate) mod escape;
 
@@ -114,10 +114,14 @@ pub fn without_case(name: &[u8]) -> String {
     upper.flat_map(char::to_lowercase).collect()
 }
 
-/// Whether a name matches a pattern: `*` matches any bytes except `/`, `**` any bytes, `?` one byte
-/// except `/`. A pattern that is a folder, as `a` or `a/`, matches everything below it.
+/// Whether a name matches a pattern: `*` matches any bytes except `/`, `**` any bytes, `?` one
+/// character except `/`. A pattern that is a folder, as `a` or `a/`, matches everything below it. A
+/// `./` at its beginning has no meaning.
 #[must_use]
-pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
+pub fn matches(mut pattern: &[u8], name: &[u8]) -> bool {
+    while let Some(rest) = pattern.strip_prefix(b"./") {
+        pattern = rest;
+    }
     let below = name
         .strip_prefix(pattern.strip_suffix(b"/").unwrap_or(pattern))
         .is_some_and(|rest| rest.first() == Some(&b'/'));
@@ -147,9 +151,15 @@ fn glob(pattern: &[u8], name: &[u8]) -> bool {
                 star = Some((p, n));
                 continue;
             }
-            Some(&byte)
-                if n < name.len() && (byte == name[n] || (byte == b'?' && name[n] != b'/')) =>
-            {
+            Some(b'?') if n < name.len() && name[n] != b'/' => {
+                p += 1;
+                let more = name[n + 1..]
+                    .iter()
+                    .take(if name[n] < 0xc0 { 0 } else { 3 });
+                n += 1 + more.take_while(|byte| **byte & 0xc0 == 0x80).count();
+                continue;
+            }
+            Some(&byte) if n < name.len() && byte == name[n] => {
                 p += 1;
                 n += 1;
                 continue;

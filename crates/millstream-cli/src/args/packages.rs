@@ -142,7 +142,7 @@ pub(crate) struct ExtractArgs {
     /// [default: 64 times the package, at least 1G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) max_bytes: Option<u64>,
-    /// Entries to extract: * and ? match anything except /, ** anything; a folder matches all that
+    /// Entries to extract, as they are or as `list` prints them: * and ? match anything except /, ** anything; a folder matches all that
     /// is in it [default: all]
     #[arg(value_name = "GLOB")]
     pub(crate) patterns: Vec<OsString>,
@@ -160,7 +160,7 @@ pub(crate) struct CatArgs {
     /// The package
     #[arg(value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) package: PathBuf,
-    /// The entry
+    /// The entry, as it is or as `list` prints it
     #[arg(value_name = "NAME", value_parser = path_words())]
     pub(crate) name: OsString,
     /// If PAK is a patch: the package that it was made over, whose entries are included

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::args::DiffArgs;
 use crate::failure::Ending;
 use crate::output::{self, Output};
-use crate::package::{Reading, describe};
+use crate::package::{Reading, describe, hex};
 
 /// Runs `diff`.
 pub(crate) fn diff(args: &DiffArgs, json: bool) -> Result<(), Ending> {
@@ -22,16 +22,25 @@ pub(crate) fn diff(args: &DiffArgs, json: bool) -> Result<(), Ending> {
         patch = Some(write(name, &before, &after)?);
     }
     if json {
-        let of = |change| -> Vec<String> {
-            let those = found.iter().filter(move |one| one.change == change);
-            those.map(|one| names::escape(&one.name)).collect()
-        };
-        return output::print_json(&json!({
-            "added": of(Change::Added),
-            "removed": of(Change::Removed),
-            "changed": of(Change::Changed),
-            "patch_bytes": patch.map(|report| report.file_bytes),
-        }));
+        let patch_bytes = patch.map(|report| report.file_bytes);
+        let mut document = json!({ "patch_bytes": patch_bytes });
+        for (key, change) in [
+            ("added", Change::Added),
+            ("removed", Change::Removed),
+            ("changed", Change::Changed),
+        ] {
+            let those = found.iter().filter(|one| one.change == change);
+            let (mut texts, mut others) = (Vec::new(), Vec::new());
+            those.for_each(|one| match std::str::from_utf8(&one.name) {
+                Ok(text) => texts.push(text),
+                Err(_) => others.push(hex(&one.name)),
+            });
+            document[key] = json!(texts);
+            if !others.is_empty() {
+                document[format!("{key}_hex")] = json!(others);
+            }
+        }
+        return output::print_json(&document);
     }
     output::print(&lines(&found))
 }

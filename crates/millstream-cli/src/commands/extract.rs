@@ -150,11 +150,14 @@ fn chosen<'a>(args: &ExtractArgs, reading: &'a Reading) -> Result<Vec<Entries<'a
     let patch = [&reading.package];
     for pattern in patterns {
         let mut matches = false;
-        for (nth, (package, indices)) in chosen.iter_mut().enumerate() {
-            let found = visible(package, pattern, &patch[..nth]);
-            let found = found.map_err(|error| describe(package.path(), &error))?;
-            matches |= !found.is_empty();
-            indices.extend(found);
+        // As it is, or as `list` prints it.
+        for pattern in [pattern, &names::unescape(pattern)] {
+            for (nth, (package, indices)) in chosen.iter_mut().enumerate() {
+                let found = visible(package, pattern, &patch[..nth]);
+                let found = found.map_err(|error| describe(package.path(), &error))?;
+                matches |= !found.is_empty();
+                indices.extend(found);
+            }
         }
         if !matches && !args.patterns.is_empty() {
             let cause = format!("no entry matches '{}'", names::escape(pattern));

@@ -21,7 +21,7 @@ use crate::failure::{self, Ending, Failure, Failures, check_path, shown};
 use crate::input::refuse_fifo;
 use crate::limits::FAILURES_LISTED;
 use crate::output::{self, Output};
-use crate::package::{codec_name, describe, hex};
+use crate::package::{codec_name, describe, hex, max_raw_bytes};
 use crate::table::Table;
 use crate::{package, progress, size};
 
@@ -89,6 +89,7 @@ pub(crate) fn pack(args: &PackArgs, json: bool) -> Result<(), Ending> {
         let files = uncooked.summary("file");
         failure::tell(&format!("--cook: packed as they are: {files}"));
     }
+    warn_of_limit(&report);
     tell(args, json, (&report, coding), begun.elapsed().as_secs_f64())
 }
 
@@ -150,6 +151,17 @@ fn find(folder: &Path, links: Links) -> Result<Vec<Item>, Ending> {
     });
     Failures::new(errors.len() as u64, listed).ending()?;
     Ok(items)
+}
+
+/// Warns of a package with so many raw bytes that other commands refuse it.
+fn warn_of_limit(report: &PackReport) {
+    let (raw_bytes, most) = (report.raw_bytes, max_raw_bytes(report.file_bytes, None));
+    if raw_bytes > most {
+        failure::tell(&format!(
+            "the entries have {raw_bytes} raw bytes: load, verify and extract refuse more than \
+             {most} of a package of this size, unless --max-bytes allows it"
+        ));
+    }
 }
 
 /// Warns of names that differ in case only.

@@ -908,7 +908,8 @@ fn no_more_raw_bytes_are_decoded_than_allowed() {
         std::fs::hard_link(root.join("0"), root.join(nth.to_string())).expect("linked");
     }
     let words = ["pack", "in", "-o", "p.mpak"];
-    expect_quiet_success(&run(millstream(&words).current_dir(folder.path())));
+    let errors = expect_status(&run(millstream(&words).current_dir(folder.path())), 0);
+    assert!(errors.contains("unless --max-bytes allows it"), "{errors}");
     let package = std::fs::metadata(folder.path().join("p.mpak")).expect("packed");
     assert!(package.len() < 1 << 20, "{} bytes", package.len());
     let calls: [&[&str]; 3] = [
@@ -1043,4 +1044,45 @@ fn pack_warns_of_names_that_differ_in_case_only() {
     let errors = expect_status(&output, 0);
     let words = "1 name, the first: straße: the name of 'STRASSE' in another case";
     assert!(errors.contains(words), "{errors}");
+}
+
+#[test]
+fn documents_have_names_as_they_are_and_words_may_have_them_as_listed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let call = |words: &[&str]| {
+        let output = run(millstream(words).current_dir(folder.path()));
+        expect_status(&output, 0);
+        output.stdout
+    };
+    let document =
+        |words: &[&str]| serde_json::from_slice::<Value>(&call(words)).expect("a document");
+    let odd = "back\\slash\n\u{202e}name";
+    let items = vec![Item::from_bytes(odd, *b"odd"), Item::from_bytes("a", *b"a")];
+    let (all, one) = (folder.path().join("p.mpak"), folder.path().join("q.mpak"));
+    write_file(items, &PackOptions::default(), &all).expect("packed");
+    let items = vec![Item::from_bytes("a", *b"a")];
+    write_file(items, &PackOptions::default(), &one).expect("packed");
+
+    assert_eq!(document(&["list", "p.mpak", "--json"])[1]["name"], odd);
+    let loaded = document(&["load", "p.mpak", "--hash", "--json"]);
+    assert_eq!(loaded["hashes"][1]["name"], odd);
+    let different = document(&["diff", "p.mpak", "q.mpak", "--json"]);
+    assert_eq!(different["removed"], json!([odd]));
+    let listed = String::from_utf8(call(&["list", "p.mpak"])).expect("text");
+    let shown = listed
+        .lines()
+        .last()
+        .and_then(|line| line.split_once("  back"));
+    let shown = format!("back{}", shown.expect("the odd one is last").1);
+    assert_eq!(call(&["cat", "p.mpak", &shown]), b"odd");
+    assert_eq!(call(&["cat", "p.mpak", odd]), b"odd");
+    call(&["extract", "p.mpak", "out", &shown]);
+    assert_eq!(names_in(&folder.path().join("out")), [odd]);
+
+    let name = std::ffi::OsStr::from_bytes(b"\xff");
+    std::fs::write(folder.path().join("out").join(name), "x").expect("written");
+    let loaded = document(&["load", "out", "--hash", "--json"]);
+    assert_eq!(loaded["hashes"][1]["name"], Value::Null);
+    assert_eq!(loaded["hashes"][1]["name_hex"], "ff");
+    assert_eq!(loaded["hashes"][0].get("name_hex"), None);
 }
