@@ -35,8 +35,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millstream::{Error, ErrorKind, FileId, FileOptions, Queue, QueueOptions, Read, Storage};
+use millstream_io::MountKind;
 use millstream_io::fs::file::{self, About};
-use millstream_io::fs::names;
+use millstream_io::fs::{names, probe};
 
 #[cfg(test)]
 millstream_testing::watch!();
@@ -114,14 +115,16 @@ pub trait Source: Send + Sync {
 
 /// The loose files below a folder, as a [`Source`]. Symbolic links are followed.
 ///
-/// The next lookup of a file notices that it was replaced, or that its size or time changed. From
-/// then on its new content is read, and requests for what was found before fail with `StaleFile`.
+/// The next lookup of a file notices that it was replaced, or that its size or time changed (on
+/// mounts that can hang, its size or time alone). From then on its new content is read, and requests for what was found before fail with `StaleFile`.
 pub struct Folder {
     storage: Storage,
     root: PathBuf,
     /// Closes files that have changed.
     queue: Queue,
     known: Mutex<HashMap<Box<[u8]>, Known>>,
+    /// Whether a file system can hang, by device number.
+    slow: Mutex<HashMap<u64, bool>>,
 }
 
 /// A loose file as it was when it was found.
@@ -145,6 +148,7 @@ impl Folder {
             root: root.into(),
             queue: storage.queue(options)?,
             known: Mutex::default(),
+            slow: Mutex::default(),
         })
     }
 
@@ -159,6 +163,18 @@ impl Folder {
     pub fn file(&self, entry: &Located) -> FileId {
         let [bits, _] = entry.place();
         FileId::from_bits(bits)
+    }
+
+    /// Whether a file is what it was. Mounts that can hang often number inodes anew.
+    fn is_same(&self, path: &Path, before: &About, now: &About) -> bool {
+        let state = |of: &About| (of.identity.device, of.len, of.identity.modified_ns);
+        before == now
+            || state(before) == state(now) && {
+                let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+                let kind = || probe::place(path).map(|place| place.mount_kind);
+                let slow = slow.entry(now.identity.device);
+                *slow.or_insert_with(|| kind().is_ok_and(|kind| kind == MountKind::Slow))
+            }
     }
 
     fn located(known: &Known) -> Located {
@@ -179,7 +195,7 @@ impl Source for Folder {
         };
         let mut files = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = files.get(&name[..]) {
-            if found.state == state {
+            if self.is_same(&path, &found.state, &state) {
                 return Ok(Some(Folder::located(found)));
             }
             match self.queue.batch().close(found.file) {

@@ -705,6 +705,42 @@ fn loose_files_hide_packages_and_are_reloaded_when_they_change() {
     assert_eq!(folder("saves/1"), None, "a loose file is no folder");
 }
 
+#[test]
+fn names_that_go_come_back_or_appear_over_a_package_are_changes() {
+    let bench = Bench::new();
+    let base = [(String::from("packed"), b"packed".to_vec())];
+    let path = bench.pack("base.mpak", &base, Coding::Fixed(CodecId::STORED));
+    let loose = bench.path("loose");
+    std::fs::create_dir(&loose).expect("made");
+    let mut mounts = Mounts::new();
+    let storage = &bench.storage;
+    mounts.mount_package(storage, &path).expect("mounted");
+    mounts.mount_folder(storage, &loose).expect("mounted");
+    let write = |name: &str| std::fs::write(loose.join(name), name).expect("written");
+    let remove = |name: &str| std::fs::remove_file(loose.join(name)).expect("removed");
+    let changes = || mounts.changes().expect("asked");
+    write("loose");
+    for name in ["loose", "packed", "./none"] {
+        mounts.find(name.as_bytes()).expect("asked");
+    }
+    assert_eq!(changes(), Vec::<Vec<u8>>::new());
+    for _ in 0..2 {
+        remove("loose");
+        assert_eq!(changes(), [b"loose"]);
+        assert_eq!(changes(), Vec::<Vec<u8>>::new());
+        write("loose");
+        write("packed");
+        // A lookup between does not hide the change.
+        assert!(mounts.exists(b"packed").expect("asked"));
+        assert_eq!(changes(), [&b"loose"[..], b"packed"]);
+        write("none");
+        assert_eq!(changes(), [b"none"]);
+        remove("none");
+        remove("packed");
+        assert_eq!(changes(), [&b"none"[..], b"packed"]);
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn changes_that_an_error_kept_back_are_returned_by_the_next_call() {
