@@ -130,7 +130,7 @@ pub fn matches(mut pattern: &[u8], name: &[u8]) -> bool {
 
 /// Backtracks to the last `*` and to the last `**` only, so the time is at most in proportion to
 /// the length of the pattern and the square of that of the name.
-fn glob(pattern: &[u8], name: &[u8]) -> bool {
+pub(crate) fn glob(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     let mut deep: Option<(usize, usize)> = None;

@@ -15,8 +15,9 @@ use crate::size;
 ///
 /// Every regular file below DIR becomes an entry, named relative to it. Symbolic links that stay
 /// inside DIR are followed. Links that leave it or form a loop, devices, and names that a package
-/// cannot hold are failures, and no package is made. FILE.mpak itself, if it is inside DIR, and
-/// temporary files of this program (.millstream-*-*.tmp) are left out. Of a file's metadata only
+/// cannot hold are failures, and no package is made. FILE.mpak itself, if it is inside DIR,
+/// temporary files of this program (.millstream-*-*.tmp), and what the file .millstreamignore in
+/// DIR names, in the form of a .gitignore, are left out. Of a file's metadata only
 /// its owner's executable bit is kept (Windows has none, and some mounts set it for all files). The
 /// same names, bytes, executable bits and options give the same package on any machine and number
 /// of threads (with --target here, if it measures the same).
@@ -24,6 +25,7 @@ use crate::size;
 #[command(after_help = "\
 Examples:
   millstream pack game/data -o game.mpak
+  millstream pack game/data -o game.mpak --exclude '*.psd' --exclude /sources/
   millstream pack game/data -o game.mpak --target here
   millstream pack game/data -o next.mpak --target game.mpak
   millstream pack game/data -o game.mpak --target-mbps 550 --target-cores 8
@@ -82,8 +84,13 @@ pub(crate) struct PackArgs {
     /// Order entries as they were loaded in a trace that `load --trace` wrote
     #[arg(long, value_name = "TRACE", value_hint = ValueHint::FilePath)]
     pub(crate) order: Option<PathBuf>,
-    /// Symbolic links: follow packs their targets, which must be inside DIR; skip leaves links out;
-    /// refuse makes each a failure
+    /// Leave out files and folders, as a line of .millstreamignore does: * and ? match anything
+    /// except /, ** anything; a glob without / matches at any depth, one with / from DIR on, and
+    /// one with / at its end folders alone; !GLOB includes again
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) exclude: Vec<OsString>,
+    /// Symbolic links: follow packs their targets, which must be inside DIR; inside does so, and
+    /// leaves out links to what is outside; skip leaves links out; refuse makes each a failure
     #[arg(long, value_name = "WORD", default_value = "follow", value_parser = words(&LINKS))]
     pub(crate) links: Links,
     /// Convert glTF scenes: scene stores their images decoded, pixel for pixel; the others add mip
@@ -93,8 +100,9 @@ pub(crate) struct PackArgs {
     pub(crate) cook: Option<Target>,
 }
 
-const LINKS: [(&str, Links); 3] = [
+const LINKS: [(&str, Links); 4] = [
     ("follow", Links::Follow),
+    ("inside", Links::Inside),
     ("skip", Links::Skip),
     ("refuse", Links::Refuse),
 ];

@@ -276,6 +276,15 @@ fn links_are_followed_inside_the_folder_skipped_or_refused() {
     assert_eq!(listed(), ["a", "b", "dir/c", "sub/c"]);
     let output = run(&mut millstream(&["cat", text(&package), "dir/c"]));
     assert_eq!(output.stdout, b"content");
+    link("../outside", "out");
+    std::fs::write(folder.path().join("outside"), "not packed").expect("written");
+    let left_out = expect_status(&pack("inside"), 0);
+    assert!(
+        left_out.contains("left out 1 link to what is outside"),
+        "{left_out}"
+    );
+    assert_eq!(listed(), ["a", "b", "dir/c", "sub/c"]);
+    std::fs::remove_file(root.join("out")).expect("removed");
     expect_quiet_success(&pack("skip"));
     assert_eq!(listed(), ["a"]);
     assert!(expect_status(&pack("refuse"), 1).contains("3 failures"));
@@ -308,6 +317,36 @@ fn links_are_followed_inside_the_folder_skipped_or_refused() {
         }
     }
     assert!(expect_status(&pack("follow"), 1).contains("than a walk may"));
+}
+
+#[test]
+fn what_is_excluded_is_neither_packed_nor_a_failure() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().join("in");
+    std::fs::create_dir_all(root.join("build/deep")).expect("made");
+    std::fs::create_dir_all(root.join("art/build")).expect("made");
+    let kept = ["a.txt", "art/build/x", "art/logo.psd"];
+    // The last is a name that no package may have.
+    let left = ["art/hero.psd", "build/deep/x", "aux.txt"];
+    for name in kept.iter().chain(&left) {
+        std::fs::write(root.join(name), "x").expect("written");
+    }
+    let pack = |words: &[&str]| {
+        let all = [&["pack", "in", "-o", "p.mpak"], words].concat();
+        run(millstream(&all).current_dir(folder.path()))
+    };
+    let errors = expect_status(&pack(&[]), 1);
+    assert!(errors.contains("--exclude leaves it out"), "{errors}");
+    let rules = "# sources\r\n*.psd\r\n\n!logo.psd\n/build/\n";
+    std::fs::write(root.join(".millstreamignore"), rules).expect("written");
+    expect_quiet_success(&pack(&["--exclude", "a?x.*", "--exclude", "none"]));
+    let listed = told(&["list", "--json", text(&folder.path().join("p.mpak"))]);
+    let names = listed.as_array().expect("a list").iter();
+    let names: Vec<&str> = names.filter_map(|it| it["name"].as_str()).collect();
+    assert_eq!(names, kept);
+    expect_quiet_success(&pack(&["--exclude", "!*.psd", "--exclude", "aux.txt"]));
+    let listed = told(&["list", "--json", text(&folder.path().join("p.mpak"))]);
+    assert_eq!(listed.as_array().map(Vec::len), Some(4));
 }
 
 #[test]
