@@ -124,6 +124,9 @@ pub(crate) struct LoadArgs {
     /// [default: 64 times the package, at least 1G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) max_bytes: Option<u64>,
+    /// Ignore the case of ASCII letters in PATH, and in the names of patches and their bases
+    #[arg(long)]
+    pub(crate) fold_case: bool,
     /// Print a line for each file: XXH3-64 (seed 0) of its bytes, two spaces, its name
     #[arg(long)]
     pub(crate) hash: bool,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
 use millstream_io::fs::file;
-use millstream_pak::{EntryInfo, Error, ErrorKind, Package, Storing, Target};
+use millstream_pak::{EntryInfo, Error, ErrorKind, Package, PackageOptions, Storing, Target};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Value, json};
 
@@ -27,17 +27,28 @@ impl Reading {
     /// # Errors
     /// The engine does not start, or the file is not a complete package.
     pub(crate) fn open(path: &Path) -> Result<Reading, Ending> {
-        Reading::open_over(path, None)
+        Reading::open_over(path, None, false)
     }
 
-    /// Opens a package, over the base of a patch if one is given.
+    /// Opens a package, over the base of a patch if one is given; `fold_case`: names are looked up
+    /// without regard to case.
     ///
     /// # Errors
     /// As [`Reading::open`]; or the package is not a patch of this base.
-    pub(crate) fn open_over(path: &Path, base: Option<&Path>) -> Result<Reading, Ending> {
+    pub(crate) fn open_over(
+        path: &Path,
+        base: Option<&Path>,
+        fold_case: bool,
+    ) -> Result<Reading, Ending> {
         let storage = Storage::new(StorageOptions::default()).map_err(refused)?;
-        let open =
-            |path: &Path| Package::open(&storage, path).map_err(|error| describe(path, &error));
+        let options = PackageOptions {
+            fold_case,
+            ..PackageOptions::default()
+        };
+        let open = |path: &Path| {
+            let opened = Package::open_with(&storage, path, options);
+            opened.map_err(|error| describe(path, &error))
+        };
         let mut package = open(path)?;
         let base = base.map(open).transpose()?;
         if let Some(base) = &base {

@@ -51,6 +51,8 @@ use crate::{Package, PackageOptions};
 pub struct Mounts {
     /// In the order of mounting: the lowest first.
     layers: Vec<Layer>,
+    /// Whether layers that are mounted from now on ignore case.
+    fold_case: bool,
     /// The folder of [`Mounts::mount_writable`].
     writable: Option<PathBuf>,
     /// What the first lookups found, for [`Mounts::changes`]; empty while no folder is mounted.
@@ -59,7 +61,7 @@ pub struct Mounts {
 
 enum Layer {
     Package(Package),
-    Folder(Folder),
+    Folder(Box<Folder>),
 }
 
 impl Mounts {
@@ -69,13 +71,26 @@ impl Mounts {
         Mounts::default()
     }
 
+    /// Makes packages that are opened from now on, and folders that are mounted, ignore ASCII case,
+    /// as [`PackageOptions::fold_case`] and [`Folder::fold_case`].
+    #[must_use]
+    pub fn fold_case(self) -> Mounts {
+        Mounts {
+            fold_case: true,
+            ..self
+        }
+    }
+
     /// Opens a package and mounts it over all layers. Blocks until its tables are read. The base of
     /// a patch must be mounted.
     ///
     /// # Errors
     /// As [`Package::open`]; a patch whose base is not mounted; too many layers.
     pub fn mount_package(&mut self, storage: &Storage, path: impl AsRef<Path>) -> Result<()> {
-        let options = PackageOptions::default();
+        let options = PackageOptions {
+            fold_case: self.fold_case,
+            ..PackageOptions::default()
+        };
         self.mount(Package::open_with(storage, path, options)?)
     }
 
@@ -104,7 +119,10 @@ impl Mounts {
     /// The storage is closing, or has too many queues; too many layers.
     pub fn mount_folder(&mut self, storage: &Storage, root: impl Into<PathBuf>) -> Result<()> {
         let folder = Folder::new(storage, root)?;
-        self.push(Layer::Folder(folder))
+        self.push(Layer::Folder(Box::new(match self.fold_case {
+            true => folder.fold_case(),
+            false => folder,
+        })))
     }
 
     /// Mounts a folder over all layers, as the one that [`Mounts::writable_path`] returns paths in.
@@ -227,7 +245,7 @@ impl Mounts {
                     package.list_folder(&clean, &mut found, is_hidden)?;
                 }
                 Layer::Folder(folder) => {
-                    let listed = list_loose(folder.root(), &clean)?;
+                    let listed = list_loose(folder, &clean)?;
                     exists |= listed.is_some();
                     for part in listed.into_iter().flatten() {
                         // A folder of loose files is listed even if it is empty.
@@ -268,7 +286,7 @@ impl Mounts {
         let (source, mark): (&dyn Source, _) = match nth.and_then(|nth| self.layers.get(nth)) {
             // The mark that `Package::locate` sets.
             Some(Layer::Package(package)) => (package, package.mark()),
-            Some(Layer::Folder(folder)) => (folder, 0),
+            Some(Layer::Folder(folder)) => (&**folder, 0),
             None => {
                 let cause = "the entry was not found by these mounts";
                 let kind = millstream::ErrorKind::InvalidArgument;
@@ -279,9 +297,9 @@ impl Mounts {
     }
 }
 
-/// Lists a folder of loose files below `root`, as [`Mounts::folder`] does; `None` if there is none.
-fn list_loose(root: &Path, folder: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
-    let path = root.join(names::path(folder)?);
+/// Lists a folder of loose files, as [`Mounts::folder`] does; `None` if there is none.
+fn list_loose(source: &Folder, folder: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+    let path = source.resolve(names::path(folder)?);
     let failed = |error| Error::io(&path, "read the folder", error);
     let list = match std::fs::read_dir(&path) {
         Ok(list) => list,

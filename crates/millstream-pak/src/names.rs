@@ -100,6 +100,11 @@ pub(crate) fn hash(name: &[u8], seed: u64, fold_case: bool) -> u64 {
     }
 }
 
+/// Returns the bytes of a name with ASCII letters in lower case.
+pub(crate) fn in_lower_case(name: &[u8]) -> impl Iterator<Item = u8> {
+    name.iter().map(u8::to_ascii_lowercase)
+}
+
 /// Whether two names are the same.
 #[inline]
 pub(crate) fn same(a: &[u8], b: &[u8], fold_case: bool) -> bool {

@@ -5,7 +5,7 @@
 //! for what it found. Finding and loading are two steps, so that a loader can plan all its reads
 //! before it makes the first.
 //!
-//! Names are bytes, separated by `/`, and case-sensitive except in packages that fold case. Empty
+//! Names are bytes, separated by `/`, and case-sensitive except in sources that fold case. Empty
 //! parts and `.` are removed; `..` and absolute names are refused, so that a name never leaves its
 //! source.
 //!
@@ -123,6 +123,8 @@ pub struct Folder {
     /// Closes files that have changed.
     queue: Queue,
     known: Mutex<HashMap<Box<[u8]>, Known>>,
+    /// If case is ignored, the paths of names that were found in another case.
+    folded: Option<Mutex<HashMap<Box<[u8]>, PathBuf>>>,
     /// Whether a file system can hang, by device number.
     slow: Mutex<HashMap<u64, bool>>,
 }
@@ -148,8 +150,49 @@ impl Folder {
             root: root.into(),
             queue: storage.queue(options)?,
             known: Mutex::default(),
+            folded: None,
             slow: Mutex::default(),
         })
+    }
+
+    /// Makes lookups ignore ASCII case. Of several files whose names differ in case only, a lookup
+    /// finds that in the case asked for, else the first in byte order. A name that is found in
+    /// another case is remembered; one that is not found costs a listing of each folder on its path.
+    #[must_use]
+    pub fn fold_case(mut self) -> Folder {
+        self.folded = Some(Mutex::default());
+        self
+    }
+
+    /// Returns the path of what has a relative path below the folder, in another case if there is
+    /// none in this one and case is ignored.
+    #[must_use]
+    pub fn resolve(&self, path: &Path) -> PathBuf {
+        let exact = self.root.join(path);
+        if self.folded.is_none() || exact.exists() {
+            return exact;
+        }
+        names::find_ignoring_case(self.root.clone(), path).unwrap_or(exact)
+    }
+
+    /// Finds a file in another case, if case is ignored.
+    fn find_folded(&self, name: &[u8], path: &Path) -> Result<Option<(PathBuf, About)>, Error> {
+        let Some(folded) = &self.folded else {
+            return Ok(None);
+        };
+        let lock = || folded.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().get(name).cloned();
+        if let Some(path) = known
+            && let Some(state) = look(&path)?
+        {
+            return Ok(Some((path, state)));
+        }
+        let path = self.resolve(path);
+        let Some(state) = look(&path)? else {
+            return Ok(None);
+        };
+        lock().insert(Box::from(name), path.clone());
+        Ok(Some((path, state)))
     }
 
     /// Returns the path of the folder.
@@ -186,12 +229,13 @@ impl Source for Folder {
     fn find(&self, name: &[u8]) -> Result<Option<Located>, Error> {
         let name = clean_name(name)?;
         let path = names::path(&name).map_err(|error| wrong_name(&name, error.cause))?;
-        let path = self.root.join(path);
-        let state = match file::about(&path).map_err(Error::from) {
-            Ok(about) if about.is_file => about,
-            Ok(_) => return Ok(None),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error.at(Some(Arc::from(path)), 0, u64::MAX)),
+        let exact = self.root.join(path);
+        let found = match look(&exact)? {
+            Some(state) => Some((exact, state)),
+            None => self.find_folded(&name, path)?,
+        };
+        let Some((path, state)) = found else {
+            return Ok(None);
         };
         let mut files = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = files.get(&name[..]) {
@@ -217,6 +261,15 @@ impl Source for Folder {
 
     fn metadata(&self, _: &Located) -> Result<Option<&[u8]>, Error> {
         Ok(None)
+    }
+}
+
+/// Returns the state of the file that a path leads to, if there is one.
+fn look(path: &Path) -> Result<Option<About>, Error> {
+    match file::about(path).map_err(Error::from) {
+        Ok(about) => Ok(about.is_file.then_some(about)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.at(Some(Arc::from(path)), 0, u64::MAX)),
     }
 }
 

@@ -154,6 +154,9 @@ pub(crate) struct ExtractArgs {
     /// is in it [default: all]
     #[arg(value_name = "GLOB")]
     pub(crate) patterns: Vec<OsString>,
+    /// Ignore the case of ASCII letters in names; one in the case asked for comes first
+    #[arg(long)]
+    pub(crate) fold_case: bool,
     /// If PAK is a patch: the package that it was made over, whose entries are included
     #[arg(long, value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) base: Option<PathBuf>,
@@ -171,6 +174,9 @@ pub(crate) struct CatArgs {
     /// The entry, as it is or as `list` prints it
     #[arg(value_name = "NAME", value_parser = path_words())]
     pub(crate) name: OsString,
+    /// Ignore the case of ASCII letters in names; one in the case asked for comes first
+    #[arg(long)]
+    pub(crate) fold_case: bool,
     /// If PAK is a patch: the package that it was made over, whose entries are included
     #[arg(long, value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) base: Option<PathBuf>,

@@ -71,7 +71,7 @@ pub(crate) fn extract(args: &ExtractArgs, json: bool) -> Result<(), Ending> {
 }
 
 fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
-    let reading = Reading::open_over(&args.package, args.base.as_deref())?;
+    let reading = Reading::open_over(&args.package, args.base.as_deref(), args.fold_case)?;
     let entries = chosen(args, &reading)?;
     let mut sizes = Sizes::default();
     for (package, indices) in &entries {

@@ -93,7 +93,7 @@ fn row(package: &Package, info: &EntryInfo) -> millstream_pak::Result<Row> {
 
 /// Runs `cat`.
 pub(crate) fn cat(args: &CatArgs, json: bool) -> Result<(), Ending> {
-    let reading = Reading::open_over(&args.package, args.base.as_deref())?;
+    let reading = Reading::open_over(&args.package, args.base.as_deref(), args.fold_case)?;
     let name = args.name.as_encoded_bytes();
     let found = match reading.find(name)? {
         // Not as it is, but as `list` prints it.

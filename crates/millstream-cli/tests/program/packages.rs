@@ -1125,3 +1125,32 @@ fn documents_have_names_as_they_are_and_words_may_have_them_as_listed() {
     assert_eq!(loaded["hashes"][1]["name_hex"], "ff");
     assert_eq!(loaded["hashes"][0].get("name_hex"), None);
 }
+
+#[test]
+fn names_are_found_in_another_case_if_asked_for() {
+    let packed = Packed::new(&[]);
+    let package = packed.path("p.mpak");
+    expect_status(
+        &run(&mut millstream(&["cat", &package, "Words/Deep/3.TXT"])),
+        1,
+    );
+    let words = ["cat", &package, "Words/Deep/3.TXT", "--fold-case"];
+    let output = run(&mut millstream(&words));
+    assert_eq!(output.stdout, packed.files["words/deep/3.txt"]);
+    let out = packed.path("out");
+    let words = [
+        "extract",
+        &package,
+        &out,
+        "WORDS/*/?.TXT",
+        "--fold-case",
+        "--json",
+    ];
+    assert_eq!(told(&words)["entries"], 8);
+    let call = |words: &[&str]| run(millstream(words).current_dir(packed.folder.path()));
+    expect_status(&call(&["load", "IN/Words", "P.mpak"]), 1);
+    let output = call(&["load", "IN/Words", "P.mpak", "--fold-case", "--json"]);
+    expect_quiet_success(&output);
+    let loaded: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    assert_eq!(loaded["files"], 8 + packed.files.len());
+}
