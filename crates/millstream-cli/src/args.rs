@@ -1,7 +1,7 @@
 //! The arguments of every command: one definition for the parser, the help, the shell completions
 //! and the man pages.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -193,7 +193,7 @@ pub(crate) struct InfoArgs {
 #[command(after_help = "\
 Examples:
   millstream compress --codec zstd --level 9 level1.dds level1.dds.zst
-  tar -c assets | millstream compress --codec lz4 - assets.tar.lz4")]
+  tar -c assets | millstream compress --codec lz4 - -o assets.tar.lz4")]
 pub(crate) struct CompressArgs {
     /// The format to write (lz4: the frame format)
     #[arg(long, value_name = "CODEC", value_parser = codec())]
@@ -229,9 +229,30 @@ pub(crate) struct StreamArgs {
     /// The file to read; - is standard input
     #[arg(value_name = "IN", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) input: OsString,
-    /// The file to write, replaced as a whole on success, also if it is IN; - is standard output
-    #[arg(value_name = "OUT", value_hint = ValueHint::FilePath, value_parser = path_words())]
-    pub(crate) output: OsString,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// An output that is named by a word or, as other commands have it, by an option.
+#[derive(Debug, Args)]
+pub(crate) struct OutputArgs {
+    /// The file to write, replaced as a whole on success, also if it is the input; - is standard
+    /// output
+    #[arg(value_name = "OUT", value_hint = ValueHint::FilePath, value_parser = path_words(),
+        required_unless_present = "named", conflicts_with = "named")]
+    output: Option<OsString>,
+    /// Another way to name OUT
+    #[arg(short = 'o', long = "output", id = "named", value_name = "OUT",
+        value_hint = ValueHint::FilePath, value_parser = path_words())]
+    named: Option<OsString>,
+}
+
+impl OutputArgs {
+    /// Returns the name of the output.
+    pub(crate) fn name(&self) -> &OsStr {
+        let name = self.output.as_ref().or(self.named.as_ref());
+        name.expect("the parser requires one")
+    }
 }
 
 /// Load a glTF scene with everything that it references, and print when each part was loaded.
@@ -285,9 +306,8 @@ pub(crate) struct DecodeArgs {
     /// The image to read; - is standard input
     #[arg(value_name = "IMAGE", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) image: OsString,
-    /// The file to write, replaced as a whole on success, also if it is IMAGE; - is standard output
-    #[arg(value_name = "OUT.raw", value_hint = ValueHint::FilePath, value_parser = path_words())]
-    pub(crate) output: OsString,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 /// Convert a recorded trace into an HTML page.

@@ -4,11 +4,14 @@ use std::path::Path;
 
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
 use millstream_io::fs::file;
-use millstream_pak::{EntryInfo, Error, ErrorKind, Package, PackageOptions, Storing, Target};
+use millstream_pak::{
+    EntryInfo, Error, ErrorKind, Package, PackageOptions, SecretKey, Storing, Target,
+};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Value, json};
 
 use crate::failure::{self, Ending, Failure, check_path, counted, refused};
+use crate::input::refuse_fifo;
 use crate::limits::{RAW_BYTES_MIN, RAW_RATIO_MAX};
 use crate::table::Table;
 
@@ -141,6 +144,15 @@ impl Sizes {
             false => Err(too_many_raw_bytes(path, most)),
         }
     }
+}
+
+/// Reads the key of `--sign`.
+pub(crate) fn secret_key(path: Option<&Path>) -> Result<Option<SecretKey>, Failure> {
+    let read = |path| {
+        refuse_fifo(path)?;
+        SecretKey::read(path).map_err(|error| describe(path, &error))
+    };
+    path.map(read).transpose()
 }
 
 /// Returns how many raw bytes a command may read from packages of `file_bytes` bytes.

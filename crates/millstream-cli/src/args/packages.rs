@@ -214,12 +214,13 @@ pub(crate) struct VerifyArgs {
 /// Compare two packages by their contents.
 ///
 /// Prints a line for each name that differs: + only in B, - only in A, ~ in both. With -o also
-/// writes a patch that, mounted over A, has the entries of B; it holds the blocks that A lacks.
+/// writes a patch that, mounted over A, has the entries of B; it holds the blocks that A lacks. A
+/// last line, which begins with =, has its size.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   millstream diff game-1.0.mpak game-1.1.mpak
-  millstream diff game-1.0.mpak game-1.1.mpak -o game-1.1.patch.mpak")]
+  millstream diff game-1.0.mpak game-1.1.mpak -o game-1.1.patch.mpak --sign secret.pem")]
 pub(crate) struct DiffArgs {
     /// The old package
     #[arg(value_name = "A", value_hint = ValueHint::FilePath)]
@@ -231,4 +232,7 @@ pub(crate) struct DiffArgs {
     #[arg(short, long, value_name = "PATCH.mpak", value_hint = ValueHint::FilePath,
         value_parser = path_words())]
     pub(crate) output: Option<OsString>,
+    /// Sign the patch with an Ed25519 secret key, as `pack` does
+    #[arg(long, value_name = "KEY", value_hint = ValueHint::FilePath, requires = "output")]
+    pub(crate) sign: Option<PathBuf>,
 }

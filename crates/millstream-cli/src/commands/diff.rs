@@ -3,13 +3,14 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use millstream_pak::{Change, Difference, PackReport, names};
+use millstream_pak::{Change, Difference, PackReport, SecretKey, names};
 use serde_json::json;
 
 use crate::args::DiffArgs;
-use crate::failure::Ending;
+use crate::failure::{Ending, shown};
 use crate::output::{self, Output};
-use crate::package::{Reading, describe, hex};
+use crate::package::{self, Reading, describe, hex};
+use crate::size;
 
 /// Runs `diff`.
 pub(crate) fn diff(args: &DiffArgs, json: bool) -> Result<(), Ending> {
@@ -18,8 +19,11 @@ pub(crate) fn diff(args: &DiffArgs, json: bool) -> Result<(), Ending> {
     let found = found.map_err(|error| describe(&args.after, &error))?;
     let mut patch = None;
     if let Some(name) = &args.output {
-        output::refuse_inputs(name, [&*args.before, &*args.after])?;
-        patch = Some(write(name, &before, &after)?);
+        let key = args.sign.as_deref();
+        let inputs = [&*args.before, &*args.after].into_iter().chain(key);
+        output::refuse_inputs(name, inputs)?;
+        let key = package::secret_key(key)?;
+        patch = Some(write(name, (&before, &after), key.as_ref())?);
     }
     if json {
         let patch_bytes = patch.map(|report| report.file_bytes);
@@ -42,12 +46,24 @@ pub(crate) fn diff(args: &DiffArgs, json: bool) -> Result<(), Ending> {
         }
         return output::print_json(&document);
     }
-    output::print(&lines(&found))
+    let mut text = lines(&found);
+    if let (Some(report), Some(name)) = (patch, &args.output) {
+        let (bytes, name) = (report.file_bytes, shown(name));
+        text.push_str(&format!(
+            "= {name}: {bytes} bytes, {}\n",
+            size::display(bytes)
+        ));
+    }
+    output::print(&text)
 }
 
-fn write(name: &OsStr, before: &Reading, after: &Reading) -> Result<PackReport, Ending> {
+fn write(
+    name: &OsStr,
+    (before, after): (&Reading, &Reading),
+    key: Option<&SecretKey>,
+) -> Result<PackReport, Ending> {
     let mut output = Output::create_package(name)?;
-    let report = millstream_pak::write_patch(&before.package, &after.package, None, output.file()?)
+    let report = millstream_pak::write_patch(&before.package, &after.package, key, output.file()?)
         .map_err(|error| describe(Path::new(name), &error))?;
     output.finish()?;
     Ok(report)

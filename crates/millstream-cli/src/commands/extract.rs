@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millstream_io::fs::names::{os_str, path};
-use millstream_io::fs::{Folder, TemporaryFile, remove_leftovers};
+use millstream_io::fs::{Folder, TemporaryFile, is_out_of_descriptors, remove_leftovers};
 use millstream_io::{Errno, IoError};
 use millstream_pak::{BatchOptions, Loaded, Package, Piece, names};
 use serde_json::json;
@@ -282,8 +282,10 @@ impl<'a> Extraction<'a> {
         // The process's umask applies to both.
         let mode = if executable { 0o777 } else { 0o666 };
         let mut created = self.create(name, mode);
-        if created.is_err() && !self.targets.is_empty() {
-            // The folder may be full of temporary names, or the process out of descriptors.
+        let is_full =
+            |error: &IoError| error.errno == Errno::NO_SPACE || is_out_of_descriptors(error);
+        if created.as_ref().is_err_and(is_full) && !self.targets.is_empty() {
+            // Of temporary names, which FAT has room for a number of, or of descriptors.
             self.name_group();
             created = self.create(name, mode);
         }

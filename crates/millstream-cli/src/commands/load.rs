@@ -335,12 +335,12 @@ fn table(args: &LoadArgs, storage: &Storage, tally: &Tally, stats: &Stats) -> St
         .row("bytes", tally.bytes, size::display(tally.bytes))
         .row(
             "time",
-            format!("{:.2?}", tally.elapsed),
+            size::display_time(tally.elapsed),
             rate(tally.bytes, elapsed),
         )
         .row(
             "processor",
-            format!("{:.2?}", tally.processor),
+            size::display_time(tally.processor),
             "all threads",
         )
         .row("backend", backend_name(storage), imitated);
@@ -424,5 +424,5 @@ fn rate(bytes: u64, elapsed: f64) -> String {
 }
 
 fn format_ns(nanoseconds: u64) -> String {
-    format!("{:.2?}", Duration::from_nanos(nanoseconds))
+    size::display_time(Duration::from_nanos(nanoseconds))
 }

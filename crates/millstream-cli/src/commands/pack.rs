@@ -11,15 +11,14 @@ use millstream_gltf::cook::SceneCook;
 use millstream_gltf::record::SceneDescriber;
 use millstream_io::fs::{file, names as file_names};
 use millstream_pak::{
-    Coding, Cook, Describe, ErrorKind, Exclude, Item, PackOptions, PackReport, SecretKey, Target,
-    WalkOptions, names,
+    Coding, Cook, Describe, ErrorKind, Exclude, Item, PackOptions, PackReport, Target, WalkOptions,
+    names,
 };
 use serde_json::json;
 
 use crate::args::PackArgs;
 use crate::commands::report;
 use crate::failure::{self, Ending, Failure, Failures, check_path, counted, shown};
-use crate::input::refuse_fifo;
 use crate::limits::FAILURES_LISTED;
 use crate::output::{self, Output};
 use crate::package::{codec_name, describe, hex, max_raw_bytes};
@@ -36,11 +35,7 @@ pub(crate) fn pack(args: &PackArgs, json: bool) -> Result<(), Ending> {
     let begun = Instant::now();
     let mut coding = coding(args)?;
     let block_bytes = block_bytes(args)?;
-    let read = |path| {
-        refuse_fifo(path)?;
-        SecretKey::read(path).map_err(|error| describe(path, &error))
-    };
-    let sign = args.sign.as_deref().map(read).transpose()?;
+    let sign = package::secret_key(args.sign.as_deref())?;
     let mut items = find(args)?;
     if let Some(itself) = name_below(&args.folder, Path::new(&args.output)) {
         items.retain(|item| item.name() != itself);

@@ -435,11 +435,10 @@ fn a_patch_turns_one_package_into_the_other() {
     let patch = packed.path("patch.mpak");
     let output = run(&mut millstream(&["diff", &before, &after, "-o", &patch]));
     expect_quiet_success(&output);
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "+ added\n- noise/1\n~ noise/7\n"
-    );
     let bytes = std::fs::metadata(&patch).expect("written").len();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    let names = format!("+ added\n- noise/1\n~ noise/7\n= {patch}: {bytes} bytes, ");
+    assert!(shown.starts_with(&names), "{shown}");
     assert!(bytes < 350_000, "the patch has {bytes} bytes");
     // Over its base all of it can be read; alone, or over another, it cannot.
     let over = ["--base", &before];
@@ -582,6 +581,31 @@ MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g
         assert!(errors.contains("is 7,") && errors.contains('8'), "{errors}");
         assert!(errors.contains(&package), "{errors}");
     }
+    // A patch is signed, too.
+    let patch = packed.path("patch.mpak");
+    let words = [
+        "diff",
+        &package,
+        &package,
+        "-o",
+        &patch,
+        "--sign",
+        text(&secret),
+    ];
+    expect_quiet_success(&run(&mut millstream(&words)));
+    let verified = told(&["verify", &patch, with_key[0], with_key[1], "--json"]);
+    assert_eq!(verified["signature_verified"], true);
+    let words = [
+        "diff",
+        &package,
+        &package,
+        "-o",
+        text(&secret),
+        "--sign",
+        text(&secret),
+    ];
+    let errors = expect_status(&run(&mut millstream(&words)), 1);
+    assert!(errors.contains("the command reads this file"), "{errors}");
     for wrong in [&other_key, secret_key] {
         std::fs::write(&public, wrong).expect("written");
         expect_status(&run(millstream(&["verify", &package]).args(with_key)), 1);
@@ -1057,7 +1081,7 @@ fn executable_files_are_executable_again() {
     quiet(&["pack", "in", "-o", "b.mpak"]);
     let output = run(millstream(&["diff", "a.mpak", "b.mpak", "-o", "p.mpak"]).current_dir(folder));
     expect_quiet_success(&output);
-    assert_eq!(output.stdout, b"~ read\n");
+    assert!(output.stdout.starts_with(b"~ read\n= p.mpak: "));
     quiet(&["extract", "p.mpak", "out", "--base", "a.mpak"]);
     assert_eq!((of_owner("out/run"), of_owner("out/read")), (0o700, 0o700));
     let output = run(millstream(&["list", "a.mpak", "--json"]).current_dir(folder));

@@ -134,8 +134,9 @@ impl AtomicFile {
             Some(temporary) => temporary,
             None => match system::link(&self.file, &self.folder) {
                 Ok(temporary) => temporary,
-                // As sandboxes do (seccomp, Landlock).
-                Err(_) => self.copy(mode_mask)?,
+                // By a sandbox (seccomp, Landlock).
+                Err(error) if is_refused(error.errno) => self.copy(mode_mask)?,
+                Err(error) => return Err(error),
             },
         };
         // Some file systems on Windows do not rename an open file. Elsewhere the file is locked as
@@ -166,6 +167,13 @@ pub fn create_unnamed(folder: &Path) -> Result<File, IoError> {
     let folder = Arc::new(system::open_folder(folder)?);
     // Where a name is needed, it is removed at once.
     system::unnamed_in(&folder, 0o600).or_else(|_| Ok(TemporaryFile::create(&folder, 0o600)?.0))
+}
+
+/// Whether a call failed because it is not allowed or not supported, so that others may succeed.
+fn is_refused(errno: Errno) -> bool {
+    use io::ErrorKind::{CrossesDevices, PermissionDenied, Unsupported};
+    let kind = io::Error::from_raw_os_error(errno.0).kind();
+    [CrossesDevices, PermissionDenied, Unsupported].contains(&kind)
 }
 
 /// Replaces the content of `path` atomically.

@@ -11,6 +11,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, retry_on_intr};
 
+use super::is_refused;
 use crate::error::IoError;
 use crate::fs::explain;
 use crate::fs::os::Folder;
@@ -109,6 +110,9 @@ fn keep_permissions(file: &File, old: &Stat, folder: &Folder, name: &OsStr) -> R
         return Ok(());
     };
     // exFAT, NTFS and others have one mode for all files, or let only the mount's owner change it.
+    if !is_refused(errno.into()) {
+        return Err(explain("chmod", errno));
+    }
     match status()?.st_mode & 0o077 & !bits {
         0 => Ok(()),
         _ => {
