@@ -17,7 +17,6 @@ use millstream_pak::names;
 use serde_json::{Value, json};
 
 use crate::limits::FAILURES_LISTED;
-use crate::package::hex;
 use crate::progress;
 
 /// Exit status of a command in which something failed.
@@ -41,6 +40,11 @@ pub(crate) struct Failure {
 /// Escapes a name or path; Windows separators become `/`, because `\` begins an escape.
 pub(crate) fn shown(name: impl AsRef<OsStr>) -> String {
     names::escape(&file_names::bytes(Path::new(name.as_ref())))
+}
+
+/// Formats bytes as lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Refuses a command-line path that names no file, before the standard library is called with it.

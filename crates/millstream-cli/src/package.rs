@@ -10,7 +10,7 @@ use millstream_pak::{
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Value, json};
 
-use crate::failure::{self, Ending, Failure, check_path, counted, refused};
+use crate::failure::{self, Ending, Failure, check_path, counted, hex, refused};
 use crate::input::refuse_fifo;
 use crate::limits::{RAW_BYTES_MIN, RAW_RATIO_MAX};
 use crate::table::Table;
@@ -243,9 +243,4 @@ impl Serialize for Name {
         }
         map.end()
     }
-}
-
-/// Formats bytes as lower-case hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

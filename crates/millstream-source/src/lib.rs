@@ -116,7 +116,8 @@ pub trait Source: Send + Sync {
 /// The loose files below a folder, as a [`Source`]. Symbolic links are followed.
 ///
 /// The next lookup of a file notices that it was replaced, or that its size or time changed (on
-/// mounts that can hang, its size or time alone). From then on its new content is read, and requests for what was found before fail with `StaleFile`.
+/// mounts that can hang, its size or time alone). From then on its new content is read, and
+/// requests for what was found before fail with `StaleFile`.
 pub struct Folder {
     storage: Storage,
     root: PathBuf,
@@ -157,7 +158,7 @@ impl Folder {
 
     /// Makes lookups ignore ASCII case. Of several files whose names differ in case only, a lookup
     /// finds that in the case asked for, else the first in byte order. A name that is found in
-    /// another case is remembered; one that is not found costs a listing of each folder on its path.
+    /// another case is remembered; one that is not found costs a listing of each of its folders.
     #[must_use]
     pub fn fold_case(mut self) -> Folder {
         self.folded = Some(Mutex::default());

@@ -150,8 +150,8 @@ pub(crate) struct ExtractArgs {
     /// [default: 64 times the package, at least 1G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) max_bytes: Option<u64>,
-    /// Entries to extract, as they are or as `list` prints them: * and ? match anything except /, ** anything; a folder matches all that
-    /// is in it [default: all]
+    /// Entries to extract, as they are or as `list` prints them: * and ? match anything except /,
+    /// ** anything; a folder matches all that is in it [default: all]
     #[arg(value_name = "GLOB")]
     pub(crate) patterns: Vec<OsString>,
     /// Ignore the case of ASCII letters in names; one in the case asked for comes first

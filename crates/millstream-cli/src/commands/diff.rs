@@ -7,9 +7,9 @@ use millstream_pak::{Change, Difference, PackReport, SecretKey, names};
 use serde_json::json;
 
 use crate::args::DiffArgs;
-use crate::failure::{Ending, shown};
+use crate::failure::{Ending, hex, shown};
 use crate::output::{self, Output};
-use crate::package::{self, Reading, describe, hex};
+use crate::package::{self, Reading, describe};
 use crate::size;
 
 /// Runs `diff`.

@@ -7,9 +7,9 @@ use millstream_pak::{BatchOptions, EntryInfo, Metadata, Package, names};
 use serde::Serialize;
 
 use crate::args::{CatArgs, ListArgs};
-use crate::failure::{Ending, Failure, shown};
+use crate::failure::{Ending, Failure, hex, shown};
 use crate::output::{self, Output};
-use crate::package::{Name, Reading, codec_word, describe, hex};
+use crate::package::{Name, Reading, codec_word, describe};
 
 /// An entry in the document of `--json`.
 #[derive(Debug, Serialize)]

@@ -18,10 +18,10 @@ use serde_json::json;
 
 use crate::args::PackArgs;
 use crate::commands::report;
-use crate::failure::{self, Ending, Failure, Failures, check_path, counted, shown};
+use crate::failure::{self, Ending, Failure, Failures, check_path, counted, hex, shown};
 use crate::limits::FAILURES_LISTED;
 use crate::output::{self, Output};
-use crate::package::{codec_name, describe, hex, max_raw_bytes};
+use crate::package::{codec_name, describe, max_raw_bytes};
 use crate::table::Table;
 use crate::{package, progress, size};
 

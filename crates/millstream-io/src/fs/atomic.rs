@@ -2,11 +2,10 @@
 //!
 //! The new content goes to an unnamed file (`O_TMPFILE`) or, where the system or the file system
 //! does not support it, to a temporary name in the target's folder (a rename cannot cross file
-//! systems). Where an unnamed file may not be linked, it is copied to a named one. The file is synced
-//! and renamed to the target; then the folder is synced, without which a
-//! crash could restore the old file. All calls use one open folder, so renaming the folder
-//! meanwhile does no harm. After the rename, an error can only mean that the new content may not
-//! survive a crash.
+//! systems). An unnamed file that may not be linked is copied to a named one. The file is synced
+//! and renamed to the target; then the folder is synced, without which a crash could restore the
+//! old file. All calls use one open folder, so renaming the folder meanwhile does no harm. After
+//! the rename, an error can only mean that the new content may not survive a crash.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

@@ -4,11 +4,11 @@ use crate::names;
 
 /// Rules for what [`walk_with`](crate::walk_with) leaves out: the lines of a `.gitignore`.
 ///
-/// A rule is a glob (`*` and `?` match anything but `/`, `**` anything). With a `/` at its beginning
-/// or inside, it is compared with the whole name, else with the last part. A `/` at its end
-/// restricts it to folders; what lies in an excluded folder is left out, too. A rule that begins
-/// with `!` includes again what earlier ones excluded. Empty lines, and those that begin with `#`,
-/// are no rules; a `\` before `#` or `!` makes it an ordinary character.
+/// A rule is a glob (`*` and `?` match anything but `/`, `**` anything). With a `/` at its start or
+/// inside, it is compared with the whole name, else with the last part. A `/` at its end restricts
+/// it to folders; what lies in an excluded folder is left out, too. A rule that begins with `!`
+/// includes again what earlier ones excluded. Empty lines, and those that begin with `#`, are no
+/// rules; a `\` before `#` or `!` makes it an ordinary character.
 ///
 /// ```
 /// use millstream_pak::Exclude;

@@ -102,8 +102,8 @@ impl Folder {
         Ok(old)
     }
 
-    /// Returns the volume and the number of the file that a name leads to; `None` if the name is free
-    /// or cannot be looked up.
+    /// Returns the volume and the number of the file that a name leads to; `None` if the name is
+    /// free or cannot be looked up.
     #[must_use]
     pub fn identity(&self, name: &OsStr) -> Option<(u64, u64)> {
         let found = super::about(&self.path.join(name)).ok()?.identity;
