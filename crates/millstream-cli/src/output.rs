@@ -299,7 +299,7 @@ fn refused(name: &OsStr, error: &IoError, replaces: bool) -> Failure {
     let failure = Failure::system(name, "write", error);
     let kind = io::Error::from_raw_os_error(error.errno.0).kind();
     match replaces && [PermissionDenied, ReadOnlyFilesystem, ResourceBusy].contains(&kind) {
-        true => failure.hint("--in-place writes into the file instead of replacing it"),
+        true => failure.hint("it can only be written into, as --in-place does"),
         false => failure,
     }
 }
