@@ -42,6 +42,15 @@ pub(crate) fn shown(name: impl AsRef<OsStr>) -> String {
     names::escape(&file_names::bytes(Path::new(name.as_ref())))
 }
 
+/// Sets the path of a document as it is; null, with its bytes beside it, if it is not UTF-8.
+pub(crate) fn set_path(document: &mut Value, path: &[u8]) {
+    let text = std::str::from_utf8(path).ok();
+    document["path"] = json!(text);
+    if text.is_none() {
+        document["path_hex"] = json!(hex(path));
+    }
+}
+
 /// Formats bytes as lower-case hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -100,16 +109,12 @@ impl Failure {
     }
 
     fn document(&self) -> Value {
-        let path = std::str::from_utf8(&self.place).ok();
         let mut document = json!({
             "kind": self.kind,
-            "path": path,
             "offset": self.offset,
             "message": self.cause,
         });
-        if path.is_none() {
-            document["path_hex"] = json!(hex(&self.place));
-        }
+        set_path(&mut document, &self.place);
         document
     }
 

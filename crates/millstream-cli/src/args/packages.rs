@@ -16,8 +16,8 @@ use crate::size;
 /// Every regular file below DIR becomes an entry, named relative to it. Symbolic links that stay
 /// inside DIR are followed. Links that leave it or form a loop, devices, and names that a package
 /// cannot hold are failures, and no package is made. FILE.mpak itself, if it is inside DIR,
-/// temporary files of this program (.millstream-*-*.tmp), and what the file .millstreamignore in
-/// DIR names, in the form of a .gitignore, are left out. Of a file's metadata only
+/// temporary files of this program (.millstream-*-*.tmp), the file .millstreamignore in DIR, and
+/// what that names in the form of a .gitignore, are left out. Of a file's metadata only
 /// its owner's executable bit is kept (Windows has none, and some mounts set it for all files). The
 /// same names, bytes, executable bits and options give the same package on any machine and number
 /// of threads (with --target here, if it measures the same).

@@ -386,7 +386,8 @@ impl<'a> Extraction<'a> {
         let mut synced = HashSet::new();
         for target in self.targets.values() {
             let device = target.folder.identity(OsStr::new(".")).map(|(it, _)| it);
-            if synced.insert(device) {
+            // Elsewhere the names of the folder alone are synced.
+            if synced.insert(device) || !cfg!(target_os = "linux") {
                 let done = target.folder.sync_files();
                 done.map_err(|error| Failure::io(self.folder, "write", &error.into()))?;
             }
