@@ -199,6 +199,16 @@ fn a_file_that_cannot_be_replaced_is_written_in_place_if_asked_for() {
     );
     assert!(errors.contains("into the input"), "{errors}");
     expect_status(&call(&["extract", "out", "x", "--in-place"]), 2);
+    // In a sticky folder, another user's file.
+    std::os::unix::fs::chown(at("out"), Some(0), None).expect("made by root");
+    for (path, mode) in [(at("out"), 0o666), (at(""), 0o1777)] {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, mode).expect("ours");
+    }
+    let errors = expect_status(&call(&words), 1);
+    assert!(errors.contains("sticky folder"), "{errors}");
+    assert!(errors.contains("as --in-place does"), "{errors}");
+    expect_status(&call(&[&words[..], &["--in-place"]].concat()), 0);
 }
 
 #[test]
