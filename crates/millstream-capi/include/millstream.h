@@ -950,6 +950,8 @@ struct mst_entry {
 #define MST_PACKAGE_NO_NAMES 4
 /** Bit of `mst_package_desc.flags`: read and check all tables now, so that no later call waits. */
 #define MST_PACKAGE_PRELOAD 8
+/** Bit of `mst_package_desc.flags`: find names without regard to ASCII case. */
+#define MST_PACKAGE_FOLD_CASE 16
 
 /** How a package is opened. */
 struct mst_package_desc {

@@ -65,6 +65,8 @@ pub const MST_PACKAGE_TRUST_HASHES: u32 = 2;
 pub const MST_PACKAGE_NO_NAMES: u32 = 4;
 /// Bit of `mst_package_desc.flags`: read and check all tables now, so that no later call waits.
 pub const MST_PACKAGE_PRELOAD: u32 = 8;
+/// Bit of `mst_package_desc.flags`: find names without regard to ASCII case.
+pub const MST_PACKAGE_FOLD_CASE: u32 = 16;
 
 /// How a package is opened.
 #[repr(C)]
@@ -173,13 +175,15 @@ pub unsafe extern "C" fn mst_package_open(
         let all = MST_PACKAGE_NO_VERIFY
             | MST_PACKAGE_TRUST_HASHES
             | MST_PACKAGE_NO_NAMES
-            | MST_PACKAGE_PRELOAD;
+            | MST_PACKAGE_PRELOAD
+            | MST_PACKAGE_FOLD_CASE;
         check_flags(desc.flags, all)?;
         check_flags(desc.reserved, 0)?;
         let options = PackageOptions {
             verify: desc.flags & MST_PACKAGE_NO_VERIFY == 0,
             confirm_names: desc.flags & MST_PACKAGE_TRUST_HASHES == 0,
             name_requests: desc.flags & MST_PACKAGE_NO_NAMES == 0,
+            fold_case: desc.flags & MST_PACKAGE_FOLD_CASE != 0,
             ..PackageOptions::default()
         };
         let mut package = Package::open_with(&storage.storage, name, options)?;

@@ -1,7 +1,7 @@
 //! The arguments of every command: one definition for the parser, the help, the shell completions
 //! and the man pages.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(crate) use packages::{CatArgs, DiffArgs, ExtractArgs, ListArgs, PackArgs, Ve
 const STATUS_HELP: &str = "\
 Exit status: 0 success; 1 something failed (standard error has the number of failures and the \
 first ten); 2 usage error.
-A command that fails or is interrupted leaves no partial output file.";
+A command that fails or is interrupted leaves no partial output file, except with --in-place.";
 
 /// Load, pack, verify and decompress files at the speed of the disk.
 #[derive(Debug, Parser)]
@@ -34,6 +34,11 @@ pub(crate) struct Call {
     /// Print one JSON document instead of text; the command's output must then be a file
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Write into output files that exist instead of replacing them, for those that cannot be
+    /// replaced (a bind mount, a file in a folder that may not be written to); a command that fails
+    /// leaves a partial file then
+    #[arg(long, global = true)]
+    pub(crate) in_place: bool,
 }
 
 /// The commands.
@@ -119,6 +124,9 @@ pub(crate) struct LoadArgs {
     /// [default: 64 times the package, at least 1G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) max_bytes: Option<u64>,
+    /// Ignore the case of ASCII letters in PATH, and in the names of patches and their bases
+    #[arg(long)]
+    pub(crate) fold_case: bool,
     /// Print a line for each file: XXH3-64 (seed 0) of its bytes, two spaces, its name
     #[arg(long)]
     pub(crate) hash: bool,
@@ -185,7 +193,7 @@ pub(crate) struct InfoArgs {
 #[command(after_help = "\
 Examples:
   millstream compress --codec zstd --level 9 level1.dds level1.dds.zst
-  tar -c assets | millstream compress --codec lz4 - assets.tar.lz4")]
+  tar -c assets | millstream compress --codec lz4 - -o assets.tar.lz4")]
 pub(crate) struct CompressArgs {
     /// The format to write (lz4: the frame format)
     #[arg(long, value_name = "CODEC", value_parser = codec())]
@@ -221,9 +229,30 @@ pub(crate) struct StreamArgs {
     /// The file to read; - is standard input
     #[arg(value_name = "IN", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) input: OsString,
-    /// The file to write, replaced as a whole on success, also if it is IN; - is standard output
-    #[arg(value_name = "OUT", value_hint = ValueHint::FilePath, value_parser = path_words())]
-    pub(crate) output: OsString,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// An output that is named by a word or, as other commands have it, by an option.
+#[derive(Debug, Args)]
+pub(crate) struct OutputArgs {
+    /// The file to write, replaced as a whole on success, also if it is the input; - is standard
+    /// output
+    #[arg(value_name = "OUT", value_hint = ValueHint::FilePath, value_parser = path_words(),
+        required_unless_present = "named", conflicts_with = "named")]
+    output: Option<OsString>,
+    /// Another way to name OUT
+    #[arg(short = 'o', long = "output", id = "named", value_name = "OUT",
+        value_hint = ValueHint::FilePath, value_parser = path_words())]
+    named: Option<OsString>,
+}
+
+impl OutputArgs {
+    /// Returns the name of the output.
+    pub(crate) fn name(&self) -> &OsStr {
+        let name = self.output.as_ref().or(self.named.as_ref());
+        name.expect("the parser requires one")
+    }
 }
 
 /// Load a glTF scene with everything that it references, and print when each part was loaded.
@@ -277,9 +306,8 @@ pub(crate) struct DecodeArgs {
     /// The image to read; - is standard input
     #[arg(value_name = "IMAGE", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) image: OsString,
-    /// The file to write, replaced as a whole on success, also if it is IMAGE; - is standard output
-    #[arg(value_name = "OUT.raw", value_hint = ValueHint::FilePath, value_parser = path_words())]
-    pub(crate) output: OsString,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 /// Convert a recorded trace into an HTML page.

@@ -27,8 +27,8 @@ pub(crate) const STATUS_USAGE: u8 = 2;
 /// One thing that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// The file's name as text.
-    place: String,
+    /// The file's name.
+    place: Vec<u8>,
     /// Offset in the file.
     offset: Option<u64>,
     /// What is wrong and, if known, why.
@@ -40,6 +40,20 @@ pub(crate) struct Failure {
 /// Escapes a name or path; Windows separators become `/`, because `\` begins an escape.
 pub(crate) fn shown(name: impl AsRef<OsStr>) -> String {
     names::escape(&file_names::bytes(Path::new(name.as_ref())))
+}
+
+/// Sets the path of a document as it is; null, with its bytes beside it, if it is not UTF-8.
+pub(crate) fn set_path(document: &mut Value, path: &[u8]) {
+    let text = std::str::from_utf8(path).ok();
+    document["path"] = json!(text);
+    if text.is_none() {
+        document["path_hex"] = json!(hex(path));
+    }
+}
+
+/// Formats bytes as lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Refuses a command-line path that names no file, before the standard library is called with it.
@@ -54,7 +68,7 @@ impl Failure {
     /// A failure of a whole file.
     pub(crate) fn new(place: impl AsRef<OsStr>, cause: impl Into<String>) -> Failure {
         Failure {
-            place: shown(place),
+            place: file_names::bytes(Path::new(place.as_ref())),
             offset: None,
             cause: cause.into(),
             kind: String::from("failed"),
@@ -95,20 +109,21 @@ impl Failure {
     }
 
     fn document(&self) -> Value {
-        json!({
+        let mut document = json!({
             "kind": self.kind,
-            "path": self.place,
             "offset": self.offset,
             "message": self.cause,
-        })
+        });
+        set_path(&mut document, &self.place);
+        document
     }
 
     /// Appends a name to the place, which is a folder or a package.
     pub(crate) fn below(mut self, name: &[u8]) -> Failure {
-        if !self.place.ends_with('/') {
-            self.place.push('/');
+        if !self.place.ends_with(b"/") {
+            self.place.push(b'/');
         }
-        self.place.push_str(&names::escape(name));
+        self.place.extend_from_slice(name);
         self
     }
 
@@ -134,7 +149,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.place)?;
+        write!(f, "{}: ", names::escape(&self.place))?;
         if let Some(offset) = self.offset {
             write!(f, "at offset {offset}: ")?;
         }

@@ -30,6 +30,12 @@ pub(crate) const PROGRESS_AFTER: Duration = Duration::from_secs(1);
 /// Time between two redraws of the progress bar.
 pub(crate) const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
+/// No remaining time is shown while this many times what is done is left ...
+pub(crate) const ESTIMATE_SHARE_MAX: f64 = 1000.0;
+
+/// ... or if it is longer than this.
+pub(crate) const ESTIMATE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// Longest request of `load`; longer files are several requests. Long enough that a request's cost
 /// is negligible (0.1 µs of 10 ms), short enough that the window holds several.
 pub(crate) const PIECE_BYTES: u64 = 32 << 20;

@@ -29,7 +29,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use crate::failure::{self, Ending, Failure, Failures};
 use crate::limits::{PIECE_BYTES, WINDOW_BYTES, WINDOW_REQUESTS};
 use crate::output::Output;
-use crate::package;
+use crate::package::{self, Name};
 use crate::progress;
 use crate::walk::Found;
 
@@ -94,13 +94,14 @@ pub(crate) enum Hashes {
 /// A name and the hash of its bytes, as text.
 #[derive(Debug, Serialize)]
 pub(crate) struct Hashed {
-    pub(crate) hash: String,
-    pub(crate) name: String,
+    hash: String,
+    #[serde(flatten)]
+    name: Name,
 }
 
 impl Hashed {
     pub(crate) fn new(hash: u64, name: &[u8]) -> Hashed {
-        let (hash, name) = (format!("{hash:016x}"), names::escape(name));
+        let (hash, name) = (format!("{hash:016x}"), Name(name.to_vec()));
         Hashed { hash, name }
     }
 }
@@ -124,7 +125,7 @@ impl Hashes {
                 Ok(())
             }
             Hashes::Printed(lines) => {
-                let written = writeln!(lines, "{}  {}", one.hash, one.name);
+                let written = writeln!(lines, "{}  {}", one.hash, names::escape(&one.name.0));
                 written.map_err(|error| lines.get_ref().ending(&error))
             }
         }

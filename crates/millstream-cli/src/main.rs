@@ -39,6 +39,9 @@ fn main() -> ExitCode {
     let call = Call::from_arg_matches(&matches).expect("the definitions are the same");
     let command = matches.subcommand_name().expect("the parser requires one");
     let (json, name) = (call.json, String::from(command));
+    if call.in_place {
+        output::write_in_place();
+    }
     signals::run(move || conclude(run(&call.command, json), &name, json)).unwrap_or_else(|error| {
         let failure = Failure::io("signals", "watch for", &error);
         conclude(Err(failure.into()), command, json)

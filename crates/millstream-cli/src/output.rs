@@ -11,31 +11,53 @@
 //! - An existing target that is not a regular file (`/dev/null`, a FIFO, a block device) is written
 //!   directly: a rename would put a file in its place. A file named `/dev/stdout` or `/dev/fd/N` is
 //!   appended to: the process that opened it keeps that file.
+//! - A file that cannot be replaced (a bind mount, a folder without write permission) is an error.
+//!   With `--in-place`, an existing file is truncated at the first write and written into.
 //! - `-` is standard output, through its descriptor, without the standard library's line buffer.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use millstream_io::Errno;
 use millstream_io::fs::{AtomicFile, file};
+use millstream_io::{Errno, IoError};
 use serde_json::Value;
 
 use crate::failure::{Ending, Failure, check_path};
 use crate::limits::LINKS_MAX;
 use crate::standard;
 
+/// Whether existing files are written into and not replaced.
+static IN_PLACE: AtomicBool = AtomicBool::new(false);
+
+/// Makes all outputs that exist be written into: `--in-place`.
+pub(crate) fn write_in_place() {
+    IN_PLACE.store(true, Relaxed);
+}
+
+/// Returns whether outputs are written into.
+pub(crate) fn is_in_place() -> bool {
+    IN_PLACE.load(Relaxed)
+}
+
 /// An output of a command. If dropped before [`Output::finish`], it leaves no file behind.
 pub(crate) struct Output {
     name: OsString,
     target: Target,
     written_bytes: u64,
+    /// Whether there is an old file, ...
+    replaces: bool,
+    /// ... which is still to be truncated.
+    truncates: bool,
 }
 
 enum Target {
     /// Standard output, or something that is not a regular file.
     Through(File),
+    /// A regular file that is written into.
+    InPlace(File),
     /// A regular file, not yet visible under its name.
     File(AtomicFile),
 }
@@ -46,13 +68,13 @@ impl Output {
     /// # Errors
     /// The target is a folder or a socket, is not writable, or its folder is missing or full.
     pub(crate) fn create(name: &OsStr) -> Result<Output, Failure> {
-        let opened = if name == "-" {
-            standard::output().map(Target::Through)
+        let (target, replaces) = if name == "-" {
+            let opened = standard::output().map(|file| (Target::Through(file), false));
+            opened.map_err(|error| Failure::io(name, "write", &error))?
         } else {
             check_path(Path::new(name), "write")?;
-            open_path(Path::new(name))
+            open_path(Path::new(name))?
         };
-        let target = opened.map_err(|error| Failure::io(name, "write", &error))?;
         let name = if name == "-" {
             OsString::from("standard output")
         } else {
@@ -60,8 +82,10 @@ impl Output {
         };
         Ok(Output {
             name,
-            target,
             written_bytes: 0,
+            replaces,
+            truncates: matches!(target, Target::InPlace(_)),
+            target,
         })
     }
 
@@ -73,7 +97,7 @@ impl Output {
     /// Returns whether the bytes go into the same file as `input`.
     pub(crate) fn writes_into(&self, input: &File) -> bool {
         match &self.target {
-            Target::Through(ours) => file::are_same(ours, input),
+            Target::Through(ours) | Target::InPlace(ours) => file::are_same(ours, input),
             Target::File(_) => false,
         }
     }
@@ -125,10 +149,21 @@ impl Output {
     ///
     /// # Errors
     /// The target is standard output, or not a regular file.
-    pub(crate) fn file(&self) -> Result<&File, Failure> {
+    pub(crate) fn file(&mut self) -> Result<&File, Failure> {
+        let truncated = self.truncate();
+        truncated.map_err(|error| Failure::io(&self.name, "write", &error))?;
         match &self.target {
             Target::File(file) => Ok(file.file()),
+            Target::InPlace(file) => Ok(file),
             Target::Through(_) => Err(no_regular_file(&self.name)),
+        }
+    }
+
+    /// Truncates a file that is written into, once.
+    fn truncate(&mut self) -> io::Result<()> {
+        match &self.target {
+            Target::InPlace(file) if std::mem::take(&mut self.truncates) => file.set_len(0),
+            _ => Ok(()),
         }
     }
 
@@ -136,20 +171,25 @@ impl Output {
     ///
     /// # Errors
     /// The system fails to store the bytes or to rename the file; nothing is left behind then.
-    pub(crate) fn finish(self) -> Result<(), Failure> {
-        match self.target {
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        let truncated = self.truncate();
+        let ended = match self.target {
             Target::Through(_) => Ok(()),
-            Target::File(file) => file
-                .commit(AtomicFile::KEEP_PERMISSIONS)
-                .map_err(|error| Failure::system(&self.name, "write", &error)),
-        }
+            Target::InPlace(file) => truncated.and_then(|()| file.sync_all()),
+            Target::File(file) => {
+                let committed = file.commit(AtomicFile::KEEP_PERMISSIONS);
+                return committed.map_err(|error| refused(&self.name, &error, self.replaces));
+            }
+        };
+        ended.map_err(|error| Failure::io(&self.name, "write", &error))
     }
 }
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.truncate()?;
         let mut file = match &self.target {
-            Target::Through(file) => file,
+            Target::Through(file) | Target::InPlace(file) => file,
             Target::File(file) => file.file(),
         };
         let count = file.write(bytes)?;
@@ -218,31 +258,50 @@ pub(crate) fn refuse_beside_json(json: bool, name: &OsStr, what: &str) -> Result
     }
 }
 
-fn open_path(path: &Path) -> io::Result<Target> {
+/// Opens an output file, and returns whether it exists and is a regular file.
+fn open_path(path: &Path) -> Result<(Target, bool), Failure> {
+    let failed = |error: io::Error| Failure::io(path, "write", &error);
+    let is_folder = || failed(io::Error::from_raw_os_error(Errno::IS_FOLDER.0));
     let replaces = match std::fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => {
-            return Err(io::Error::from_raw_os_error(Errno::IS_FOLDER.0));
-        }
+        Ok(metadata) if metadata.is_dir() => return Err(is_folder()),
         Ok(metadata) if metadata.is_file() => true,
         // Opened by the name given: the links of /dev/fd lead to pipes that have no other name.
         Ok(_) => {
-            let file = OpenOptions::new().write(true).open(path)?;
-            return Ok(Target::Through(file));
+            let file = OpenOptions::new().write(true).open(path);
+            return Ok((Target::Through(file.map_err(failed)?), false));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-        Err(error) => return Err(error),
+        Err(error) => return Err(failed(error)),
     };
-    let Some(target) = follow_links(path)? else {
-        let file = OpenOptions::new().append(true).open(path)?;
-        return Ok(Target::Through(file));
+    let Some(target) = follow_links(path).map_err(failed)? else {
+        let file = OpenOptions::new().append(true).open(path);
+        return Ok((Target::Through(file.map_err(failed)?), false));
     };
     if target.file_name().is_none() || ends_with_slash(&target) {
-        return Err(io::Error::from_raw_os_error(Errno::IS_FOLDER.0));
+        return Err(is_folder());
     }
     if replaces {
-        file::check_writable(&target)?;
+        file::check_writable(&target).map_err(failed)?;
     }
-    Ok(Target::File(AtomicFile::create(&target)?))
+    if replaces && is_in_place() {
+        let file = OpenOptions::new().read(true).write(true).open(&target);
+        return Ok((Target::InPlace(file.map_err(failed)?), true));
+    }
+    let made = AtomicFile::create(&target);
+    let made = made.map_err(|error| refused(path.as_os_str(), &error, replaces))?;
+    Ok((Target::File(made), replaces))
+}
+
+/// Returns the failure of an output that cannot be made; if it replaces a file, this user may write
+/// that.
+fn refused(name: &OsStr, error: &IoError, replaces: bool) -> Failure {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem, ResourceBusy};
+    let failure = Failure::system(name, "write", error);
+    let kind = io::Error::from_raw_os_error(error.errno.0).kind();
+    match replaces && [PermissionDenied, ReadOnlyFilesystem, ResourceBusy].contains(&kind) {
+        true => failure.hint("it can only be written into, as --in-place does"),
+        false => failure,
+    }
 }
 
 /// Resolves symbolic links in the last component of a path, whether or not the target exists.

@@ -4,10 +4,14 @@ use std::path::Path;
 
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
 use millstream_io::fs::file;
-use millstream_pak::{EntryInfo, Error, ErrorKind, Package, Storing, Target};
+use millstream_pak::{
+    EntryInfo, Error, ErrorKind, Package, PackageOptions, SecretKey, Storing, Target,
+};
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Value, json};
 
-use crate::failure::{self, Ending, Failure, check_path, counted, refused};
+use crate::failure::{self, Ending, Failure, check_path, counted, hex, refused};
+use crate::input::refuse_fifo;
 use crate::limits::{RAW_BYTES_MIN, RAW_RATIO_MAX};
 use crate::table::Table;
 
@@ -26,17 +30,28 @@ impl Reading {
     /// # Errors
     /// The engine does not start, or the file is not a complete package.
     pub(crate) fn open(path: &Path) -> Result<Reading, Ending> {
-        Reading::open_over(path, None)
+        Reading::open_over(path, None, false)
     }
 
-    /// Opens a package, over the base of a patch if one is given.
+    /// Opens a package, over the base of a patch if one is given; `fold_case`: names are looked up
+    /// without regard to case.
     ///
     /// # Errors
     /// As [`Reading::open`]; or the package is not a patch of this base.
-    pub(crate) fn open_over(path: &Path, base: Option<&Path>) -> Result<Reading, Ending> {
+    pub(crate) fn open_over(
+        path: &Path,
+        base: Option<&Path>,
+        fold_case: bool,
+    ) -> Result<Reading, Ending> {
         let storage = Storage::new(StorageOptions::default()).map_err(refused)?;
-        let open =
-            |path: &Path| Package::open(&storage, path).map_err(|error| describe(path, &error));
+        let options = PackageOptions {
+            fold_case,
+            ..PackageOptions::default()
+        };
+        let open = |path: &Path| {
+            let opened = Package::open_with(&storage, path, options);
+            opened.map_err(|error| describe(path, &error))
+        };
         let mut package = open(path)?;
         let base = base.map(open).transpose()?;
         if let Some(base) = &base {
@@ -131,6 +146,15 @@ impl Sizes {
     }
 }
 
+/// Reads the key of `--sign`.
+pub(crate) fn secret_key(path: Option<&Path>) -> Result<Option<SecretKey>, Failure> {
+    let read = |path| {
+        refuse_fifo(path)?;
+        SecretKey::read(path).map_err(|error| describe(path, &error))
+    };
+    path.map(read).transpose()
+}
+
 /// Returns how many raw bytes a command may read from packages of `file_bytes` bytes.
 pub(crate) fn max_raw_bytes(file_bytes: u64, max_bytes: Option<u64>) -> u64 {
     max_bytes.unwrap_or_else(|| RAW_BYTES_MIN.max(file_bytes.saturating_mul(RAW_RATIO_MAX)))
@@ -205,7 +229,18 @@ pub(crate) fn is_package(path: &Path) -> bool {
     read.is_ok() && millstream_pak::is_package(&head)
 }
 
-/// Formats bytes as lower-case hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// A name in a document, as it is: `name`, or, if it is not UTF-8, `name_hex` beside null.
+#[derive(Debug)]
+pub(crate) struct Name(pub(crate) Vec<u8>);
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        let text = std::str::from_utf8(&self.0).ok();
+        map.serialize_entry("name", &text)?;
+        if text.is_none() {
+            map.serialize_entry("name_hex", &hex(&self.0))?;
+        }
+        map.end()
+    }
 }

@@ -4,7 +4,6 @@
 //! to the program, so that an interruption or a failure can remove it before printing its message.
 //! Output to a terminal would mix with a bar on it, so no bar is shown once standard output is
 //! opened and is a terminal.
-//! standard output on none is shown.
 
 use std::fmt;
 use std::io::IsTerminal as _;
@@ -16,7 +15,7 @@ use indicatif::{
     HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
 };
 
-use crate::limits::{PROGRESS_AFTER, PROGRESS_EVERY};
+use crate::limits::{ESTIMATE_MAX, ESTIMATE_SHARE_MAX, PROGRESS_AFTER, PROGRESS_EVERY};
 
 /// What the terminal shows.
 struct Shown {
@@ -85,7 +84,7 @@ pub(crate) fn begin(total_bytes: Option<u64>) {
     shown.begun = Some(Instant::now());
     shown.total_bytes = total_bytes;
     shown.template = match total_bytes {
-        Some(_) => "{msg} {wide_bar} {bytes} of {total_bytes}, {rate}, {left} left",
+        Some(_) => "{msg} {wide_bar} {bytes} of {total_bytes}, {rate}{left}",
         None => "{msg} {bytes}, {rate}, {elapsed}",
     };
 }
@@ -140,10 +139,32 @@ fn rate(state: &ProgressState, out: &mut dyn fmt::Write) {
 }
 
 fn left(state: &ProgressState, out: &mut dyn fmt::Write) {
-    let (done, all) = (state.pos(), state.len().unwrap_or(0));
-    let share = all.saturating_sub(done) as f64 / done.max(1) as f64;
-    // Nothing, or next to nothing, is done yet: there is no estimate.
-    let left = Duration::try_from_secs_f64(state.elapsed().as_secs_f64() * share);
-    let left = HumanDuration(left.unwrap_or(Duration::MAX));
-    write!(out, "{left:#}").expect("a template takes every write");
+    let all = state.len().unwrap_or(0);
+    if let Some(left) = time_left(state.pos(), all, state.elapsed()) {
+        write!(out, ", {:#} left", HumanDuration(left)).expect("a template takes every write");
+    }
+}
+
+/// Estimates the time that the rest takes; `None` while too little is done, or for too long a time.
+fn time_left(done: u64, all: u64, elapsed: Duration) -> Option<Duration> {
+    let share = all.saturating_sub(done) as f64 / done as f64;
+    let left = Duration::try_from_secs_f64(elapsed.as_secs_f64() * share).ok()?;
+    (share <= ESTIMATE_SHARE_MAX && left <= ESTIMATE_MAX).then_some(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_is_estimated_from_next_to_nothing() {
+        let second = Duration::from_secs(1);
+        assert_eq!(time_left(0, 100, second), None);
+        assert_eq!(time_left(0, 0, second), None);
+        assert_eq!(time_left(1, 1 << 30, second), None);
+        assert_eq!(time_left(25, 100, second), Some(3 * second));
+        assert_eq!(time_left(100, 100, second), Some(Duration::ZERO));
+        let month = Duration::from_secs(30 * 24 * 3600);
+        assert_eq!(time_left(1, 100, month), None);
+    }
 }

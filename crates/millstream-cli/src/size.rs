@@ -1,4 +1,6 @@
-//! Sizes as text: `4096`, `64K`, `1M`, `2G`, `1T`, in powers of 1024.
+//! Sizes as text: `4096`, `64K`, `1M`, `2G`, `1T`, in powers of 1024; and times.
+
+use std::time::Duration;
 
 /// Parses a size.
 ///
@@ -34,6 +36,14 @@ pub(crate) fn display(bytes: u64) -> String {
     indicatif::HumanBytes(bytes).to_string()
 }
 
+/// Formats a time for people.
+pub(crate) fn display_time(time: Duration) -> String {
+    match time.is_zero() {
+        true => String::from("0s"),
+        false => format!("{time:.2?}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,6 +57,12 @@ mod tests {
         assert_eq!(parse("1M"), Ok(1 << 20));
         assert_eq!(parse("2G"), Ok(2 << 30));
         assert_eq!(parse("16777215T"), Ok(16_777_215 << 40));
+    }
+
+    #[test]
+    fn no_time_has_no_unit_of_its_own() {
+        assert_eq!(display_time(Duration::ZERO), "0s");
+        assert_eq!(display_time(Duration::from_micros(1234)), "1.23ms");
     }
 
     #[test]

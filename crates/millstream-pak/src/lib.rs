@@ -68,8 +68,8 @@ pub use sign::{PublicKey, SecretKey};
 pub use writer::parallel::in_parallel;
 pub use writer::patch::{Change, Difference, diff, write_patch, write_patch_file};
 pub use writer::{
-    Coding, Item, Links, PackOptions, PackPlan, PackReport, Target, ToldUncooked, encode_task,
-    walk, write, write_file, write_synced,
+    Coding, Exclude, Item, Links, PackOptions, PackPlan, PackReport, Target, ToldUncooked,
+    WalkOptions, Walked, encode_task, walk, walk_with, write, write_file, write_synced,
 };
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::{Package, PackageOptions};
 /// names that it marks as gone. A patch finds its base among the layers below it.
 ///
 /// Each lookup checks loose files again, so a changed one is loaded with its new content (hot
-/// reload); [`Mounts::changes`] returns which of those that were found have changed since.
+/// reload); [`Mounts::changes`] returns which of the names that were looked up have changed since.
 ///
 /// ```
 /// use millstream::{Storage, StorageOptions};
@@ -51,15 +51,17 @@ use crate::{Package, PackageOptions};
 pub struct Mounts {
     /// In the order of mounting: the lowest first.
     layers: Vec<Layer>,
+    /// Whether layers that are mounted from now on ignore case.
+    fold_case: bool,
     /// The folder of [`Mounts::mount_writable`].
     writable: Option<PathBuf>,
-    /// Loose files that were found, for [`Mounts::changes`].
-    loose: Mutex<BTreeMap<Vec<u8>, Located>>,
+    /// What the first lookups found, for [`Mounts::changes`]; empty while no folder is mounted.
+    seen: Mutex<BTreeMap<Vec<u8>, Option<Located>>>,
 }
 
 enum Layer {
     Package(Package),
-    Folder(Folder),
+    Folder(Box<Folder>),
 }
 
 impl Mounts {
@@ -69,13 +71,26 @@ impl Mounts {
         Mounts::default()
     }
 
+    /// Makes packages that are opened from now on, and folders that are mounted, ignore ASCII case,
+    /// as [`PackageOptions::fold_case`] and [`Folder::fold_case`].
+    #[must_use]
+    pub fn fold_case(self) -> Mounts {
+        Mounts {
+            fold_case: true,
+            ..self
+        }
+    }
+
     /// Opens a package and mounts it over all layers. Blocks until its tables are read. The base of
     /// a patch must be mounted.
     ///
     /// # Errors
     /// As [`Package::open`]; a patch whose base is not mounted; too many layers.
     pub fn mount_package(&mut self, storage: &Storage, path: impl AsRef<Path>) -> Result<()> {
-        let options = PackageOptions::default();
+        let options = PackageOptions {
+            fold_case: self.fold_case,
+            ..PackageOptions::default()
+        };
         self.mount(Package::open_with(storage, path, options)?)
     }
 
@@ -104,7 +119,10 @@ impl Mounts {
     /// The storage is closing, or has too many queues; too many layers.
     pub fn mount_folder(&mut self, storage: &Storage, root: impl Into<PathBuf>) -> Result<()> {
         let folder = Folder::new(storage, root)?;
-        self.push(Layer::Folder(folder))
+        self.push(Layer::Folder(Box::new(match self.fold_case {
+            true => folder.fold_case(),
+            false => folder,
+        })))
     }
 
     /// Mounts a folder over all layers, as the one that [`Mounts::writable_path`] returns paths in.
@@ -154,21 +172,27 @@ impl Mounts {
         Ok(self.find(name)?.is_some())
     }
 
-    /// Returns the names of loose files that were found before and differ now: changed, hidden by
-    /// another layer, or removed. Makes a system call for each. The next call compares with the
-    /// files found by this one.
+    /// Returns the names whose lookup has another result than at the previous call or, since that,
+    /// at their first lookup: a changed or another file, a loose file over a packed entry, none any
+    /// more, or one at last. Looks them all up again, with a system call for each folder that has
+    /// to be asked. Names that were looked up while a folder was mounted are kept as long as the
+    /// mounts.
+    ///
+    /// A loose file has changed if its device, inode number, length or time of modification has. On
+    /// mounts that can hang, whose inode numbers may be made anew at any time, length and time
+    /// alone count.
     ///
     /// # Errors
     /// As [`Source::find`]; the next call then reports the changes.
     pub fn changes(&self) -> Result<Vec<Vec<u8>>> {
-        let before = mem::take(&mut *self.loose());
+        let before = mem::take(&mut *self.seen());
         let mut changed = Vec::new();
         for (name, old) in &before {
             match self.find(name) {
-                Ok(now) if now == Some(*old) => {}
+                Ok(now) if now == *old => {}
                 Ok(_) => changed.push(name.clone()),
                 Err(error) => {
-                    self.loose().extend(before);
+                    self.seen().extend(before);
                     return Err(error.into());
                 }
             }
@@ -176,8 +200,30 @@ impl Mounts {
         Ok(changed)
     }
 
-    fn loose(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Located>> {
-        self.loose.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seen(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Option<Located>>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks a name up in one layer after the other.
+    fn search(&self, name: &[u8]) -> std::result::Result<Option<Located>, millstream::Error> {
+        for (nth, layer) in self.layers.iter().enumerate().rev() {
+            let located = match layer {
+                Layer::Package(package) => {
+                    let found = package.lookup(name);
+                    let found = found.map_err(|error| error.of(package.path()).into_engine())?;
+                    match found {
+                        Some(found) if found.gone => return Ok(None),
+                        found => found.map(|found| package.locate(&found)),
+                    }
+                }
+                Layer::Folder(folder) => folder.find(name)?,
+            };
+            if let Some(located) = located {
+                let [inner, _] = located.place();
+                return Ok(Some(Located::new(located.raw_bytes(), [inner, nth as u64])));
+            }
+        }
+        Ok(None)
     }
 
     /// Lists a folder in all layers: names of entries and, with a `/` at their end, of folders,
@@ -199,7 +245,7 @@ impl Mounts {
                     package.list_folder(&clean, &mut found, is_hidden)?;
                 }
                 Layer::Folder(folder) => {
-                    let listed = list_loose(folder.root(), &clean)?;
+                    let listed = list_loose(folder, &clean)?;
                     exists |= listed.is_some();
                     for part in listed.into_iter().flatten() {
                         // A folder of loose files is listed even if it is empty.
@@ -240,7 +286,7 @@ impl Mounts {
         let (source, mark): (&dyn Source, _) = match nth.and_then(|nth| self.layers.get(nth)) {
             // The mark that `Package::locate` sets.
             Some(Layer::Package(package)) => (package, package.mark()),
-            Some(Layer::Folder(folder)) => (folder, 0),
+            Some(Layer::Folder(folder)) => (&**folder, 0),
             None => {
                 let cause = "the entry was not found by these mounts";
                 let kind = millstream::ErrorKind::InvalidArgument;
@@ -251,9 +297,9 @@ impl Mounts {
     }
 }
 
-/// Lists a folder of loose files below `root`, as [`Mounts::folder`] does; `None` if there is none.
-fn list_loose(root: &Path, folder: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
-    let path = root.join(names::path(folder)?);
+/// Lists a folder of loose files, as [`Mounts::folder`] does; `None` if there is none.
+fn list_loose(source: &Folder, folder: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+    let path = source.resolve(names::path(folder)?);
     let failed = |error| Error::io(&path, "read the folder", error);
     let list = match std::fs::read_dir(&path) {
         Ok(list) => list,
@@ -280,28 +326,13 @@ fn list_loose(root: &Path, folder: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
 
 impl Source for Mounts {
     fn find(&self, name: &[u8]) -> std::result::Result<Option<Located>, millstream::Error> {
-        for (nth, layer) in self.layers.iter().enumerate().rev() {
-            let located = match layer {
-                Layer::Package(package) => {
-                    let found = package.lookup(name);
-                    let found = found.map_err(|error| error.of(package.path()).into_engine())?;
-                    match found {
-                        Some(found) if found.gone => return Ok(None),
-                        found => found.map(|found| package.locate(&found)),
-                    }
-                }
-                Layer::Folder(folder) => folder.find(name)?,
-            };
-            if let Some(located) = located {
-                let [inner, _] = located.place();
-                let located = Located::new(located.raw_bytes(), [inner, nth as u64]);
-                if matches!(layer, Layer::Folder(_)) {
-                    self.loose().insert(clean_name(name)?, located);
-                }
-                return Ok(Some(located));
-            }
+        let found = self.search(name)?;
+        let is_folder = |layer: &Layer| matches!(layer, Layer::Folder(_));
+        if self.layers.iter().any(is_folder) {
+            // A change is reported even if it was looked up since.
+            self.seen().entry(clean_name(name)?).or_insert(found);
         }
-        Ok(None)
+        Ok(found)
     }
 
     fn request_range(

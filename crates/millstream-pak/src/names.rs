@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{NAME_BYTES_MAX, NAME_PART_BYTES_MAX};
 
-pub use escape::escape;
+pub use escape::{escape, unescape};
 
 pub(crate) mod escape;
 
@@ -100,16 +100,33 @@ pub(crate) fn hash(name: &[u8], seed: u64, fold_case: bool) -> u64 {
     }
 }
 
+/// Returns the bytes of a name with ASCII letters in lower case.
+pub(crate) fn in_lower_case(name: &[u8]) -> impl Iterator<Item = u8> {
+    name.iter().map(u8::to_ascii_lowercase)
+}
+
 /// Whether two names are the same.
 #[inline]
 pub(crate) fn same(a: &[u8], b: &[u8], fold_case: bool) -> bool {
     a == b || (fold_case && a.eq_ignore_ascii_case(b))
 }
 
-/// Whether a name matches a pattern: `*` matches any bytes except `/`, `**` any bytes, `?` one byte
-/// except `/`. A pattern that is a folder, as `a` or `a/`, matches everything below it.
+/// Returns a name without its letters' case, by which file systems that ignore case may compare it.
 #[must_use]
-pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
+pub fn without_case(name: &[u8]) -> String {
+    let letters = String::from_utf8_lossy(name);
+    let upper = letters.chars().flat_map(char::to_uppercase);
+    upper.flat_map(char::to_lowercase).collect()
+}
+
+/// Whether a name matches a pattern: `*` matches any bytes except `/`, `**` any bytes, `?` one
+/// character except `/`. A pattern that is a folder, as `a` or `a/`, matches everything below it. A
+/// `./` at its beginning has no meaning.
+#[must_use]
+pub fn matches(mut pattern: &[u8], name: &[u8]) -> bool {
+    while let Some(rest) = pattern.strip_prefix(b"./") {
+        pattern = rest;
+    }
     let below = name
         .strip_prefix(pattern.strip_suffix(b"/").unwrap_or(pattern))
         .is_some_and(|rest| rest.first() == Some(&b'/'));
@@ -118,7 +135,7 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
 
 /// Backtracks to the last `*` and to the last `**` only, so the time is at most in proportion to
 /// the length of the pattern and the square of that of the name.
-fn glob(pattern: &[u8], name: &[u8]) -> bool {
+pub(crate) fn glob(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     let mut deep: Option<(usize, usize)> = None;
@@ -139,9 +156,15 @@ fn glob(pattern: &[u8], name: &[u8]) -> bool {
                 star = Some((p, n));
                 continue;
             }
-            Some(&byte)
-                if n < name.len() && (byte == name[n] || (byte == b'?' && name[n] != b'/')) =>
-            {
+            Some(b'?') if n < name.len() && name[n] != b'/' => {
+                p += 1;
+                let more = name[n + 1..]
+                    .iter()
+                    .take(if name[n] < 0xc0 { 0 } else { 3 });
+                n += 1 + more.take_while(|byte| **byte & 0xc0 == 0x80).count();
+                continue;
+            }
+            Some(&byte) if n < name.len() && byte == name[n] => {
                 p += 1;
                 n += 1;
                 continue;

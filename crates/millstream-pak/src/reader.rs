@@ -66,6 +66,8 @@ pub(crate) struct Inner {
     options: PackageOptions,
     /// Entries in the byte order of their names; made by the first [`Package::by_name`].
     by_name: OnceLock<Vec<u32>>,
+    /// The same by names without case, made by the first lookup that needs it.
+    by_folded_name: OnceLock<Vec<u32>>,
 }
 
 /// How a package is read.
@@ -85,6 +87,10 @@ pub struct PackageOptions {
     /// The minimum [`Package::content_version`]; opening refuses lower ones. If the signature is
     /// verified too, this rejects older packages of the same key.
     pub min_version: u64,
+    /// Compare names without regard to ASCII case, even if the package was not packed so. Where
+    /// several differ in case only, a lookup finds that in the case asked for, else the first in
+    /// byte order. The first lookup that does not find the case asked for reads all names.
+    pub fold_case: bool,
 }
 
 impl Default for PackageOptions {
@@ -94,6 +100,7 @@ impl Default for PackageOptions {
             verify: true,
             name_requests: true,
             min_version: 0,
+            fold_case: false,
         }
     }
 }
@@ -169,6 +176,7 @@ impl Package {
             base_bytes: 0,
             options,
             by_name: OnceLock::new(),
+            by_folded_name: OnceLock::new(),
         }));
         package.require_version(options.min_version)?;
         Ok(package)
@@ -253,7 +261,8 @@ impl Package {
         patch.then_some(header.base_root)
     }
 
-    /// Returns whether names are compared without regard to ASCII case.
+    /// Returns whether the package was packed with names that are compared without regard to ASCII
+    /// case.
     #[must_use]
     pub fn folds_case(&self) -> bool {
         self.tables().fold_case
@@ -444,6 +453,28 @@ impl Package {
         memory::collect(named.into_iter().map(|(_, index)| index))
     }
 
+    /// Whether case is ignored, because of the options or the package.
+    fn ignores_case(&self) -> bool {
+        self.0.options.fold_case || self.folds_case()
+    }
+
+    /// Returns all entries in the order of their names in lower case, then of their bytes.
+    pub(crate) fn by_folded_name(&self) -> Result<&[u32]> {
+        if let Some(order) = self.0.by_folded_name.get() {
+            return Ok(order);
+        }
+        let mut order = memory::collect(self.by_name()?.iter().copied())?;
+        // All names were read for the other order.
+        let name = |index: &u32| self.name(*index).unwrap_or_default();
+        order.sort_unstable_by(|a, b| {
+            let (a, b) = (name(a), name(b));
+            names::in_lower_case(a)
+                .cmp(names::in_lower_case(b))
+                .then(a.cmp(b))
+        });
+        Ok(self.0.by_folded_name.get_or_init(|| order))
+    }
+
     /// Returns the entries whose names match a pattern (`*`, `**`, `?`; a folder stands for all
     /// below it), in the byte order of their names, without those that are gone.
     ///
@@ -451,8 +482,13 @@ impl Package {
     /// As [`Package::by_name`].
     pub fn matching(&self, pattern: &[u8]) -> Result<Vec<u32>> {
         let mut found = Vec::new();
+        let lower = self.ignores_case().then(|| pattern.to_ascii_lowercase());
+        let matches = |name: &[u8]| match &lower {
+            Some(pattern) => names::matches(pattern, &name.to_ascii_lowercase()),
+            None => names::matches(pattern, name),
+        };
         for &index in self.by_name()? {
-            if names::matches(pattern, self.name(index)?) && !self.info(index)?.gone {
+            if matches(self.name(index)?) && !self.info(index)?.gone {
                 memory::push(&mut found, index).map_err(|error| error.of(self.path()))?;
             }
         }
@@ -481,7 +517,7 @@ impl Package {
     ) -> Result<()> {
         for &index in self.by_name()? {
             let name = self.name(index)?;
-            if let Some(part) = below(folder, name).map(first_part)
+            if let Some(part) = below(folder, name, self.ignores_case()).map(first_part)
                 && !found.contains(part)
                 && !self.info(index)?.gone
                 && !is_hidden(name)?
@@ -552,11 +588,12 @@ fn info(index: u32, entry: &EntryRecord) -> EntryInfo {
 }
 
 /// Returns the part of a name below a folder, if the name lies below it.
-fn below<'a>(folder: &[u8], name: &'a [u8]) -> Option<&'a [u8]> {
+fn below<'a>(folder: &[u8], name: &'a [u8], fold_case: bool) -> Option<&'a [u8]> {
     if folder.is_empty() {
         return Some(name);
     }
-    let rest = name.strip_prefix(folder)?;
+    let (start, rest) = name.split_at_checked(folder.len())?;
+    let rest = names::same(start, folder, fold_case).then_some(rest)?;
     rest.strip_prefix(b"/")
 }
 

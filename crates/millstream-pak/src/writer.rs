@@ -17,6 +17,7 @@ mod choose;
 mod cook;
 mod encode;
 mod encoder;
+mod exclude;
 pub(crate) mod item;
 mod output;
 pub(crate) mod parallel;
@@ -38,9 +39,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{BLOCK_SHIFT_MAX, BLOCK_SHIFT_MIN, SHARED_BYTES_MAX};
 use crate::sign::SecretKey;
 pub use choose::Target;
+pub use exclude::Exclude;
 pub use item::Item;
 pub use task::{PackPlan, encode_task};
-pub use walk::{Links, walk};
+pub use walk::{Links, WalkOptions, Walked, walk, walk_with};
 
 /// How blocks are encoded.
 #[derive(Debug, Clone, Copy, PartialEq)]

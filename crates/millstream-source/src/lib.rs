@@ -5,7 +5,7 @@
 //! for what it found. Finding and loading are two steps, so that a loader can plan all its reads
 //! before it makes the first.
 //!
-//! Names are bytes, separated by `/`, and case-sensitive except in packages that fold case. Empty
+//! Names are bytes, separated by `/`, and case-sensitive except in sources that fold case. Empty
 //! parts and `.` are removed; `..` and absolute names are refused, so that a name never leaves its
 //! source.
 //!
@@ -35,8 +35,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millstream::{Error, ErrorKind, FileId, FileOptions, Queue, QueueOptions, Read, Storage};
+use millstream_io::MountKind;
 use millstream_io::fs::file::{self, About};
-use millstream_io::fs::names;
+use millstream_io::fs::{names, probe};
 
 #[cfg(test)]
 millstream_testing::watch!();
@@ -114,14 +115,19 @@ pub trait Source: Send + Sync {
 
 /// The loose files below a folder, as a [`Source`]. Symbolic links are followed.
 ///
-/// The next lookup of a file notices that it was replaced, or that its size or time changed. From
-/// then on its new content is read, and requests for what was found before fail with `StaleFile`.
+/// The next lookup of a file notices that it was replaced, or that its size or time changed (on
+/// mounts that can hang, its size or time alone). From then on its new content is read, and
+/// requests for what was found before fail with `StaleFile`.
 pub struct Folder {
     storage: Storage,
     root: PathBuf,
     /// Closes files that have changed.
     queue: Queue,
     known: Mutex<HashMap<Box<[u8]>, Known>>,
+    /// If case is ignored, the paths of names that were found in another case.
+    folded: Option<Mutex<HashMap<Box<[u8]>, PathBuf>>>,
+    /// Whether a file system can hang, by device number.
+    slow: Mutex<HashMap<u64, bool>>,
 }
 
 /// A loose file as it was when it was found.
@@ -145,7 +151,49 @@ impl Folder {
             root: root.into(),
             queue: storage.queue(options)?,
             known: Mutex::default(),
+            folded: None,
+            slow: Mutex::default(),
         })
+    }
+
+    /// Makes lookups ignore ASCII case. Of several files whose names differ in case only, a lookup
+    /// finds that in the case asked for, else the first in byte order. A name that is found in
+    /// another case is remembered; one that is not found costs a listing of each of its folders.
+    #[must_use]
+    pub fn fold_case(mut self) -> Folder {
+        self.folded = Some(Mutex::default());
+        self
+    }
+
+    /// Returns the path of what has a relative path below the folder, in another case if there is
+    /// none in this one and case is ignored.
+    #[must_use]
+    pub fn resolve(&self, path: &Path) -> PathBuf {
+        let exact = self.root.join(path);
+        if self.folded.is_none() || exact.exists() {
+            return exact;
+        }
+        names::find_ignoring_case(self.root.clone(), path).unwrap_or(exact)
+    }
+
+    /// Finds a file in another case, if case is ignored.
+    fn find_folded(&self, name: &[u8], path: &Path) -> Result<Option<(PathBuf, About)>, Error> {
+        let Some(folded) = &self.folded else {
+            return Ok(None);
+        };
+        let lock = || folded.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().get(name).cloned();
+        if let Some(path) = known
+            && let Some(state) = look(&path)?
+        {
+            return Ok(Some((path, state)));
+        }
+        let path = self.resolve(path);
+        let Some(state) = look(&path)? else {
+            return Ok(None);
+        };
+        lock().insert(Box::from(name), path.clone());
+        Ok(Some((path, state)))
     }
 
     /// Returns the path of the folder.
@@ -161,6 +209,18 @@ impl Folder {
         FileId::from_bits(bits)
     }
 
+    /// Whether a file is what it was. Mounts that can hang often number inodes anew.
+    fn is_same(&self, path: &Path, before: &About, now: &About) -> bool {
+        let state = |of: &About| (of.identity.device, of.len, of.identity.modified_ns);
+        before == now
+            || state(before) == state(now) && {
+                let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+                let kind = || probe::place(path).map(|place| place.mount_kind);
+                let slow = slow.entry(now.identity.device);
+                *slow.or_insert_with(|| kind().is_ok_and(|kind| kind == MountKind::Slow))
+            }
+    }
+
     fn located(known: &Known) -> Located {
         Located::new(known.state.len, [known.file.to_bits(), 0])
     }
@@ -170,16 +230,17 @@ impl Source for Folder {
     fn find(&self, name: &[u8]) -> Result<Option<Located>, Error> {
         let name = clean_name(name)?;
         let path = names::path(&name).map_err(|error| wrong_name(&name, error.cause))?;
-        let path = self.root.join(path);
-        let state = match file::about(&path).map_err(Error::from) {
-            Ok(about) if about.is_file => about,
-            Ok(_) => return Ok(None),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error.at(Some(Arc::from(path)), 0, u64::MAX)),
+        let exact = self.root.join(path);
+        let found = match look(&exact)? {
+            Some(state) => Some((exact, state)),
+            None => self.find_folded(&name, path)?,
+        };
+        let Some((path, state)) = found else {
+            return Ok(None);
         };
         let mut files = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = files.get(&name[..]) {
-            if found.state == state {
+            if self.is_same(&path, &found.state, &state) {
                 return Ok(Some(Folder::located(found)));
             }
             match self.queue.batch().close(found.file) {
@@ -201,6 +262,15 @@ impl Source for Folder {
 
     fn metadata(&self, _: &Located) -> Result<Option<&[u8]>, Error> {
         Ok(None)
+    }
+}
+
+/// Returns the state of the file that a path leads to, if there is one.
+fn look(path: &Path) -> Result<Option<About>, Error> {
+    match file::about(path).map_err(Error::from) {
+        Ok(about) => Ok(about.is_file.then_some(about)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.at(Some(Arc::from(path)), 0, u64::MAX)),
     }
 }
 

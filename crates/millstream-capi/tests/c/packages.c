@@ -93,6 +93,10 @@ int main(int argc, char **argv) {
                                   .flags = MST_PACKAGE_PRELOAD};
     OK(mst_package_open(storage, in(folder, "patch.mpak"), &with_base, &patch));
     content_is(patch, "a.txt", "alpha of the patch");
+    mst_source_free(patch);
+    with_base.flags = MST_PACKAGE_FOLD_CASE;
+    OK(mst_package_open(storage, in(folder, "patch.mpak"), &with_base, &patch));
+    content_is(patch, "A.TXT", "alpha of the patch");
     mst_layer layers[] = {
         {.path = in(folder, "base.mpak"), .kind = MST_LAYER_PACKAGE},
         {.path = in(folder, "patch.mpak"), .kind = MST_LAYER_PACKAGE},

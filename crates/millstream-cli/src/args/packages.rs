@@ -15,8 +15,9 @@ use crate::size;
 ///
 /// Every regular file below DIR becomes an entry, named relative to it. Symbolic links that stay
 /// inside DIR are followed. Links that leave it or form a loop, devices, and names that a package
-/// cannot hold are failures, and no package is made. FILE.mpak itself, if it is inside DIR, and
-/// temporary files of this program (.millstream-*-*.tmp) are left out. Of a file's metadata only
+/// cannot hold are failures, and no package is made. FILE.mpak itself, if it is inside DIR,
+/// temporary files of this program (.millstream-*-*.tmp), the file .millstreamignore in DIR, and
+/// what that names in the form of a .gitignore, are left out. Of a file's metadata only
 /// its owner's executable bit is kept (Windows has none, and some mounts set it for all files). The
 /// same names, bytes, executable bits and options give the same package on any machine and number
 /// of threads (with --target here, if it measures the same).
@@ -24,6 +25,7 @@ use crate::size;
 #[command(after_help = "\
 Examples:
   millstream pack game/data -o game.mpak
+  millstream pack game/data -o game.mpak --exclude '*.psd' --exclude /sources/
   millstream pack game/data -o game.mpak --target here
   millstream pack game/data -o next.mpak --target game.mpak
   millstream pack game/data -o game.mpak --target-mbps 550 --target-cores 8
@@ -82,8 +84,13 @@ pub(crate) struct PackArgs {
     /// Order entries as they were loaded in a trace that `load --trace` wrote
     #[arg(long, value_name = "TRACE", value_hint = ValueHint::FilePath)]
     pub(crate) order: Option<PathBuf>,
-    /// Symbolic links: follow packs their targets, which must be inside DIR; skip leaves links out;
-    /// refuse makes each a failure
+    /// Leave out files and folders, as a line of .millstreamignore does: * and ? match anything
+    /// except /, ** anything; a glob without / matches at any depth, one with / from DIR on, and
+    /// one with / at its end folders alone; !GLOB includes again
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) exclude: Vec<OsString>,
+    /// Symbolic links: follow packs their targets, which must be inside DIR; inside does so, and
+    /// leaves out links to what is outside; skip leaves links out; refuse makes each a failure
     #[arg(long, value_name = "WORD", default_value = "follow", value_parser = words(&LINKS))]
     pub(crate) links: Links,
     /// Convert glTF scenes: scene stores their images decoded, pixel for pixel; the others add mip
@@ -93,8 +100,9 @@ pub(crate) struct PackArgs {
     pub(crate) cook: Option<Target>,
 }
 
-const LINKS: [(&str, Links); 3] = [
+const LINKS: [(&str, Links); 4] = [
     ("follow", Links::Follow),
+    ("inside", Links::Inside),
     ("skip", Links::Skip),
     ("refuse", Links::Refuse),
 ];
@@ -142,10 +150,13 @@ pub(crate) struct ExtractArgs {
     /// [default: 64 times the package, at least 1G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) max_bytes: Option<u64>,
-    /// Entries to extract: * and ? match anything except /, ** anything; a folder matches all that
-    /// is in it [default: all]
+    /// Entries to extract, as they are or as `list` prints them: * and ? match anything except /,
+    /// ** anything; a folder matches all that is in it [default: all]
     #[arg(value_name = "GLOB")]
     pub(crate) patterns: Vec<OsString>,
+    /// Ignore the case of ASCII letters in names; one in the case asked for comes first
+    #[arg(long)]
+    pub(crate) fold_case: bool,
     /// If PAK is a patch: the package that it was made over, whose entries are included
     #[arg(long, value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) base: Option<PathBuf>,
@@ -160,9 +171,12 @@ pub(crate) struct CatArgs {
     /// The package
     #[arg(value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) package: PathBuf,
-    /// The entry
+    /// The entry, as it is or as `list` prints it
     #[arg(value_name = "NAME", value_parser = path_words())]
     pub(crate) name: OsString,
+    /// Ignore the case of ASCII letters in names; one in the case asked for comes first
+    #[arg(long)]
+    pub(crate) fold_case: bool,
     /// If PAK is a patch: the package that it was made over, whose entries are included
     #[arg(long, value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) base: Option<PathBuf>,
@@ -200,12 +214,13 @@ pub(crate) struct VerifyArgs {
 /// Compare two packages by their contents.
 ///
 /// Prints a line for each name that differs: + only in B, - only in A, ~ in both. With -o also
-/// writes a patch that, mounted over A, has the entries of B; it holds the blocks that A lacks.
+/// writes a patch that, mounted over A, has the entries of B; it holds the blocks that A lacks. A
+/// last line, which begins with =, has its size.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   millstream diff game-1.0.mpak game-1.1.mpak
-  millstream diff game-1.0.mpak game-1.1.mpak -o game-1.1.patch.mpak")]
+  millstream diff game-1.0.mpak game-1.1.mpak -o game-1.1.patch.mpak --sign secret.pem")]
 pub(crate) struct DiffArgs {
     /// The old package
     #[arg(value_name = "A", value_hint = ValueHint::FilePath)]
@@ -217,4 +232,7 @@ pub(crate) struct DiffArgs {
     #[arg(short, long, value_name = "PATCH.mpak", value_hint = ValueHint::FilePath,
         value_parser = path_words())]
     pub(crate) output: Option<OsString>,
+    /// Sign the patch with an Ed25519 secret key, as `pack` does
+    #[arg(long, value_name = "KEY", value_hint = ValueHint::FilePath, requires = "output")]
+    pub(crate) sign: Option<PathBuf>,
 }

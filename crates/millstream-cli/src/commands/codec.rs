@@ -54,7 +54,7 @@ fn transfer(
     json: bool,
     work: impl FnOnce(&mut Input, &mut Output) -> Result<Totals, StreamError>,
 ) -> Result<(), Ending> {
-    output::refuse_beside_json(json, &args.output, "OUT")?;
+    output::refuse_beside_json(json, args.output.name(), "OUT")?;
     let begun = Instant::now();
     // Bytes read and written; after a failure, those so far.
     let mut moved = (0, 0);
@@ -83,7 +83,7 @@ fn move_bytes(
     moved: &mut (u64, u64),
 ) -> Result<(), Ending> {
     let mut input = Input::open(&args.input)?;
-    let mut output = Output::create(&args.output)?;
+    let mut output = Output::create(args.output.name())?;
     if output.writes_into(input.file()) {
         return Err(Failure::new(input.name(), "the output is written into the input").into());
     }

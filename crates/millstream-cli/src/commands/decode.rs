@@ -14,9 +14,9 @@ use crate::output::{self, Output};
 
 /// Runs `decode`.
 pub(crate) fn decode(args: &DecodeArgs, json: bool) -> Result<(), Ending> {
-    output::refuse_beside_json(json, &args.output, "OUT.raw")?;
+    output::refuse_beside_json(json, args.output.name(), "OUT")?;
     let image = load(&args.image)?;
-    let mut output = Output::create(&args.output)?;
+    let mut output = Output::create(args.output.name())?;
     write(&image.samples, &mut output)?;
     let bytes = output.written_bytes();
     output.finish()?;

@@ -38,11 +38,41 @@ pub(crate) fn man(args: &ManArgs, json: bool) -> Result<(), Ending> {
 }
 
 fn write_page(folder: &Path, command: clap::Command) -> Result<String, Ending> {
+    let synopsis = synopsis(&command);
     let man = clap_mangen::Man::new(command);
     let file_name = man.get_filename();
     let mut page = Vec::new();
     man.render(&mut page).expect("a vector takes every write");
+    let mut page = String::from_utf8(page).expect("the definitions are UTF-8");
+    if let Some(synopsis) = synopsis {
+        // The generator's own does not name the values of options.
+        let begin = page.find(".SH SYNOPSIS").expect("every page has one");
+        let end = page[begin + 1..].find(".SH ").expect("others follow") + begin + 1;
+        page.replace_range(begin..end, &synopsis);
+    }
     let path = folder.join(&file_name);
-    Output::create(path.as_os_str())?.put_all(&page)?;
+    Output::create(path.as_os_str())?.put_all(page.as_bytes())?;
     Ok(file_name)
+}
+
+/// Returns the section that shows how a command is called; `None` if it has commands of its own.
+fn synopsis(command: &clap::Command) -> Option<String> {
+    if command.has_subcommands() {
+        return None;
+    }
+    let mut words = vec![
+        command
+            .get_display_name()
+            .unwrap_or_default()
+            .replace('-', " "),
+    ];
+    let arguments = command.get_arguments();
+    let (named, placed): (Vec<_>, Vec<_>) = arguments.partition(|one| !one.is_positional());
+    words.extend(named.iter().map(|one| match one.is_required_set() {
+        true => one.to_string(),
+        false => format!("[{one}]"),
+    }));
+    words.extend(placed.iter().map(ToString::to_string));
+    let text = words.join(" ").replace('\\', "\\\\").replace('-', "\\-");
+    Some(format!(".SH SYNOPSIS\n{text}\n"))
 }

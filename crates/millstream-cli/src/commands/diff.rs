@@ -3,13 +3,14 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use millstream_pak::{Change, Difference, PackReport, names};
+use millstream_pak::{Change, Difference, PackReport, SecretKey, names};
 use serde_json::json;
 
 use crate::args::DiffArgs;
-use crate::failure::Ending;
+use crate::failure::{Ending, hex, shown};
 use crate::output::{self, Output};
-use crate::package::{Reading, describe};
+use crate::package::{self, Reading, describe};
+use crate::size;
 
 /// Runs `diff`.
 pub(crate) fn diff(args: &DiffArgs, json: bool) -> Result<(), Ending> {
@@ -18,27 +19,51 @@ pub(crate) fn diff(args: &DiffArgs, json: bool) -> Result<(), Ending> {
     let found = found.map_err(|error| describe(&args.after, &error))?;
     let mut patch = None;
     if let Some(name) = &args.output {
-        output::refuse_inputs(name, [&*args.before, &*args.after])?;
-        patch = Some(write(name, &before, &after)?);
+        let key = args.sign.as_deref();
+        let inputs = [&*args.before, &*args.after].into_iter().chain(key);
+        output::refuse_inputs(name, inputs)?;
+        let key = package::secret_key(key)?;
+        patch = Some(write(name, (&before, &after), key.as_ref())?);
     }
     if json {
-        let of = |change| -> Vec<String> {
-            let those = found.iter().filter(move |one| one.change == change);
-            those.map(|one| names::escape(&one.name)).collect()
-        };
-        return output::print_json(&json!({
-            "added": of(Change::Added),
-            "removed": of(Change::Removed),
-            "changed": of(Change::Changed),
-            "patch_bytes": patch.map(|report| report.file_bytes),
-        }));
+        let patch_bytes = patch.map(|report| report.file_bytes);
+        let mut document = json!({ "patch_bytes": patch_bytes });
+        for (key, change) in [
+            ("added", Change::Added),
+            ("removed", Change::Removed),
+            ("changed", Change::Changed),
+        ] {
+            let those = found.iter().filter(|one| one.change == change);
+            let (mut texts, mut others) = (Vec::new(), Vec::new());
+            those.for_each(|one| match std::str::from_utf8(&one.name) {
+                Ok(text) => texts.push(text),
+                Err(_) => others.push(hex(&one.name)),
+            });
+            document[key] = json!(texts);
+            if !others.is_empty() {
+                document[format!("{key}_hex")] = json!(others);
+            }
+        }
+        return output::print_json(&document);
     }
-    output::print(&lines(&found))
+    let mut text = lines(&found);
+    if let (Some(report), Some(name)) = (patch, &args.output) {
+        let (bytes, name) = (report.file_bytes, shown(name));
+        text.push_str(&format!(
+            "= {name}: {bytes} bytes, {}\n",
+            size::display(bytes)
+        ));
+    }
+    output::print(&text)
 }
 
-fn write(name: &OsStr, before: &Reading, after: &Reading) -> Result<PackReport, Ending> {
-    let output = Output::create_package(name)?;
-    let report = millstream_pak::write_patch(&before.package, &after.package, None, output.file()?)
+fn write(
+    name: &OsStr,
+    (before, after): (&Reading, &Reading),
+    key: Option<&SecretKey>,
+) -> Result<PackReport, Ending> {
+    let mut output = Output::create_package(name)?;
+    let report = millstream_pak::write_patch(&before.package, &after.package, key, output.file()?)
         .map_err(|error| describe(Path::new(name), &error))?;
     output.finish()?;
     Ok(report)

@@ -2,11 +2,16 @@
 //!
 //! Packages are untrusted. Names are checked as when a package is made, and each folder of a name
 //! is opened relative to its parent without following links, so that neither a name nor a link in
-//! the folder leads out of it. Files are written under temporary names in the folder and renamed
-//! onto their targets, which replaces a link and does not follow it. The file system is synced for
-//! each group of files before they are renamed, and again afterwards: with a sync for each file,
-//! thousands of small files would take minutes.
+//! the folder leads out of it. Files are written under temporary names in their own folders, which
+//! may be other mounts, and renamed, which replaces a link and does not follow it. File systems are
+//! synced for each group of files before they are renamed, and again afterwards: with a sync for
+//! each file, thousands of small files would take minutes.
+//!
+//! A file system may take two names for one (README and readme). The later of two such entries is a
+//! failure: it would replace the earlier.
 
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write as _;
 use std::ops::ControlFlow;
@@ -14,9 +19,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use millstream_io::IoError;
 use millstream_io::fs::names::{os_str, path};
-use millstream_io::fs::{Folder, TemporaryFile, remove_leftovers};
+use millstream_io::fs::{Folder, TemporaryFile, is_out_of_descriptors, remove_leftovers};
+use millstream_io::{Errno, IoError};
 use millstream_pak::{BatchOptions, Loaded, Package, Piece, names};
 use serde_json::json;
 
@@ -32,8 +37,11 @@ use crate::table::Table;
 /// the journal, so 200,000 files take only a few syncs ...
 const GROUP_FILES: usize = 1 << 16;
 
-/// ... or this many bytes.
+/// ... or this many bytes ...
 const GROUP_BYTES: u64 = 256 << 20;
+
+/// ... or before they are in more folders than this, each of which takes two descriptors.
+const GROUP_FOLDERS: usize = 128;
 
 /// The result of an extraction.
 #[derive(Default)]
@@ -45,6 +53,11 @@ struct Outcome {
 
 /// Runs `extract`.
 pub(crate) fn extract(args: &ExtractArgs, json: bool) -> Result<(), Ending> {
+    if output::is_in_place() {
+        return Err(Ending::Usage(String::from(
+            "--in-place: extract replaces files",
+        )));
+    }
     let begun = Instant::now();
     let outcome = match work(args) {
         Ok(outcome) => outcome,
@@ -58,7 +71,7 @@ pub(crate) fn extract(args: &ExtractArgs, json: bool) -> Result<(), Ending> {
 }
 
 fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
-    let reading = Reading::open_over(&args.package, args.base.as_deref())?;
+    let reading = Reading::open_over(&args.package, args.base.as_deref(), args.fold_case)?;
     let entries = chosen(args, &reading)?;
     let mut sizes = Sizes::default();
     for (package, indices) in &entries {
@@ -137,11 +150,14 @@ fn chosen<'a>(args: &ExtractArgs, reading: &'a Reading) -> Result<Vec<Entries<'a
     let patch = [&reading.package];
     for pattern in patterns {
         let mut matches = false;
-        for (nth, (package, indices)) in chosen.iter_mut().enumerate() {
-            let found = visible(package, pattern, &patch[..nth]);
-            let found = found.map_err(|error| describe(package.path(), &error))?;
-            matches |= !found.is_empty();
-            indices.extend(found);
+        // As it is, or as `list` prints it.
+        for pattern in [pattern, &names::unescape(pattern)] {
+            for (nth, (package, indices)) in chosen.iter_mut().enumerate() {
+                let found = visible(package, pattern, &patch[..nth]);
+                let found = found.map_err(|error| describe(package.path(), &error))?;
+                matches |= !found.is_empty();
+                indices.extend(found);
+            }
         }
         if !matches && !args.patterns.is_empty() {
             let cause = format!("no entry matches '{}'", names::escape(pattern));
@@ -165,18 +181,36 @@ struct Written {
 /// A file being written, or why it is not.
 type Writing = Result<(File, Written), Failure>;
 
+/// A folder with files of the group.
+struct Target {
+    folder: Arc<Folder>,
+    /// Locked, so that others do not remove this process's temporary files, which are closed.
+    _alive: (File, TemporaryFile),
+    ignores_case: bool,
+}
+
+/// What this run has written.
+#[derive(Default)]
+struct Made {
+    /// Device and inode numbers of files.
+    files: HashSet<(u64, u64)>,
+    /// Names without case, in folders that ignore it: there inode numbers may depend on case.
+    names: HashSet<String>,
+}
+
 struct Extraction<'a> {
     /// Package of the entries being written.
     package: &'a Package,
     folder: &'a Path,
     /// The target folder; all others are opened relative to it.
     root: Arc<Folder>,
-    /// Locked, so that others do not remove this process's temporary files, which are closed.
-    _alive: (File, TemporaryFile),
+    /// By name, without a slash at the end.
+    targets: HashMap<Vec<u8>, Target>,
     /// The entry being written.
     current: Option<(u32, Writing)>,
     group: Vec<Written>,
     group_bytes: u64,
+    made: Made,
     outcome: Outcome,
 }
 
@@ -188,18 +222,15 @@ impl<'a> Extraction<'a> {
         remove_leftovers(folder);
         let root = Folder::open(folder);
         let root = root.map_err(|error| Failure::system(folder, "open the folder", &error))?;
-        let root = Arc::new(root);
-        let alive = TemporaryFile::create(&root, 0o600);
-        let alive =
-            alive.map_err(|error| Failure::system(folder, "write to the folder", &error))?;
         Ok(Extraction {
             package,
             folder,
-            root,
-            _alive: alive,
+            root: Arc::new(root),
+            targets: HashMap::new(),
             current: None,
             group: Vec::new(),
             group_bytes: 0,
+            made: Made::default(),
             outcome: Outcome::default(),
         })
     }
@@ -241,23 +272,61 @@ impl<'a> Extraction<'a> {
         }
     }
 
-    fn begin(&self, index: u32) -> Result<(File, Written), Failure> {
-        let failed = |error| describe(self.package.path(), &error);
-        let name = self.package.name(index).map_err(failed)?;
+    fn begin(&mut self, index: u32) -> Result<(File, Written), Failure> {
+        let package = self.package;
+        let failed = |error| describe(package.path(), &error);
+        let name = package.name(index).map_err(failed)?;
         names::check(name).map_err(failed)?;
         path(name).map_err(|error| self.unwritten(name, &error))?;
-        let executable = self.package.info(index).map_err(failed)?.executable;
+        let executable = package.info(index).map_err(failed)?.executable;
         // The process's umask applies to both.
         let mode = if executable { 0o777 } else { 0o666 };
-        let created = TemporaryFile::create(&self.root, mode);
+        let mut created = self.create(name, mode);
+        let is_full =
+            |error: &IoError| error.errno == Errno::NO_SPACE || is_out_of_descriptors(error);
+        if created.as_ref().is_err_and(is_full) && !self.targets.is_empty() {
+            // Of temporary names, which FAT has room for a number of, or of descriptors.
+            self.name_group();
+            created = self.create(name, mode);
+        }
         let (file, temporary) = created.map_err(|error| self.unwritten(name, &error))?;
-        let name = name.to_vec();
         let written = Written {
             temporary,
-            name,
+            name: name.to_vec(),
             raw_bytes: 0,
         };
         Ok((file, written))
+    }
+
+    /// Creates a temporary file in the folder of a name.
+    fn create(&mut self, name: &[u8], mode: u32) -> Result<(File, TemporaryFile), IoError> {
+        let (folders, _) = split(name);
+        if !self.targets.contains_key(folders) {
+            if self.targets.len() == GROUP_FOLDERS {
+                self.name_group();
+            }
+            let target = self.open(folders)?;
+            self.targets.insert(folders.to_vec(), target);
+        }
+        TemporaryFile::create(&self.targets[folders].folder, mode)
+    }
+
+    /// Opens a folder below the root, one component at a time.
+    fn open(&self, folders: &[u8]) -> Result<Target, IoError> {
+        let mut folder = Arc::clone(&self.root);
+        for part in folders.split(|&byte| byte == b'/') {
+            if !part.is_empty() {
+                folder = Arc::new(folder.enter(os_str(part)?)?);
+            }
+        }
+        remove_leftovers(&self.folder.join(path(folders)?));
+        let alive = TemporaryFile::create(&folder, 0o600)?;
+        let ignores_case = alive.1.is_case_ignored();
+        Ok(Target {
+            folder,
+            _alive: alive,
+            ignores_case,
+        })
     }
 
     /// Ends the current entry: adds its file to the group, or its failure to the outcome.
@@ -279,23 +348,22 @@ impl<'a> Extraction<'a> {
         self.group_bytes = 0;
         let group = std::mem::take(&mut self.group);
         if group.is_empty() {
+            self.targets.clear();
             return;
         }
-        if let Err(error) = self.root.sync_files() {
-            let failure = Failure::io(self.folder, "write", &error.into());
-            group
-                .iter()
-                .for_each(|_| self.outcome.failures.add(failure.clone()));
+        if let Err(failure) = self.sync() {
+            let failures = &mut self.outcome.failures;
+            group.iter().for_each(|_| failures.add(failure.clone()));
+            self.targets.clear();
             return;
         }
-        let mut target = None;
         for written in group {
             let Written {
                 temporary,
                 name,
                 raw_bytes,
             } = written;
-            match self.put(temporary, &name, &mut target) {
+            match self.put(temporary, &name) {
                 Ok(()) => {
                     self.outcome.done += 1;
                     self.outcome.raw_bytes += raw_bytes;
@@ -307,40 +375,55 @@ impl<'a> Extraction<'a> {
             }
         }
         // Also makes the names durable, which are in many folders.
-        if let Err(error) = self.root.sync_files() {
-            let failure = Failure::io(self.folder, "write", &error.into());
+        if let Err(failure) = self.sync() {
             self.outcome.failures.add(failure);
         }
+        self.targets.clear();
     }
 
-    /// Renames a file of the folder onto a name below it, without following any link. `target`
-    /// caches the folder of the previous name: most names share it.
-    fn put(
-        &self,
-        temporary: TemporaryFile,
-        name: &[u8],
-        target: &mut Option<(Vec<u8>, Folder)>,
-    ) -> Result<(), IoError> {
-        let Some(slash) = name.iter().rposition(|&byte| byte == b'/') else {
-            return temporary.rename(&self.root, os_str(name)?);
-        };
-        let (folders, last) = (&name[..slash], &name[slash + 1..]);
-        let (_, held) = match target.take().filter(|(held, _)| held == folders) {
-            Some(same) => target.insert(same),
-            None => target.insert((folders.to_vec(), self.enter_all(folders)?)),
-        };
-        temporary.rename(held, os_str(last)?)
+    /// Syncs the file systems of all targets.
+    fn sync(&self) -> Result<(), Failure> {
+        let mut synced = HashSet::new();
+        for target in self.targets.values() {
+            let device = target.folder.identity(OsStr::new(".")).map(|(it, _)| it);
+            // Elsewhere the names of the folder alone are synced.
+            if synced.insert(device) || !cfg!(target_os = "linux") {
+                let done = target.folder.sync_files();
+                done.map_err(|error| Failure::io(self.folder, "write", &error.into()))?;
+            }
+        }
+        Ok(())
     }
 
-    /// Opens a folder below the root, one component at a time.
-    fn enter_all(&self, folders: &[u8]) -> Result<Folder, IoError> {
-        let mut parts = folders.split(|&byte| byte == b'/');
-        let first = self.root.enter(os_str(parts.next().unwrap_or_default())?)?;
-        parts.try_fold(first, |at, part| at.enter(os_str(part)?))
+    /// Renames a file to its name, without following any link.
+    fn put(&mut self, temporary: TemporaryFile, name: &[u8]) -> Result<(), IoError> {
+        let (folders, last) = split(name);
+        let (target, last) = (&self.targets[folders], os_str(last)?);
+        let folded = target.ignores_case.then(|| names::without_case(name));
+        let is_made = target.folder.identity(last).is_some_and(|old| {
+            let by_name = folded.as_ref().map(|it| self.made.names.contains(it));
+            by_name == Some(true) || self.made.files.contains(&old)
+        });
+        if is_made {
+            let cause = "another entry has this file: the file system takes both names for one";
+            return Err(IoError::because("rename", Errno::EXISTS, cause));
+        }
+        temporary.rename(&target.folder, last)?;
+        self.made.files.extend(target.folder.identity(last));
+        self.made.names.extend(folded);
+        Ok(())
     }
 
     /// Returns the failure of an entry that cannot be written.
     fn unwritten(&self, name: &[u8], error: &IoError) -> Failure {
         Failure::system(self.folder, "write", error).below(name)
+    }
+}
+
+/// Returns the folder of a name, empty for the root, and its last part.
+fn split(name: &[u8]) -> (&[u8], &[u8]) {
+    match name.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => (&name[..slash], &name[slash + 1..]),
+        None => (&[], name),
     }
 }

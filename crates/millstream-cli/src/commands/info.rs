@@ -9,13 +9,13 @@ use millstream_codec::CodecId;
 use millstream_io::MountKind;
 use millstream_io::backend::ring_features;
 use millstream_io::device::UringFeatures;
-use millstream_io::fs::probe;
+use millstream_io::fs::{names, probe};
 use millstream_pak::Package;
 use serde_json::{Value, json};
 
 use crate::args::{InfoArgs, STREAM_CODECS};
 use crate::commands::load::backend_name;
-use crate::failure::{Ending, Failure, refused, shown};
+use crate::failure::{Ending, Failure, refused, set_path, shown};
 use crate::output;
 use crate::package::{is_package, target_document, target_row};
 use crate::size;
@@ -208,8 +208,7 @@ fn place(table: &mut Table, args: &InfoArgs, place: &probe::Place) -> Value {
         false => "found by a read that does not wait",
     };
     table.row("what is cached", "", cachestat);
-    json!({
-        "path": shown(&args.path),
+    let mut document = json!({
         "file_system": place.file_system,
         "mount": mount,
         "disk": place.device_name,
@@ -217,7 +216,9 @@ fn place(table: &mut Table, args: &InfoArgs, place: &probe::Place) -> Value {
         "direct_memory_alignment": place.direct.map(|direct| direct.memory),
         "direct_offset_alignment": place.direct.map(|direct| direct.offset),
         "cachestat": place.cachestat,
-    })
+    });
+    set_path(&mut document, &names::bytes(&args.path));
+    document
 }
 
 /// Adds the decoders that have SIMD kernels, and the kernel each uses on this machine.

@@ -7,14 +7,15 @@ use millstream_pak::{BatchOptions, EntryInfo, Metadata, Package, names};
 use serde::Serialize;
 
 use crate::args::{CatArgs, ListArgs};
-use crate::failure::{Ending, Failure, shown};
+use crate::failure::{Ending, Failure, hex, shown};
 use crate::output::{self, Output};
-use crate::package::{Reading, codec_word, describe, hex};
+use crate::package::{Name, Reading, codec_word, describe};
 
 /// An entry in the document of `--json`.
 #[derive(Debug, Serialize)]
 struct Row {
-    name: String,
+    #[serde(flatten)]
+    name: Name,
     raw_bytes: u64,
     stored_bytes: u64,
     codec: String,
@@ -45,7 +46,11 @@ pub(crate) fn list(args: &ListArgs, json: bool) -> Result<(), Ending> {
         let ratio = row.stored_bytes as f64 / (row.raw_bytes as f64).max(1.0);
         let line = format!(
             "{:>raw$}  {:>stored$}  {ratio:>5.3}  {:codec$}  {:>6}  {}\n",
-            row.raw_bytes, row.stored_bytes, row.codec, row.blocks, row.name
+            row.raw_bytes,
+            row.stored_bytes,
+            row.codec,
+            row.blocks,
+            names::escape(&row.name.0)
         );
         text.push_str(&line);
     }
@@ -68,7 +73,7 @@ fn row(package: &Package, info: &EntryInfo) -> millstream_pak::Result<Row> {
     let meta = package.metadata(info.index)?;
     let meta = meta.map(|record| Metadata::decode(record).unwrap_or_default());
     Ok(Row {
-        name: names::escape(package.name(info.index)?),
+        name: Name(package.name(info.index)?.to_vec()),
         raw_bytes: info.raw_bytes,
         stored_bytes: storing.stored_bytes - storing.base_bytes,
         codec: if info.gone {
@@ -88,8 +93,14 @@ fn row(package: &Package, info: &EntryInfo) -> millstream_pak::Result<Row> {
 
 /// Runs `cat`.
 pub(crate) fn cat(args: &CatArgs, json: bool) -> Result<(), Ending> {
-    let reading = Reading::open_over(&args.package, args.base.as_deref())?;
-    let Some((package, found)) = reading.find(args.name.as_encoded_bytes())? else {
+    let reading = Reading::open_over(&args.package, args.base.as_deref(), args.fold_case)?;
+    let name = args.name.as_encoded_bytes();
+    let found = match reading.find(name)? {
+        // Not as it is, but as `list` prints it.
+        None => reading.find(&names::unescape(name))?,
+        found => found,
+    };
+    let Some((package, found)) = found else {
         let name = shown(&args.name);
         let cause = format!("the package has no entry '{name}'");
         return Err(Failure::new(&args.package, cause).into());

@@ -10,6 +10,7 @@ use std::time::Duration;
 use millstream::{
     Access, Backend, DeviceKind, Priority, Queue, QueueOptions, Stats, Storage, StorageOptions,
 };
+use millstream_io::fs::names;
 use millstream_pak::{Package, PackageOptions};
 use serde_json::{Value, json};
 
@@ -92,6 +93,11 @@ fn find(storage: &Storage, args: &LoadArgs) -> Result<Vec<Source>, Failure> {
     let mut sources: Vec<Source> = Vec::new();
     let mut opened = Vec::new();
     for path in &args.paths {
+        let folded = match args.fold_case && !path.exists() {
+            true => names::find_ignoring_case(PathBuf::new(), path),
+            false => None,
+        };
+        let path = folded.as_ref().unwrap_or(path);
         if package::is_package(path) {
             match open(storage, path, args, &mut opened) {
                 Ok(package) => sources.push(Source::Entries(package, Vec::new())),
@@ -152,6 +158,7 @@ fn open(
 ) -> Result<Package, Failure> {
     let options = PackageOptions {
         verify: !args.no_verify,
+        fold_case: args.fold_case,
         ..PackageOptions::default()
     };
     let failed = |error| package::describe(path, &error);
@@ -328,12 +335,12 @@ fn table(args: &LoadArgs, storage: &Storage, tally: &Tally, stats: &Stats) -> St
         .row("bytes", tally.bytes, size::display(tally.bytes))
         .row(
             "time",
-            format!("{:.2?}", tally.elapsed),
+            size::display_time(tally.elapsed),
             rate(tally.bytes, elapsed),
         )
         .row(
             "processor",
-            format!("{:.2?}", tally.processor),
+            size::display_time(tally.processor),
             "all threads",
         )
         .row("backend", backend_name(storage), imitated);
@@ -417,5 +424,5 @@ fn rate(bytes: u64, elapsed: f64) -> String {
 }
 
 fn format_ns(nanoseconds: u64) -> String {
-    format!("{:.2?}", Duration::from_nanos(nanoseconds))
+    size::display_time(Duration::from_nanos(nanoseconds))
 }

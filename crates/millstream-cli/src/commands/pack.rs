@@ -9,38 +9,38 @@ use millstream::CodecId;
 use millstream_gltf::ImageDescriber;
 use millstream_gltf::cook::SceneCook;
 use millstream_gltf::record::SceneDescriber;
-use millstream_io::fs::names as file_names;
+use millstream_io::fs::{file, names as file_names};
 use millstream_pak::{
-    Coding, Cook, Describe, Item, Links, PackOptions, PackReport, SecretKey, Target,
+    Coding, Cook, Describe, ErrorKind, Exclude, Item, PackOptions, PackReport, Target, WalkOptions,
+    names,
 };
 use serde_json::json;
 
 use crate::args::PackArgs;
 use crate::commands::report;
-use crate::failure::{self, Ending, Failure, Failures, check_path, shown};
-use crate::input::refuse_fifo;
+use crate::failure::{self, Ending, Failure, Failures, check_path, counted, hex, shown};
 use crate::limits::FAILURES_LISTED;
 use crate::output::{self, Output};
-use crate::package::{codec_name, describe, hex};
+use crate::package::{codec_name, describe, max_raw_bytes};
 use crate::table::Table;
 use crate::{package, progress, size};
 
 mod target;
+
+/// The file in the packed folder that says what is left out.
+const IGNORE_FILE: &str = ".millstreamignore";
 
 /// Runs `pack`.
 pub(crate) fn pack(args: &PackArgs, json: bool) -> Result<(), Ending> {
     let begun = Instant::now();
     let mut coding = coding(args)?;
     let block_bytes = block_bytes(args)?;
-    let read = |path| {
-        refuse_fifo(path)?;
-        SecretKey::read(path).map_err(|error| describe(path, &error))
-    };
-    let sign = args.sign.as_deref().map(read).transpose()?;
-    let mut items = find(&args.folder, args.links)?;
+    let sign = package::secret_key(args.sign.as_deref())?;
+    let mut items = find(args)?;
     if let Some(itself) = name_below(&args.folder, Path::new(&args.output)) {
         items.retain(|item| item.name() != itself);
     }
+    warn_of_case(&items);
     let order = args.order.as_deref().map(|trace| order(trace, &items));
     let order = order.transpose()?.unwrap_or_default();
     if args.order.is_some() && order.is_empty() {
@@ -48,7 +48,7 @@ pub(crate) fn pack(args: &PackArgs, json: bool) -> Result<(), Ending> {
     }
     let inputs = [&args.sign, &args.order].into_iter().flatten();
     output::refuse_inputs(&args.output, inputs.map(PathBuf::as_path))?;
-    let output = Output::create_package(&args.output)?;
+    let mut output = Output::create_package(&args.output)?;
     if let Coding::Auto(target) = &mut coding {
         *target = target::target(args)?;
     }
@@ -88,6 +88,7 @@ pub(crate) fn pack(args: &PackArgs, json: bool) -> Result<(), Ending> {
         let files = uncooked.summary("file");
         failure::tell(&format!("--cook: packed as they are: {files}"));
     }
+    warn_of_limit(&report);
     tell(args, json, (&report, coding), begun.elapsed().as_secs_f64())
 }
 
@@ -135,20 +136,79 @@ fn block_bytes(args: &PackArgs) -> Result<Option<u32>, Ending> {
 }
 
 /// Returns the files below the folder; everything that cannot be packed is a failure.
-fn find(folder: &Path, links: Links) -> Result<Vec<Item>, Ending> {
+fn find(args: &PackArgs) -> Result<Vec<Item>, Ending> {
+    let folder = &*args.folder;
     check_path(folder, "read")?;
-    let (items, errors) = millstream_pak::walk(folder, links);
-    let listed = errors.iter().take(FAILURES_LISTED);
+    let options = WalkOptions {
+        links: args.links,
+        exclude: exclude(args)?,
+    };
+    let walked = millstream_pak::walk_with(folder, options);
+    let listed = walked.errors.iter().take(FAILURES_LISTED);
     let listed = listed.map(|error| {
         let failure = describe(folder, error);
         let below = error.path().filter(|path| *path != folder);
         match below.is_some_and(Path::is_symlink) {
             true => failure.hint("--links skip leaves links out"),
+            false if error.kind() == ErrorKind::BadName => failure.hint("--exclude leaves it out"),
             false => failure,
         }
     });
-    Failures::new(errors.len() as u64, listed).ending()?;
-    Ok(items)
+    Failures::new(walked.errors.len() as u64, listed).ending()?;
+    if walked.links_left_out > 0 {
+        let links = counted(walked.links_left_out, "link");
+        failure::tell(&format!("left out {links} to what is outside the folder"));
+    }
+    Ok(walked.items)
+}
+
+/// Returns the rules of the folder's ignore file, which is no entry itself, and of the call.
+fn exclude(args: &PackArgs) -> Result<Exclude, Failure> {
+    let mut exclude = Exclude::default();
+    let path = args.folder.join(IGNORE_FILE);
+    match file::about(&path) {
+        Ok(about) if about.is_file => {
+            let text = std::fs::read(&path);
+            exclude.add_lines(&text.map_err(|error| Failure::io(&path, "read", &error))?);
+        }
+        _ => {}
+    }
+    for glob in &args.exclude {
+        exclude.add_lines(glob.as_encoded_bytes());
+    }
+    exclude.add_lines(format!("/{IGNORE_FILE}").as_bytes());
+    Ok(exclude)
+}
+
+/// Warns of a package with so many raw bytes that other commands refuse it.
+fn warn_of_limit(report: &PackReport) {
+    let (raw_bytes, most) = (report.raw_bytes, max_raw_bytes(report.file_bytes, None));
+    if raw_bytes > most {
+        failure::tell(&format!(
+            "the entries have {raw_bytes} raw bytes: load, verify and extract refuse more than \
+             {most} of a package of this size, unless --max-bytes allows it"
+        ));
+    }
+}
+
+/// Warns of names that differ in case only.
+fn warn_of_case(items: &[Item]) {
+    let (mut seen, mut twice) = (HashMap::new(), Failures::default());
+    for name in items.iter().map(Item::name) {
+        if let Some(other) = seen.insert(names::without_case(name), name) {
+            let cause = format!("the name of '{}' in another case", names::escape(other));
+            twice.add(Failure::new(
+                file_names::os_str(name).unwrap_or_default(),
+                cause,
+            ));
+        }
+    }
+    if twice.count() > 0 {
+        let names = twice.summary("name");
+        failure::tell(&format!(
+            "only one of each can be extracted where case is ignored (Windows, macOS): {names}"
+        ));
+    }
 }
 
 /// Returns the package's own name as an entry, if it is written inside the packed folder. It is

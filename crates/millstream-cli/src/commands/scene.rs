@@ -330,7 +330,7 @@ fn failure(file: &Path, scene: Option<&[u8]>, error: &Error) -> Failure {
 
 fn table(outcome: &Outcome) -> String {
     let document = &outcome.document;
-    let seconds = |seconds| format!("{:.2?}", Duration::from_secs_f64(seconds));
+    let seconds = |seconds| size::display_time(Duration::from_secs_f64(seconds));
     let mut table = Table::default();
     for (at, event) in &outcome.events {
         let what = match event.what {
@@ -347,7 +347,7 @@ fn table(outcome: &Outcome) -> String {
         };
         let place = if event.place.is_empty() { "" } else { ": " };
         let remark = format!("{bytes}  {}{place}{}", shown(&event.file), event.place);
-        table.row(what, format!("{at:.2?}"), remark);
+        table.row(what, size::display_time(*at), remark);
     }
     if outcome.events_more > 0 {
         table.row("more", outcome.events_more, "that are not listed");
@@ -355,7 +355,7 @@ fn table(outcome: &Outcome) -> String {
     if let Some(time) = outcome.first_drawable {
         table.row(
             "drawable",
-            format!("{time:.2?}"),
+            size::display_time(time),
             "buffers and small levels",
         );
     }

@@ -68,7 +68,7 @@ pub(crate) fn verify(args: &VerifyArgs, json: bool) -> Result<(), Ending> {
 
 /// Verifies a package. One that cannot be opened has one failure.
 fn look(args: &VerifyArgs, key: Option<&PublicKey>) -> Result<(Verification, Failures), Ending> {
-    let opened = Reading::open_over(&args.package, args.base.as_deref());
+    let opened = Reading::open_over(&args.package, args.base.as_deref(), false);
     let reading = match opened {
         Ok(reading) => reading,
         Err(Ending::Failed(failures)) => {

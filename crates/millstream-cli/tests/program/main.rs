@@ -7,6 +7,8 @@ mod bounds;
 mod codecs;
 mod common;
 mod decode;
+#[cfg(target_os = "linux")]
+mod disks;
 mod faults;
 mod info;
 mod load;

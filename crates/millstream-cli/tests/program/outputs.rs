@@ -162,6 +162,22 @@ fn the_output_may_replace_the_input() {
 }
 
 #[test]
+fn an_output_may_be_named_by_an_option() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("in"), "bytes").expect("a file");
+    let call = |words: &[&str]| run(millstream(words).current_dir(folder.path()));
+    expect_quiet_success(&call(&["compress", "--codec", "lz4", "in", "-o", "stored"]));
+    let output = call(&["decompress", "--codec", "lz4", "-o", "-", "stored"]);
+    assert_eq!(output.stdout, b"bytes");
+    std::fs::write(folder.path().join("image"), b"P5 1 1 255\n\x07").expect("a file");
+    expect_quiet_success(&call(&["decode", "image", "--output", "raw"]));
+    assert_eq!(
+        std::fs::read(folder.path().join("raw")).expect("decoded"),
+        [7]
+    );
+}
+
+#[test]
 fn standard_output_onto_the_input_is_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("file");

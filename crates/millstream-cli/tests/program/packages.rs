@@ -276,6 +276,15 @@ fn links_are_followed_inside_the_folder_skipped_or_refused() {
     assert_eq!(listed(), ["a", "b", "dir/c", "sub/c"]);
     let output = run(&mut millstream(&["cat", text(&package), "dir/c"]));
     assert_eq!(output.stdout, b"content");
+    link("../outside", "out");
+    std::fs::write(folder.path().join("outside"), "not packed").expect("written");
+    let left_out = expect_status(&pack("inside"), 0);
+    assert!(
+        left_out.contains("left out 1 link to what is outside"),
+        "{left_out}"
+    );
+    assert_eq!(listed(), ["a", "b", "dir/c", "sub/c"]);
+    std::fs::remove_file(root.join("out")).expect("removed");
     expect_quiet_success(&pack("skip"));
     assert_eq!(listed(), ["a"]);
     assert!(expect_status(&pack("refuse"), 1).contains("3 failures"));
@@ -308,6 +317,36 @@ fn links_are_followed_inside_the_folder_skipped_or_refused() {
         }
     }
     assert!(expect_status(&pack("follow"), 1).contains("than a walk may"));
+}
+
+#[test]
+fn what_is_excluded_is_neither_packed_nor_a_failure() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().join("in");
+    std::fs::create_dir_all(root.join("build/deep")).expect("made");
+    std::fs::create_dir_all(root.join("art/build")).expect("made");
+    let kept = ["a.txt", "art/build/x", "art/logo.psd"];
+    // The last is a name that no package may have.
+    let left = ["art/hero.psd", "build/deep/x", "aux.txt"];
+    for name in kept.iter().chain(&left) {
+        std::fs::write(root.join(name), "x").expect("written");
+    }
+    let pack = |words: &[&str]| {
+        let all = [&["pack", "in", "-o", "p.mpak"], words].concat();
+        run(millstream(&all).current_dir(folder.path()))
+    };
+    let errors = expect_status(&pack(&[]), 1);
+    assert!(errors.contains("--exclude leaves it out"), "{errors}");
+    let rules = "# sources\r\n*.psd\r\n\n!logo.psd\n/build/\n";
+    std::fs::write(root.join(".millstreamignore"), rules).expect("written");
+    expect_quiet_success(&pack(&["--exclude", "a?x.*", "--exclude", "none"]));
+    let listed = told(&["list", "--json", text(&folder.path().join("p.mpak"))]);
+    let names = listed.as_array().expect("a list").iter();
+    let names: Vec<&str> = names.filter_map(|it| it["name"].as_str()).collect();
+    assert_eq!(names, kept);
+    expect_quiet_success(&pack(&["--exclude", "!*.psd", "--exclude", "aux.txt"]));
+    let listed = told(&["list", "--json", text(&folder.path().join("p.mpak"))]);
+    assert_eq!(listed.as_array().map(Vec::len), Some(4));
 }
 
 #[test]
@@ -396,11 +435,10 @@ fn a_patch_turns_one_package_into_the_other() {
     let patch = packed.path("patch.mpak");
     let output = run(&mut millstream(&["diff", &before, &after, "-o", &patch]));
     expect_quiet_success(&output);
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "+ added\n- noise/1\n~ noise/7\n"
-    );
     let bytes = std::fs::metadata(&patch).expect("written").len();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    let names = format!("+ added\n- noise/1\n~ noise/7\n= {patch}: {bytes} bytes, ");
+    assert!(shown.starts_with(&names), "{shown}");
     assert!(bytes < 350_000, "the patch has {bytes} bytes");
     // Over its base all of it can be read; alone, or over another, it cannot.
     let over = ["--base", &before];
@@ -543,6 +581,31 @@ MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g
         assert!(errors.contains("is 7,") && errors.contains('8'), "{errors}");
         assert!(errors.contains(&package), "{errors}");
     }
+    // A patch is signed, too.
+    let patch = packed.path("patch.mpak");
+    let words = [
+        "diff",
+        &package,
+        &package,
+        "-o",
+        &patch,
+        "--sign",
+        text(&secret),
+    ];
+    expect_quiet_success(&run(&mut millstream(&words)));
+    let verified = told(&["verify", &patch, with_key[0], with_key[1], "--json"]);
+    assert_eq!(verified["signature_verified"], true);
+    let words = [
+        "diff",
+        &package,
+        &package,
+        "-o",
+        text(&secret),
+        "--sign",
+        text(&secret),
+    ];
+    let errors = expect_status(&run(&mut millstream(&words)), 1);
+    assert!(errors.contains("the command reads this file"), "{errors}");
     for wrong in [&other_key, secret_key] {
         std::fs::write(&public, wrong).expect("written");
         expect_status(&run(millstream(&["verify", &package]).args(with_key)), 1);
@@ -908,7 +971,8 @@ fn no_more_raw_bytes_are_decoded_than_allowed() {
         std::fs::hard_link(root.join("0"), root.join(nth.to_string())).expect("linked");
     }
     let words = ["pack", "in", "-o", "p.mpak"];
-    expect_quiet_success(&run(millstream(&words).current_dir(folder.path())));
+    let errors = expect_status(&run(millstream(&words).current_dir(folder.path())), 0);
+    assert!(errors.contains("unless --max-bytes allows it"), "{errors}");
     let package = std::fs::metadata(folder.path().join("p.mpak")).expect("packed");
     assert!(package.len() < 1 << 20, "{} bytes", package.len());
     let calls: [&[&str]; 3] = [
@@ -1017,7 +1081,7 @@ fn executable_files_are_executable_again() {
     quiet(&["pack", "in", "-o", "b.mpak"]);
     let output = run(millstream(&["diff", "a.mpak", "b.mpak", "-o", "p.mpak"]).current_dir(folder));
     expect_quiet_success(&output);
-    assert_eq!(output.stdout, b"~ read\n");
+    assert!(output.stdout.starts_with(b"~ read\n= p.mpak: "));
     quiet(&["extract", "p.mpak", "out", "--base", "a.mpak"]);
     assert_eq!((of_owner("out/run"), of_owner("out/read")), (0o700, 0o700));
     let output = run(millstream(&["list", "a.mpak", "--json"]).current_dir(folder));
@@ -1030,4 +1094,87 @@ fn executable_files_are_executable_again() {
     };
     assert_eq!(told(0), (Some("read"), Some(false)));
     assert_eq!(told(1), (Some("run"), Some(true)));
+}
+
+#[test]
+fn pack_warns_of_names_that_differ_in_case_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("in")).expect("made");
+    for name in ["straße", "STRASSE", "other"] {
+        std::fs::write(folder.path().join("in").join(name), "x").expect("written");
+    }
+    let output = run(millstream(&["pack", "in", "-o", "p.mpak"]).current_dir(folder.path()));
+    let errors = expect_status(&output, 0);
+    let words = "1 name, the first: straße: the name of 'STRASSE' in another case";
+    assert!(errors.contains(words), "{errors}");
+}
+
+#[test]
+fn documents_have_names_as_they_are_and_words_may_have_them_as_listed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let call = |words: &[&str]| {
+        let output = run(millstream(words).current_dir(folder.path()));
+        expect_status(&output, 0);
+        output.stdout
+    };
+    let document =
+        |words: &[&str]| serde_json::from_slice::<Value>(&call(words)).expect("a document");
+    let odd = "back\\slash\n\u{202e}name";
+    let items = vec![Item::from_bytes(odd, *b"odd"), Item::from_bytes("a", *b"a")];
+    let (all, one) = (folder.path().join("p.mpak"), folder.path().join("q.mpak"));
+    write_file(items, &PackOptions::default(), &all).expect("packed");
+    let items = vec![Item::from_bytes("a", *b"a")];
+    write_file(items, &PackOptions::default(), &one).expect("packed");
+
+    assert_eq!(document(&["list", "p.mpak", "--json"])[1]["name"], odd);
+    let loaded = document(&["load", "p.mpak", "--hash", "--json"]);
+    assert_eq!(loaded["hashes"][1]["name"], odd);
+    let different = document(&["diff", "p.mpak", "q.mpak", "--json"]);
+    assert_eq!(different["removed"], json!([odd]));
+    let listed = String::from_utf8(call(&["list", "p.mpak"])).expect("text");
+    let shown = listed
+        .lines()
+        .last()
+        .and_then(|line| line.split_once("  back"));
+    let shown = format!("back{}", shown.expect("the odd one is last").1);
+    assert_eq!(call(&["cat", "p.mpak", &shown]), b"odd");
+    assert_eq!(call(&["cat", "p.mpak", odd]), b"odd");
+    call(&["extract", "p.mpak", "out", &shown]);
+    assert_eq!(names_in(&folder.path().join("out")), [odd]);
+
+    let name = std::ffi::OsStr::from_bytes(b"\xff");
+    std::fs::write(folder.path().join("out").join(name), "x").expect("written");
+    let loaded = document(&["load", "out", "--hash", "--json"]);
+    assert_eq!(loaded["hashes"][1]["name"], Value::Null);
+    assert_eq!(loaded["hashes"][1]["name_hex"], "ff");
+    assert_eq!(loaded["hashes"][0].get("name_hex"), None);
+}
+
+#[test]
+fn names_are_found_in_another_case_if_asked_for() {
+    let packed = Packed::new(&[]);
+    let package = packed.path("p.mpak");
+    expect_status(
+        &run(&mut millstream(&["cat", &package, "Words/Deep/3.TXT"])),
+        1,
+    );
+    let words = ["cat", &package, "Words/Deep/3.TXT", "--fold-case"];
+    let output = run(&mut millstream(&words));
+    assert_eq!(output.stdout, packed.files["words/deep/3.txt"]);
+    let out = packed.path("out");
+    let words = [
+        "extract",
+        &package,
+        &out,
+        "WORDS/*/?.TXT",
+        "--fold-case",
+        "--json",
+    ];
+    assert_eq!(told(&words)["entries"], 8);
+    let call = |words: &[&str]| run(millstream(words).current_dir(packed.folder.path()));
+    expect_status(&call(&["load", "IN/Words", "P.mpak"]), 1);
+    let output = call(&["load", "IN/Words", "P.mpak", "--fold-case", "--json"]);
+    expect_quiet_success(&output);
+    let loaded: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    assert_eq!(loaded["files"], 8 + packed.files.len());
 }

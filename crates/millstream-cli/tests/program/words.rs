@@ -74,6 +74,7 @@ fn wrong_words_end_with_status_2_and_touch_nothing() {
         &["compress", "--codec", "zstd"],
         &["compress", "--codec", "zstd", "in"],
         &["compress", "--codec", "zstd", "in", ""],
+        &["compress", "--codec", "zstd", "in", "-o", "out", "out"],
         &["compress", "--codec", "zstd", "", "out"],
         &["compress", "--codec", "zstd", "in", "out", "more"],
         &["compress", "--codec", "lzma", "in", "out"],
@@ -226,6 +227,20 @@ fn manual_pages_cover_every_command() {
         );
     }
 
+    for (command, words) in [
+        ("pack", "millstream pack"),
+        ("pack", r" \-\-output <FILE.mpak>"),
+        ("pack", r" [\-\-level <N>]"),
+        ("pack", r" [\-\-target\-gpu[=<N>]]"),
+        ("pack", r" <DIR>"),
+        ("extract", " [GLOB]..."),
+    ] {
+        let page = folder.path().join(format!("millstream-{command}.1"));
+        let page = std::fs::read_to_string(page).expect("a page");
+        let synopsis = page.split(".SH ").find(|it| it.starts_with("SYNOPSIS"));
+        let synopsis = synopsis.expect("every page has one");
+        assert!(synopsis.contains(words), "{words}: {synopsis}");
+    }
     let output = run(&mut millstream(&["man", "/nonexistent/folder"]));
     let errors = expect_status(&output, 1);
     assert!(errors.contains("/nonexistent/folder"), "{errors}");

@@ -2,14 +2,14 @@
 //!
 //! The new content goes to an unnamed file (`O_TMPFILE`) or, where the system or the file system
 //! does not support it, to a temporary name in the target's folder (a rename cannot cross file
-//! systems). It is synced and renamed to the target; then the folder is synced, without which a
-//! crash could restore the old file. All calls use one open folder, so renaming the folder
-//! meanwhile does no harm. After the rename, an error can only mean that the new content may not
-//! survive a crash.
+//! systems). An unnamed file that may not be linked is copied to a named one. The file is synced
+//! and renamed to the target; then the folder is synced, without which a crash could restore the
+//! old file. All calls use one open folder, so renaming the folder meanwhile does no harm. After
+//! the rename, an error can only mean that the new content may not survive a crash.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{self, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,6 +33,8 @@ pub struct AtomicFile {
     name: OsString,
     /// `None` while the file has no name.
     temporary: Option<TemporaryFile>,
+    /// The mode that it was created with.
+    mode: u32,
 }
 
 impl AtomicFile {
@@ -47,8 +49,8 @@ impl AtomicFile {
     /// [`AtomicFile::commit`]. Removes leftovers of killed processes from the folder.
     ///
     /// # Errors
-    /// `path` is a dangling symbolic link, or names something that is not a regular file; the
-    /// folder is missing, full, or not writable.
+    /// `path` is a dangling symbolic link, a mount, or names something that is not a regular file;
+    /// the folder is missing, full, or not writable.
     pub fn create(path: &Path) -> Result<AtomicFile, IoError> {
         let path = resolve(path)?;
         let folder = folder_of(&path);
@@ -77,6 +79,9 @@ impl AtomicFile {
         })?;
         check_final_name(name)?;
         let replaces = folder.old_file(name)?.is_some();
+        if replaces {
+            system::check_replaceable(&folder, name)?;
+        }
         // Only Linux's `complete` gives the file its final permissions.
         let private = replaces && cfg!(target_os = "linux");
         let mode = if private { 0o600 } else { 0o666 };
@@ -93,6 +98,7 @@ impl AtomicFile {
             folder,
             name,
             temporary,
+            mode,
         })
     }
 
@@ -114,22 +120,40 @@ impl AtomicFile {
 
     /// Makes the file durable and renames it. It gets the permissions of the file that it replaces:
     /// on Linux the owner, group, access control list and `mode_mask` bits of the mode, on Windows
-    /// all (`ReplaceFile`), on macOS none.
+    /// all (`ReplaceFile`), on macOS none. Where the mode cannot be changed, fewer people may have
+    /// access to the new file.
     ///
     /// # Errors
+    /// The mode cannot be changed, and more people would have access to the new file.
     /// The system cannot store the data or cannot rename: the target is unchanged. Or the folder
     /// cannot be synced: the new content is in place, but may not survive a crash.
-    pub fn commit(self, mode_mask: u32) -> Result<(), IoError> {
+    pub fn commit(mut self, mode_mask: u32) -> Result<(), IoError> {
         system::complete(&self.folder, &self.file, &self.name, mode_mask)?;
-        let temporary = match self.temporary {
+        let temporary = match self.temporary.take() {
             Some(temporary) => temporary,
-            None => system::link(&self.file, &self.folder)?,
+            None => match system::link(&self.file, &self.folder) {
+                Ok(temporary) => temporary,
+                // By a sandbox (seccomp, Landlock).
+                Err(error) if is_refused(error.errno) => self.copy(mode_mask)?,
+                Err(error) => return Err(error),
+            },
         };
         // Some file systems on Windows do not rename an open file. Elsewhere the file is locked as
         // long as it is open.
         let _locked = (!cfg!(windows)).then_some(self.file);
         temporary.rename(&self.folder, &self.name)?;
         self.folder.sync_names()
+    }
+
+    /// Replaces the unnamed file by a copy under a temporary name.
+    fn copy(&mut self, mode_mask: u32) -> Result<TemporaryFile, IoError> {
+        let (file, temporary) = TemporaryFile::create(&self.folder, self.mode)?;
+        let copied = self.file.rewind();
+        let copied = copied.and_then(|()| io::copy(&mut self.file, &mut &file));
+        copied.map_err(|error| explain("copy", &error))?;
+        system::complete(&self.folder, &file, &self.name, mode_mask)?;
+        self.file = file;
+        Ok(temporary)
     }
 }
 
@@ -142,6 +166,13 @@ pub fn create_unnamed(folder: &Path) -> Result<File, IoError> {
     let folder = Arc::new(system::open_folder(folder)?);
     // Where a name is needed, it is removed at once.
     system::unnamed_in(&folder, 0o600).or_else(|_| Ok(TemporaryFile::create(&folder, 0o600)?.0))
+}
+
+/// Whether a call failed because it is not allowed or not supported, so that others may succeed.
+fn is_refused(errno: Errno) -> bool {
+    use io::ErrorKind::{CrossesDevices, PermissionDenied, Unsupported};
+    let kind = io::Error::from_raw_os_error(errno.0).kind();
+    [CrossesDevices, PermissionDenied, Unsupported].contains(&kind)
 }
 
 /// Replaces the content of `path` atomically.

@@ -2,8 +2,8 @@
 //! redirects some of what it reserves: a file `aux.txt` is a port, and `a.` is `a`. So such names
 //! are refused, with the reason, before the system sees them.
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::ffi::{OsStr, OsString};
+use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Errno, IoError};
 
@@ -43,6 +43,43 @@ pub fn check(path: &Path) -> Result<(), IoError> {
     #[cfg(unix)]
     let _ = path;
     Ok(())
+}
+
+/// Returns what exists at a path below `base` if ASCII case is ignored in each part: in the case of
+/// the path itself if there is such, else the first in byte order. Lists the folders on the path.
+/// Blocks.
+#[must_use]
+pub fn find_ignoring_case(base: PathBuf, path: &Path) -> Option<PathBuf> {
+    let mut found = vec![base];
+    for part in path.components() {
+        found = found
+            .iter()
+            .flat_map(|base| in_any_case(base, part))
+            .collect();
+    }
+    found.into_iter().next()
+}
+
+/// Returns what a folder has of a name in any case, that in the same case first.
+fn in_any_case(base: &Path, part: Component<'_>) -> Vec<PathBuf> {
+    let exact = base.join(part);
+    let Component::Normal(name) = part else {
+        return vec![exact];
+    };
+    let folder = if base.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        base
+    };
+    let listed = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let same = |other: &OsString| other != name && other.eq_ignore_ascii_case(name);
+    let mut others: Vec<OsString> = listed.map(|it| it.file_name()).filter(same).collect();
+    others.sort_unstable();
+    let exact = Some(exact).filter(|exact| exact.symlink_metadata().is_ok());
+    exact
+        .into_iter()
+        .chain(others.iter().map(|other| base.join(other)))
+        .collect()
 }
 
 /// Returns the folder of the file that a path names.
@@ -207,6 +244,28 @@ mod tests {
             assert_eq!(refused_by_windows(name.as_bytes()), None, "{name}");
         }
         assert_eq!(refused_by_windows("tex/größe/漢字.png".as_bytes()), None);
+    }
+
+    #[test]
+    fn what_has_the_exact_name_is_found_before_others_and_in_any_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let find = |name: &str| find_ignoring_case(folder.path().to_owned(), Path::new(name));
+        std::fs::create_dir_all(at("Data")).unwrap();
+        std::fs::write(at("Data/Only"), "").unwrap();
+        if at("data").exists() {
+            println!("SKIP: the file system itself ignores case");
+            return;
+        }
+        std::fs::create_dir_all(at("DATA")).unwrap();
+        for name in ["DATA/x", "DATA/X", "Data/X"] {
+            std::fs::write(at(name), "").unwrap();
+        }
+        assert_eq!(find("data/only"), Some(at("Data/Only")));
+        assert_eq!(find("data/x"), Some(at("DATA/x")));
+        assert_eq!(find("Data/x"), Some(at("Data/X")));
+        assert_eq!(find("data/../DATA/X"), Some(at("DATA/../DATA/X")));
+        assert_eq!(find("data/none"), None);
     }
 
     #[test]

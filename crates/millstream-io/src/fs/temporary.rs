@@ -85,6 +85,13 @@ impl TemporaryFile {
         Ok(())
     }
 
+    /// Returns whether its folder takes names that differ in case only for one.
+    #[must_use]
+    pub fn is_case_ignored(&self) -> bool {
+        let other = self.name().to_uppercase();
+        self.folder.identity(OsStr::new(&other)).is_some()
+    }
+
     /// Returns the name in its folder.
     #[must_use]
     pub fn name(&self) -> String {
@@ -109,7 +116,7 @@ fn temporary_files() -> MutexGuard<'static, BTreeMap<u64, Arc<Folder>>> {
 /// Whether a file's name is a temporary one, which [`remove_leftovers`] may remove.
 #[must_use]
 pub fn is_temporary_name(name: &OsStr) -> bool {
-    process_of(name).is_some()
+    numbers_of(name).is_some()
 }
 
 /// Checks that a file may have a name permanently.
@@ -121,13 +128,21 @@ pub(super) fn check_final_name(name: &OsStr) -> Result<(), IoError> {
     Ok(())
 }
 
-/// Returns the process id in a temporary name.
-fn process_of(name: &OsStr) -> Option<&str> {
+/// Returns the process id in a temporary name, and the number.
+fn numbers_of(name: &OsStr) -> Option<(&str, &str)> {
     let numbers = name.to_str()?.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
     let (process, number) = numbers.split_once('-')?;
     let number = number.strip_prefix(BACKUP).unwrap_or(number);
     let decimal = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    (decimal(process) && decimal(number)).then_some(process)
+    (decimal(process) && decimal(number)).then_some((process, number))
+}
+
+/// Whether a name is that of a temporary file of this process, in any folder.
+fn is_ours(name: &OsStr) -> bool {
+    numbers_of(name).is_some_and(|(process, number)| {
+        let listed = |number| temporary_files().contains_key(&number);
+        process == std::process::id().to_string() && number.parse().is_ok_and(listed)
+    })
 }
 
 /// Not derived from the target's name, which may have the maximum length.
@@ -152,7 +167,9 @@ pub fn remove_leftovers(folder: &Path) {
     // Listed again: a living process opens the file that it keeps open before its others.
     let now = temporary_files_in(folder).into_iter();
     let alive: BTreeSet<String> = now
-        .filter(|(path, process)| os::is_in_use(path, process))
+        .filter(|(path, process)| {
+            path.file_name().is_some_and(is_ours) || os::is_in_use(path, process)
+        })
         .map(|(_, process)| process)
         .collect();
     for (path, process) in left {
@@ -166,7 +183,7 @@ pub fn remove_leftovers(folder: &Path) {
 fn temporary_files_in(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if let Some(process) = process_of(&entry.file_name()) {
+        if let Some((process, _)) = numbers_of(&entry.file_name()) {
             found.push((entry.path(), process.to_owned()));
         }
     }

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use millstream_io::fs::{AtomicFile, DirectAlignment, MappedView, OsFileSystem, probe};
 use millstream_io::{Descriptor, FileSystem, IoError, MountKind, OpenMode, Opened};
+use millstream_testing::{Refusal, seccomp};
 
 const READ: OpenMode = OpenMode {
     write: false,
@@ -495,6 +496,43 @@ fn replace_never_widens_permissions() {
         });
         assert!(replaced, "{mode:o}");
     }
+}
+
+#[test]
+fn replace_keeps_permissions_without_procfs_and_where_links_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("settings");
+    let replaces = |path: &Path| {
+        fs::write(path, b"old").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o664)).unwrap();
+        let new = AtomicFile::create(path).unwrap();
+        new.write_and_commit(&[7; 100_000], AtomicFile::KEEP_ALL)
+            .unwrap();
+        let first = ids_and_mode(path).2;
+        let fresh = path.with_file_name("fresh");
+        AtomicFile::create(&fresh)
+            .unwrap()
+            .write_and_commit(b"", AtomicFile::KEEP_ALL)
+            .unwrap();
+        let created = ids_and_mode(&fresh).2 & 0o700;
+        (first, created) == (0o664, 0o600) && fs::read(path).unwrap() == [7; 100_000]
+    };
+    assert!(in_child(|| {
+        let calls = [libc::SYS_linkat];
+        seccomp::refuse(&calls, Refusal::NotPermitted).is_err() || replaces(&path)
+    }));
+    assert_eq!(names_in(folder.path()), ["fresh", "settings"]);
+    if !is_root() {
+        println!("SKIP: a root without procfs needs root");
+        return;
+    }
+    let root = CString::new(folder.path().as_os_str().as_bytes()).unwrap();
+    assert!(in_child(|| {
+        // SAFETY: the child changes its root folder.
+        let changed = unsafe { libc::chroot(root.as_ptr()) == 0 };
+        changed && replaces(Path::new("/settings"))
+    }));
+    assert_eq!(names_in(folder.path()), ["fresh", "settings"]);
 }
 
 /// An access control list as the kernel has it: the owner may write, user 1234 may read.

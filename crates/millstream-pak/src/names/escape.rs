@@ -23,6 +23,26 @@ pub fn escape(name: &[u8]) -> String {
     text
 }
 
+/// Returns the name of a text that [`escape`] made. Anything that is no `\xNN` stays as it is.
+#[must_use]
+pub fn unescape(text: &[u8]) -> Vec<u8> {
+    let (mut name, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let [first, after @ ..] = rest {
+        let escaped = match rest {
+            [b'\\', b'x', high, low, ..] => byte_of(*high, *low),
+            _ => None,
+        };
+        name.push(escaped.unwrap_or(*first));
+        rest = escaped.map_or(after, |_| &rest[4..]);
+    }
+    name
+}
+
+fn byte_of(high: u8, low: u8) -> Option<u8> {
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    u8::try_from(digit(high)? * 16 + digit(low)?).ok()
+}
+
 /// Whether a character is a line separator, a mark of direction or annotation, or invisible
 /// (`Default_Ignorable_Code_Point` of Unicode 17).
 fn is_unseen(character: char) -> bool {

@@ -182,9 +182,28 @@ impl Package {
     fn lookup_other(&self, name: &[u8]) -> Result<Option<EntryInfo>> {
         let clean = millstream_source::clean_name(name)
             .map_err(|error| Error::new(ErrorKind::BadName, error.cause()).entry(name))?;
-        match clean == name {
-            true => Ok(None),
-            false => self.lookup_clean(&clean),
+        let found = match clean == name {
+            true => None,
+            false => self.lookup_clean(&clean)?,
+        };
+        match found.is_none() && self.0.options.fold_case && !self.folds_case() {
+            true => self.lookup_folded(&clean),
+            false => Ok(found),
+        }
+    }
+
+    /// Finds a name in another case.
+    fn lookup_folded(&self, name: &[u8]) -> Result<Option<EntryInfo>> {
+        let order = self.by_folded_name()?;
+        let at = order.partition_point(|&index| {
+            let other = names::in_lower_case(self.name(index).unwrap_or_default());
+            other.lt(names::in_lower_case(name))
+        });
+        match order.get(at) {
+            Some(&index) if names::same(self.name(index)?, name, true) => {
+                self.info(index).map(Some)
+            }
+            _ => Ok(None),
         }
     }
 

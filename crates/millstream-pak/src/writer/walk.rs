@@ -14,6 +14,7 @@ use std::sync::Arc;
 use millstream_io::Errno;
 use millstream_io::fs::is_temporary_name;
 
+use super::exclude::Exclude;
 use super::item::{Content, Item, check_kind, is_executable, modified};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::LINK_FOLDERS_MAX;
@@ -25,10 +26,33 @@ pub enum Links {
     /// Takes their targets, if those are inside the folder; other links are errors.
     #[default]
     Follow,
+    /// As `Follow`, but leaves out links to what is outside the folder.
+    Inside,
     /// Leaves them out.
     Skip,
     /// Reports each as an error.
     Refuse,
+}
+
+/// What a walk takes.
+#[derive(Debug, Default)]
+pub struct WalkOptions {
+    /// What it does with symbolic links.
+    pub links: Links,
+    /// What it leaves out.
+    pub exclude: Exclude,
+}
+
+/// The result of a walk.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Walked {
+    /// All files, in the byte order of their names.
+    pub items: Vec<Item>,
+    /// An error for each thing that cannot be packed.
+    pub errors: Vec<Error>,
+    /// Number of links that [`Links::Inside`] left out.
+    pub links_left_out: u64,
 }
 
 /// Returns all files below a folder, in the byte order of their names, and an error for each thing
@@ -36,14 +60,23 @@ pub enum Links {
 /// links that `links` makes errors.
 #[must_use]
 pub fn walk(root: &Path, links: Links) -> (Vec<Item>, Vec<Error>) {
+    let exclude = Exclude::default();
+    let walked = walk_with(root, WalkOptions { links, exclude });
+    (walked.items, walked.errors)
+}
+
+/// As [`walk`], with options.
+#[must_use]
+pub fn walk_with(root: &Path, options: WalkOptions) -> Walked {
     let mut walk = Walk {
         root: Arc::from(root),
         canonical: None,
-        links,
+        options,
         followed: 0,
         folders: vec![Below::default()],
         items: Vec::new(),
         errors: Vec::new(),
+        links_left_out: 0,
     };
     while let Some(folder) = walk.folders.pop() {
         let path = match walk.path_of(&folder) {
@@ -68,24 +101,30 @@ pub fn walk(root: &Path, links: Links) -> (Vec<Item>, Vec<Error>) {
     let Walk {
         mut items,
         mut errors,
+        links_left_out,
         ..
     } = walk;
     items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     errors.sort_by(|a, b| a.path().cmp(&b.path()));
-    (items, errors)
+    Walked {
+        items,
+        errors,
+        links_left_out,
+    }
 }
 
 struct Walk {
     root: Arc<Path>,
     /// The canonical path of the root, once it is needed.
     canonical: Option<PathBuf>,
-    links: Links,
+    options: WalkOptions,
     /// Links to folders that were followed, at most [`LINK_FOLDERS_MAX`]: folders full of links to
     /// each other have more paths than can be walked.
     followed: u32,
     folders: Vec<Below>,
     items: Vec<Item>,
     errors: Vec<Error>,
+    links_left_out: u64,
 }
 
 /// A folder that is to be listed.
@@ -120,6 +159,11 @@ impl Walk {
         }
         name.extend_from_slice(entry.file_name().as_encoded_bytes());
         let path = entry.path();
+        let kind = entry.file_type();
+        let is_folder = kind.is_ok_and(|it| it.is_dir() || it.is_symlink() && path.is_dir());
+        if self.options.exclude.excludes(&name, is_folder) {
+            return Ok(());
+        }
         let find = |error| Error::io(&path, "find", error);
         let mut about = fs::symlink_metadata(&path).map_err(find)?;
         let mut below = Below {
@@ -127,11 +171,14 @@ impl Walk {
             real: folder.real.as_ref().map(|_| path.clone()),
             inside: folder.inside.clone(),
         };
-        if about.is_symlink() && self.links != Links::Refuse {
-            if self.links == Links::Skip {
+        if about.is_symlink() && self.options.links != Links::Refuse {
+            if self.options.links == Links::Skip {
                 return Ok(());
             }
-            let target = self.follow(&path)?;
+            let Some(target) = self.follow(&path)? else {
+                self.links_left_out += 1;
+                return Ok(());
+            };
             about = fs::symlink_metadata(&target).map_err(find)?;
             if about.is_dir() {
                 self.enter(folder, &target, &mut below)?;
@@ -159,8 +206,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Returns the canonical target of a link, which is inside the tree.
-    fn follow(&mut self, link: &Path) -> Result<PathBuf> {
+    /// Returns the canonical target of a link; `None` if it is outside the tree, and left out.
+    fn follow(&mut self, link: &Path) -> Result<Option<PathBuf>> {
         if self.canonical.is_none() {
             let found = fs::canonicalize(&self.root);
             self.canonical = Some(found.map_err(|error| Error::io(&self.root, "find", error))?);
@@ -181,7 +228,8 @@ impl Walk {
             .as_ref()
             .is_some_and(|root| target.starts_with(root))
         {
-            true => Ok(target),
+            true => Ok(Some(target)),
+            false if self.options.links == Links::Inside => Ok(None),
             false => wrong("a symbolic link that leads out of the folder"),
         }
     }

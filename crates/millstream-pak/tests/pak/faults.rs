@@ -5,9 +5,10 @@ use std::path::Path;
 use crate::support::{Bench, items};
 use millstream::{Storage, StorageOptions};
 use millstream_pak::{
-    Coding, ErrorKind, Item, PackOptions, Package, in_parallel, verify, write_file,
+    Coding, ErrorKind, Item, Mounts, PackOptions, Package, in_parallel, verify, write_file,
     write_patch_file,
 };
+use millstream_source::Source as _;
 use millstream_testing::fuse::{Call, Effect, FaultFs, Rule};
 use millstream_testing::{Child, LoopExt4, or_skip, seccomp, this_test};
 
@@ -209,4 +210,19 @@ fn a_refused_thread_is_no_panic() {
         assert_eq!(names(folder.path()), [] as [String; 0]);
     });
     or_skip!(child);
+}
+
+#[test]
+fn a_new_inode_number_is_no_change_on_a_mount_that_can_hang() {
+    let disk = or_skip!(FaultFs::mount(&[("a", b"same"), ("b", b"old")]));
+    let storage = Storage::new(StorageOptions::default()).expect("a storage");
+    let mut mounts = Mounts::new();
+    mounts.mount_folder(&storage, disk.root()).expect("mounted");
+    let found = mounts.find(b"a").expect("asked");
+    mounts.find(b"b").expect("asked");
+    disk.renumber();
+    assert_eq!(mounts.changes().expect("asked"), Vec::<Vec<u8>>::new());
+    assert_eq!(mounts.find(b"a").expect("asked"), found);
+    disk.put("b", b"longer");
+    assert_eq!(mounts.changes().expect("asked"), [b"b"]);
 }

@@ -131,7 +131,7 @@ mod metadata {
 
 mod names {
     use millstream_pak::ErrorKind;
-    use millstream_pak::names::{check, escape, matches};
+    use millstream_pak::names::{check, escape, matches, unescape};
 
     #[test]
     fn names_that_lead_out_or_mean_devices_are_refused() {
@@ -267,27 +267,30 @@ mod names {
     }
 
     #[test]
+    fn a_question_mark_is_a_character_and_a_dot_the_folder() {
+        for (pattern, name, wanted) in [
+            ("caf?", "caf\u{e9}", true),
+            ("?/??", "\u{1f600}/\u{65e5}\u{672c}", true),
+            ("caf??", "caf\u{e9}", false),
+            ("a?b", "a/b", false),
+            ("./a/*.png", "a/1.png", true),
+            ("././a", "a/b", true),
+            ("a/./b", "a/b", false),
+        ] {
+            assert_eq!(
+                matches(pattern.as_bytes(), name.as_bytes()),
+                wanted,
+                "{pattern}"
+            );
+        }
+        assert!(matches(b"a??", b"a\xff\xe6") && !matches(b"a?", b"a\xffb"));
+    }
+
+    #[test]
     fn a_pattern_made_to_be_slow_is_not() {
         let name = "a".repeat(4000);
         let pattern = "*a".repeat(200) + "b";
         assert!(!matches(pattern.as_bytes(), name.as_bytes()));
-    }
-
-    /// The reverse, as a reader of the output would write it.
-    fn unescape(text: &str) -> Vec<u8> {
-        let mut name = Vec::new();
-        let mut rest = text.as_bytes();
-        while let Some((&first, after)) = rest.split_first() {
-            if first == b'\\' {
-                let digits = std::str::from_utf8(&after[1..3]).expect("digits are ASCII");
-                name.push(u8::from_str_radix(digits, 16).expect("two hexadecimal digits"));
-                rest = &after[3..];
-            } else {
-                name.push(first);
-                rest = after;
-            }
-        }
-        name
     }
 
     #[test]
@@ -317,7 +320,7 @@ mod names {
         for unseen in ["\u{200b}", "\u{2028}", "\u{2066}", "\u{feff}", "\u{e0041}"] {
             let text = escape(unseen.as_bytes());
             assert!(
-                text.is_ascii() && unescape(&text) == unseen.as_bytes(),
+                text.is_ascii() && unescape(text.as_bytes()) == unseen.as_bytes(),
                 "{text}"
             );
         }
@@ -332,7 +335,7 @@ mod names {
             let name: Vec<u8> = (0..random.usize(0..40)).map(|_| random.u8(..)).collect();
             let text = escape(&name);
             assert!(!text.chars().any(char::is_control), "{text:?}");
-            assert_eq!(unescape(&text), name, "{text:?}");
+            assert_eq!(unescape(text.as_bytes()), name, "{text:?}");
         }
     }
 }

@@ -705,6 +705,88 @@ fn loose_files_hide_packages_and_are_reloaded_when_they_change() {
     assert_eq!(folder("saves/1"), None, "a loose file is no folder");
 }
 
+#[test]
+fn mounts_that_fold_case_find_packed_and_loose_files_in_any_case() {
+    let bench = Bench::new();
+    let names = ["Data/Level", "data/LEVEL", "data/only", "größe"];
+    let base = names.map(|name| (String::from(name), name.as_bytes().to_vec()));
+    let path = bench.pack("base.mpak", &base, Coding::Fixed(CodecId::STORED));
+    let loose = bench.path("loose");
+    std::fs::create_dir_all(loose.join("Textures")).expect("made");
+    std::fs::write(loose.join("Textures/Wall.PNG"), "loose").expect("written");
+    let storage = &bench.storage;
+    let mut exact = Mounts::new();
+    exact.mount_package(storage, &path).expect("mounted");
+    assert_eq!(exact.find(b"DATA/only").expect("asked"), None);
+    let mut mounts = Mounts::new().fold_case();
+    mounts.mount_package(storage, &path).expect("mounted");
+    mounts.mount_folder(storage, &loose).expect("mounted");
+    let queue = bench.queue();
+    let load = |name: &str| {
+        let found = mounts.find(name.as_bytes()).expect("asked")?;
+        let request = mounts.request(&found).expect("a request");
+        let mut ticket = queue.submit(request).expect("room");
+        let bytes = ticket.wait().expect("loaded").to_vec();
+        Some(String::from_utf8(bytes).expect("text"))
+    };
+    for (name, found) in [
+        ("data/LEVEL", Some("data/LEVEL")),
+        ("data/level", Some("Data/Level")),
+        ("./DATA//ONLY", Some("data/only")),
+        ("GRößE", Some("größe")),
+        ("GRÖSSE", None),
+        ("data", None),
+        ("zzz", None),
+        ("textures/wall.png", Some("loose")),
+        ("textures/none.png", None),
+    ] {
+        assert_eq!(load(name).as_deref(), found, "{name}");
+    }
+    let listed = mounts.folder(b"DATA").expect("listed").expect("there");
+    assert_eq!(listed, [&b"LEVEL"[..], b"Level", b"only"]);
+    let listed = mounts.folder(b"textures").expect("listed").expect("there");
+    assert_eq!(listed, [b"Wall.PNG"]);
+    std::fs::write(loose.join("Textures/Wall.PNG"), "changed").expect("written");
+    assert_eq!(mounts.changes().expect("asked"), [b"textures/wall.png"]);
+    assert_eq!(load("textures/wall.png").as_deref(), Some("changed"));
+}
+
+#[test]
+fn names_that_go_come_back_or_appear_over_a_package_are_changes() {
+    let bench = Bench::new();
+    let base = [(String::from("packed"), b"packed".to_vec())];
+    let path = bench.pack("base.mpak", &base, Coding::Fixed(CodecId::STORED));
+    let loose = bench.path("loose");
+    std::fs::create_dir(&loose).expect("made");
+    let mut mounts = Mounts::new();
+    let storage = &bench.storage;
+    mounts.mount_package(storage, &path).expect("mounted");
+    mounts.mount_folder(storage, &loose).expect("mounted");
+    let write = |name: &str| std::fs::write(loose.join(name), name).expect("written");
+    let remove = |name: &str| std::fs::remove_file(loose.join(name)).expect("removed");
+    let changes = || mounts.changes().expect("asked");
+    write("loose");
+    for name in ["loose", "packed", "./none"] {
+        mounts.find(name.as_bytes()).expect("asked");
+    }
+    assert_eq!(changes(), Vec::<Vec<u8>>::new());
+    for _ in 0..2 {
+        remove("loose");
+        assert_eq!(changes(), [b"loose"]);
+        assert_eq!(changes(), Vec::<Vec<u8>>::new());
+        write("loose");
+        write("packed");
+        // A lookup between does not hide the change.
+        assert!(mounts.exists(b"packed").expect("asked"));
+        assert_eq!(changes(), [&b"loose"[..], b"packed"]);
+        write("none");
+        assert_eq!(changes(), [b"none"]);
+        remove("none");
+        remove("packed");
+        assert_eq!(changes(), [&b"none"[..], b"packed"]);
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn changes_that_an_error_kept_back_are_returned_by_the_next_call() {

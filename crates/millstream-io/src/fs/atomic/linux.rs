@@ -6,9 +6,12 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FlockOperation, Gid, Mode, OFlags, Stat, Uid, XattrFlags};
+use rustix::fs::{
+    AtFlags, FlockOperation, Gid, Mode, OFlags, Stat, StatxAttributes, StatxFlags, Uid, XattrFlags,
+};
 use rustix::io::{Errno, retry_on_intr};
 
+use super::is_refused;
 use crate::error::IoError;
 use crate::fs::explain;
 use crate::fs::os::Folder;
@@ -27,6 +30,19 @@ pub(super) fn open_folder(path: &Path) -> Result<Folder, IoError> {
         let opened = rustix::fs::open(path, flags, Mode::empty());
         opened.map(Folder).map_err(|_| error)
     })
+}
+
+/// Refuses a file that is a mount, which no rename replaces, before its content is made.
+pub(super) fn check_replaceable(folder: &Folder, name: &OsStr) -> Result<(), IoError> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    let old = rustix::fs::statx(folder, name, flags, StatxFlags::empty());
+    match old.is_ok_and(|old| old.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)) {
+        false => Ok(()),
+        true => {
+            let cause = "the file is a mount point (a bind mount), so it cannot be replaced";
+            Err(IoError::because("replace", Errno::BUSY, cause))
+        }
+    }
 }
 
 /// Creates a locked unnamed file, if [`link`] will be able to name it.
@@ -90,7 +106,20 @@ fn keep_permissions(file: &File, old: &Stat, folder: &Folder, name: &OsStr) -> R
     } else {
         old.st_mode & 0o7777
     };
-    rustix::fs::fchmod(file, Mode::from_raw_mode(bits)).map_err(|errno| explain("chmod", errno))
+    let Err(errno) = rustix::fs::fchmod(file, Mode::from_raw_mode(bits)) else {
+        return Ok(());
+    };
+    // exFAT, NTFS and others have one mode for all files, or let only the mount's owner change it.
+    if !is_refused(errno.into()) {
+        return Err(explain("chmod", errno));
+    }
+    match status()?.st_mode & 0o077 & !bits {
+        0 => Ok(()),
+        _ => {
+            let cause = "the new file would be open to more people than the one it replaces";
+            Err(IoError::because("chmod", errno, cause))
+        }
+    }
 }
 
 /// Gives the new file the access control list of the old one, or none if that has none (a folder
@@ -98,15 +127,24 @@ fn keep_permissions(file: &File, old: &Stat, folder: &Folder, name: &OsStr) -> R
 fn keep_access_list(file: &File, folder: &Folder, name: &OsStr) -> bool {
     let path = open_name(folder);
     let mut list = vec![0; ACCESS_LIST_BYTES_MAX];
-    let none = [Errno::NODATA, Errno::OPNOTSUPP];
-    match rustix::fs::lgetxattr(path.join(name), ACCESS_LIST, &mut list[..]) {
+    let is_none = |errno| [Errno::NODATA, Errno::OPNOTSUPP].contains(&errno);
+    let old = match rustix::fs::lgetxattr(path.join(name), ACCESS_LIST, &mut list[..]) {
+        // Without procfs, the list of a file that may be read can still be.
+        Err(errno) if !is_none(errno) => {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let old = rustix::fs::openat(folder, name, flags, Mode::empty());
+            old.and_then(|old| rustix::fs::fgetxattr(old, ACCESS_LIST, &mut list[..]))
+        }
+        known => known,
+    };
+    match old {
         Ok(bytes) => {
             let flags = XattrFlags::empty();
             rustix::fs::fsetxattr(file, ACCESS_LIST, &list[..bytes], flags).is_ok()
         }
-        Err(errno) if none.contains(&errno) => {
-            let removed = rustix::fs::fremovexattr(file, ACCESS_LIST);
-            removed.map_or_else(|errno| none.contains(&errno), |()| true)
+        Err(errno) if is_none(errno) => {
+            let own = rustix::fs::fgetxattr(file, ACCESS_LIST, &mut [0_u8; 0]);
+            own.is_err_and(is_none) || rustix::fs::fremovexattr(file, ACCESS_LIST).is_ok()
         }
         Err(_) => false,
     }
@@ -121,8 +159,33 @@ fn open_name(file: &impl AsRawFd) -> PathBuf {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
+    use millstream_testing::Refusal;
+
     use super::*;
     use crate::fs::AtomicFile;
+
+    #[test]
+    fn a_mode_that_cannot_be_changed_is_an_error_only_if_it_lets_more_people_in() {
+        let path = tempfile::tempdir().expect("a temporary folder");
+        let folder = Folder::open(path.path()).expect("opened");
+        let file = File::create(path.path().join("a")).expect("created");
+        let mode = fs::Permissions::from_mode(0o644);
+        file.set_permissions(mode).expect("ours");
+        let mut old = rustix::fs::fstat(&file).expect("open");
+        let status = millstream_testing::forked(|| {
+            let calls = [libc::SYS_fchmod];
+            if millstream_testing::seccomp::refuse(&calls, Refusal::NotPermitted).is_err() {
+                return 0;
+            }
+            let mut keep = |mode| {
+                old.st_mode = mode;
+                keep_permissions(&file, &old, &folder, OsStr::new("a"))
+            };
+            let wider = keep(0o640).map_err(|error| error.cause.contains("more people"));
+            i32::from(wider != Err(true) || keep(0o644).is_err() || keep(0o664).is_err())
+        });
+        assert_eq!(status, 0);
+    }
 
     #[test]
     fn set_user_id_is_kept_only_if_asked_for() {

@@ -22,6 +22,11 @@ pub(super) fn link(_: &File, _: &Arc<Folder>) -> Result<TemporaryFile, IoError> 
     Err(IoError::new("link", Errno::UNSUPPORTED))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "another system's may fail")]
+pub(super) fn check_replaceable(_: &Folder, _: &OsStr) -> Result<(), IoError> {
+    Ok(())
+}
+
 /// The data is made durable by [`Folder::rename`].
 pub(super) fn complete(_: &Folder, _: &File, _: &OsStr, _mode_mask: u32) -> Result<(), IoError> {
     Ok(())

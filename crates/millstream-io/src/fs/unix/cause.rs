@@ -15,7 +15,8 @@ pub(in crate::fs) fn likely(errno: Errno) -> &'static str {
             "the permissions of the file, or of a folder on the path to it, do not allow this user"
         }
         SystemErrno::PERM => {
-            "the file is immutable or append-only, or a security policy forbids it"
+            "the file is immutable, append-only or, in a sticky folder, another user's; or a security \
+             policy forbids it"
         }
         SystemErrno::NOENT => "no such name, or a dangling symbolic link",
         SystemErrno::LOOP => "symbolic links on the path form a loop, or are too many",

@@ -134,6 +134,14 @@ impl Folder {
         let _ = rustix::fs::unlinkat(self, name, AtFlags::empty());
     }
 
+    /// Returns the device and the inode number of what has this name, not following a link; `None`
+    /// if the name is free or cannot be looked up.
+    #[must_use]
+    pub fn identity(&self, name: &OsStr) -> Option<(u64, u64)> {
+        let found = rustix::fs::statat(self, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((found.st_dev as u64, found.st_ino))
+    }
+
     /// Returns the status of the regular file of this name, if there is one.
     pub(in crate::fs) fn old_file(&self, name: &OsStr) -> Result<Option<Stat>, IoError> {
         let old = match rustix::fs::statat(self, name, AtFlags::SYMLINK_NOFOLLOW) {

@@ -102,6 +102,14 @@ impl Folder {
         Ok(old)
     }
 
+    /// Returns the volume and the number of the file that a name leads to; `None` if the name is
+    /// free or cannot be looked up.
+    #[must_use]
+    pub fn identity(&self, name: &OsStr) -> Option<(u64, u64)> {
+        let found = super::about(&self.path.join(name)).ok()?.identity;
+        Some((found.device, found.inode))
+    }
+
     /// Creates an empty file, which must not exist.
     pub(in crate::fs) fn create_file(&self, name: &str, _mode: u32) -> Result<File, IoError> {
         let mut options = OpenOptions::new();
