@@ -13,6 +13,7 @@ use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
 use crate::files::Lane;
+use crate::ids::FileId;
 use crate::limits;
 use crate::queue::{FIFO, Fifo, Parcel};
 use crate::request::{Rare, Usual, Verb, Work};
@@ -172,7 +173,10 @@ impl Engine {
             };
             let closing = self.files.get(id).map(|file| file.closing);
             if !closing.is_some_and(|closing| is_open(self, closing)) {
-                let cause = "an earlier entry closed the file, or the id is of another storage";
+                let cause = match id {
+                    FileId::NONE => "the storage had 2^20 files open at its open: close files",
+                    _ => "an earlier entry closed the file, or the id is of another storage",
+                };
                 return Flow::End(Some(Error::new(ErrorKind::StaleFile, cause)));
             }
             self.files.at(id.0.index()).hold();
