@@ -108,7 +108,9 @@ pub struct mst_storage_desc {
     pub block_bytes: usize,
     /// Limit of staging memory, from 16 KiB to 64 GiB. 0: 128 MiB.
     pub staging_bytes: usize,
-    /// Limit of open descriptors, at least 2. 0: 512, at most half of the process's limit.
+    /// Limit of open descriptors, at least 2. 0: 512, at most half of the process's limit. Files
+    /// that were written to, and those whose path leads to another file, stay open until their
+    /// close and are not counted.
     pub descriptors: usize,
     /// Free destination memory kept for reuse. 0: 256 MiB.
     pub retained_bytes: usize,
@@ -274,6 +276,9 @@ pub struct mst_stats {
     /// Windows of staging outside of its memory: the last resort, where the application or a mount
     /// that hangs holds so much of it that another request would find no room.
     pub windows_outside: u64,
+    /// Closes that reported an error, of a delayed write for example. Each is logged, and the next
+    /// syncs of files of the path report it.
+    pub close_errors: u64,
 }
 // SAFETY: as above.
 unsafe impl Descriptor for mst_stats {}
@@ -293,7 +298,7 @@ impl mst_stats {
             device_idle_ns device_busy_ns jobs decode_wait_ns decode_ns worker_starved_ns opens
             read_with_open open_ns open_max_ns descriptors staging_bytes staging_peak_bytes
             staging_capacity_bytes in_flight_bytes in_flight stalls
-            blocked_by_application windows_outside
+            blocked_by_application windows_outside close_errors
         })
     }
 }

@@ -72,6 +72,8 @@ pub struct StorageOptions {
     /// Limit of staging memory in bytes, 16 KiB to 64 GiB. Default: 128 MiB.
     pub staging_bytes: usize,
     /// Limit of open descriptors, at least 2. Default: 512, at most half of the process's limit.
+    /// Files that were written to, and those whose path leads to another file, stay open until
+    /// their close and are not counted.
     pub descriptors: usize,
     /// Bytes of free destination memory kept for reuse. Default: 256 MiB.
     pub retained_bytes: usize,

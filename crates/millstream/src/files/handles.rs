@@ -174,11 +174,14 @@ impl Files {
         let is_open = matches!(owner.phase, Phase::Open(_));
         let known = owner.known.filter(|_| is_open).zip(found.as_ref().ok());
         let is_same = known.is_some_and(|(known, found)| known.is_same(found));
+        let owner = self.at(look.file);
+        if let Some((_, found)) = known.filter(|_| is_same) {
+            // Other processes may have changed it since.
+            owner.set_len(found.len);
+        }
         for index in look.handles {
             if is_same {
                 self.at(index).phase = Phase::Shared(look.file);
-                // It may have grown since.
-                self.at(look.file).is_fresh = false;
                 self.detach(look.file);
             } else {
                 self.open_apart(index, look.file);

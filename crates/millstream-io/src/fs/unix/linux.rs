@@ -110,7 +110,11 @@ impl Known {
 pub(super) fn known_at(path: &Path) -> Result<fs::Known, Errno> {
     let status =
         retry_on_intr(|| rustix::fs::statx(rustix::fs::CWD, path, AtFlags::empty(), WANTED))?;
-    Ok(known_by(&status, Numbering::Other))
+    match FileType::from_raw_mode(u32::from(status.stx_mode)) {
+        FileType::RegularFile => Ok(known_by(&status, Numbering::Other)),
+        // The length of a device is not in its status.
+        _ => Err(Errno::NOSYS),
+    }
 }
 
 fn known_by(status: &Statx, numbering: Numbering) -> fs::Known {

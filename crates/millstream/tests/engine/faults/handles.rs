@@ -184,6 +184,8 @@ fn a_whole_read_has_the_length_of_its_time_and_a_handle_any_number_of_them() {
                 "{name}: {bytes:?}"
             );
             let again = open(&rig, &path);
+            let info = rig.storage.opened(again).expect("accepted").wait();
+            assert_eq!(info.expect("open").len, content.len() as u64, "{name}");
             assert_eq!(
                 whole(&rig, again).expect("read"),
                 content.as_bytes(),

@@ -385,8 +385,10 @@ impl What {
     /// Whether it may fail if this call does.
     fn may_fail(self, call: Call) -> bool {
         match self {
-            What::Read { .. } => {
-                matches!(call, Call::Open | Call::ReadAt | Call::DeviceRead)
+            What::Read { whole, .. } => {
+                let is_read = matches!(call, Call::Open | Call::ReadAt | Call::DeviceRead);
+                // A whole read asks for the length.
+                is_read || whole && call == Call::Len
             }
             What::ReadBeyond(_) => matches!(call, Call::Open | Call::Len),
             What::Write(_) | What::Append(_) => {
