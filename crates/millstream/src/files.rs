@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use millstream_io::device::calls::{LetGoAnswer, LetGoCall, OpenAnswer, OpenCall};
 use millstream_io::fs::is_out_of_descriptors;
-use millstream_io::{Access, Descriptor, IoError, OpenMode};
+use millstream_io::{Access, Descriptor, IoError, Numbering, OpenMode};
 
 use crate::error::{Error, ErrorKind};
 use crate::ids::{FileId, Id};
@@ -39,8 +39,8 @@ mod handles;
 mod streak;
 mod writes;
 
-pub(crate) use ends::EndKey;
 use ends::Ends;
+pub(crate) use ends::{EndKey, InLine};
 use file::Phase;
 pub(crate) use file::{Direct, File, Lane};
 pub(crate) use handles::Look;
@@ -138,11 +138,13 @@ pub(crate) struct Files {
     /// Of `descriptors`, those that stay open.
     pinned: usize,
     /// Handles that others wait to share the descriptors of.
-    looks: Vec<u32>,
+    looks: Vec<FileId>,
     /// Handles whose requests waited for a call, and wait for an open now that is queued.
     pub(crate) requeued: Vec<FileId>,
     /// Handles that may have been closed and be needed no more.
-    pub(crate) unneeded: Vec<u32>,
+    pub(crate) unneeded: Vec<FileId>,
+    /// A handle of each path.
+    places: HashMap<Arc<Path>, u32>,
     writes: Vec<Writes>,
     free_writes: Vec<u32>,
     /// Descriptors to be closed.
@@ -152,6 +154,8 @@ pub(crate) struct Files {
     access: Access,
     /// Whether any file so far is on a rotating disk.
     rotating: bool,
+    /// Whether any file so far is on overlay.
+    layered: bool,
 }
 
 impl Files {
@@ -175,6 +179,7 @@ impl Files {
             looks: Vec::new(),
             requeued: Vec::new(),
             unneeded: Vec::new(),
+            places: HashMap::new(),
             writes: Vec::new(),
             free_writes: Vec::new(),
             closes: Vec::new(),
@@ -182,6 +187,7 @@ impl Files {
             ends: Ends::default(),
             access,
             rotating: false,
+            layered: false,
         }
     }
 
@@ -198,17 +204,14 @@ impl Files {
         if index as usize >= self.files.len() {
             self.files.resize_with(index as usize + 1, || None);
         }
-        let (opened, older) = (new.opened.take(), new.older);
+        let opened = new.opened.take();
         let access = new.options.access.unwrap_or(self.access);
         let file = Box::new(File::new(id, new, access));
         let before = self.files[index as usize].replace(file);
         assert!(before.is_none(), "an index has one file at a time");
-        let older = older.filter(|older| self.peek(*older).is_some());
-        if let Some(older) = older {
-            self.link(index, older.0.index());
-        }
+        let other = self.link(index);
         let Some(opened) = opened else {
-            if !older.is_some_and(|older| self.share(index, older)) {
+            if !other.is_some_and(|other| self.share(index, other)) {
                 self.want(index, Lane::Ahead);
             }
             return;
@@ -222,32 +225,22 @@ impl Files {
         self.note_idle(index);
     }
 
-    /// A file was opened: where appends go is known, if it may be written to.
+    /// A file was opened: whose turn to append it shares is known, if it may be written to.
     fn note_end(&mut self, index: u32) {
         let file = self.at(index);
         if file.end.is_some() || !file.options.write {
             return;
         }
-        let Some(about) = &file.about else {
-            return;
-        };
-        let (key, len) = (Ends::key(about, &file.place), about.len);
-        file.end = Some(key);
-        self.ends.opened(key, len);
+        if let Some(about) = &file.about {
+            let key = Ends::key(about, &file.place);
+            file.end = Some(key);
+            self.ends.opened(key);
+        }
     }
 
-    /// The end of a file that was opened for writing, and its key.
+    /// The end of a file that was opened for writing.
     pub(crate) fn end_of(&self, index: u32) -> EndKey {
         self.peek_at(index).end().expect("open for writing")
-    }
-
-    /// Records that a write up to `end` has landed.
-    pub(crate) fn grew(&mut self, index: u32, end: u64) {
-        let file = self.at(index);
-        file.grew(end);
-        if let Some(key) = file.end {
-            self.ends.grew(key, end);
-        }
     }
 
     /// A file that a caller named.
@@ -391,9 +384,9 @@ impl Files {
 
     /// The call for an open, without an offer.
     fn open_call(&mut self, index: u32, buffered: bool) -> OpenCall {
-        let renew = match buffered {
+        let renew = match buffered && self.layered {
             true => self.note_readers(index),
-            false => 0,
+            false => Vec::new(),
         };
         let file = self.at(index);
         let options = file.options;
@@ -438,6 +431,7 @@ impl Files {
         let held = self.descriptors - self.pinned;
         if let Some(Ok(opened)) = &answer.opened {
             self.rotating |= opened.rotating;
+            self.layered |= opened.numbering == Numbering::Layered;
         }
         let is_over = self.note_shortage(answer, now_ns);
         let descriptors_limit = self.descriptors_limit;
@@ -462,8 +456,10 @@ impl Files {
         file.direct_done(answer.direct.as_ref(), is_over);
         let count = file.descriptors();
         let readers = std::mem::take(&mut file.readers);
-        for (reader, descriptor) in readers.into_iter().zip(&answer.renewed) {
-            self.renew(reader, *descriptor, index);
+        for (reader, renewed) in readers.into_iter().zip(&answer.renewed) {
+            if let Some(descriptor) = renewed {
+                self.renew(reader, *descriptor, index);
+            }
         }
         self.note_end(index);
         self.descriptors += match reserved {
@@ -502,6 +498,13 @@ impl Files {
     pub(crate) fn shortage_began(&mut self) -> Option<usize> {
         let short = self.shortage.as_mut()?;
         (!std::mem::replace(&mut short.warned, true)).then_some(self.descriptors_max)
+    }
+
+    /// The requests that waited for an open have its length: later whole reads ask for it, also the
+    /// first where that takes no call.
+    pub(crate) fn served(&mut self, index: u32) {
+        let file = self.at(index);
+        file.is_fresh &= file.can_hang();
     }
 
     /// The requests that waited for an open have failed with it. Later ones try again if it found
@@ -607,24 +610,25 @@ impl Files {
         }
     }
 
-    /// The order of writes of a handle's path.
+    /// The order of writes of a handle's path, which all of its handles share.
     fn writes_of(&mut self, index: u32) -> u32 {
         if let Some(writes) = self.at(index).writes {
             return writes;
         }
-        let mut next = self.at(index).next;
-        while next != index && self.at(next).writes.is_none() {
-            next = self.at(next).next;
-        }
-        let writes = self.at(next).writes.unwrap_or_else(|| {
-            self.free_writes.pop().unwrap_or_else(|| {
-                self.writes.push(Writes::default());
-                self.writes.len() as u32 - 1
-            })
+        let writes = self.free_writes.pop().unwrap_or_else(|| {
+            self.writes.push(Writes::default());
+            self.writes.len() as u32 - 1
         });
-        self.writes[writes as usize].users += 1;
-        self.at(index).writes = Some(writes);
-        writes
+        let mut next = index;
+        loop {
+            let file = self.at(next);
+            file.writes = Some(writes);
+            next = file.next;
+            self.writes[writes as usize].users += 1;
+            if next == index {
+                return writes;
+            }
+        }
     }
 
     fn leave_writes(&mut self, writes: u32) {
@@ -682,9 +686,9 @@ impl Files {
     pub(crate) fn take_error(&mut self, index: u32, epoch: u64) -> Option<Error> {
         let writes = self.writes_of(index) as usize;
         let file = self.at(index);
-        let from = file.errors_from;
+        let (since, from) = (file.errors_since, file.errors_from);
         file.errors_from = from.max(epoch + 1);
-        self.writes[writes].error(from, epoch)
+        self.writes[writes].error(since, from, epoch)
     }
 
     #[cold]
@@ -817,10 +821,8 @@ impl Files {
         if let Phase::Queued(lane, order) = file.phase {
             self.queued.remove(&(Reverse(lane), order));
         }
-        if let Some(owner) = self.at(index).shares()
-            && self.release(owner, false)
-        {
-            self.unneeded.push(owner);
+        if let Some(owner) = self.at(index).shares() {
+            self.release_owner(owner, false);
         }
         self.take_to_close(index);
         self.unlink(index);
@@ -868,7 +870,8 @@ impl Files {
     pub(crate) fn take_all(&mut self, also_slow: bool) {
         for index in 0..self.files.len() {
             let file = self.files[index].as_deref();
-            if file.is_some_and(|file| file.operations == 0 && (also_slow || !file.can_hang())) {
+            let is_idle = |file: &File| file.operations == 0 && !file.is_being_opened();
+            if file.is_some_and(|file| is_idle(file) && (also_slow || !file.can_hang())) {
                 self.take_to_close(index as u32);
             }
         }

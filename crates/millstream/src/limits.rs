@@ -139,8 +139,8 @@ pub const REPEAT_GRANULE_BYTES: u64 = 1 << 20;
 /// Appends no longer than this are copied, to be written together.
 pub const APPEND_COPY_BYTES_MAX: u64 = 64 << 10;
 
-/// Bytes of appends that wait in line for the end of their file, and of those written together.
-pub const APPEND_LINE_BYTES: u64 = 1 << 20;
+/// Maximum bytes of appends that are written together.
+pub const APPEND_BYTES_MAX: u64 = 1 << 20;
 
 /// Maximum number of appends that are written together.
 pub const APPENDS_MAX: usize = 1024;

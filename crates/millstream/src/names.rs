@@ -21,8 +21,6 @@ pub(crate) struct NewFile {
     pub(crate) options: FileOptions,
     /// Set if the file is open already.
     pub(crate) opened: Option<Opened>,
-    /// The newest handle of the place before this one.
-    pub(crate) older: Option<FileId>,
 }
 
 struct Named {
@@ -56,9 +54,8 @@ impl Names {
         }
     }
 
-    /// Returns a new handle of a path, and the one that was the newest before. `None`: the storage
-    /// has as many files as it may.
-    pub(crate) fn open(&mut self, place: &Arc<Path>) -> Option<(FileId, Option<FileId>)> {
+    /// Returns a new handle of a path. `None`: the storage has as many files as it may.
+    pub(crate) fn open(&mut self, place: &Arc<Path>) -> Option<FileId> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.entries.len() == FILES_MAX => return None,
@@ -80,7 +77,7 @@ impl Names {
         let entry = &mut self.entries[index as usize];
         entry.place = Arc::clone(place);
         (entry.is_open, entry.older) = (true, older);
-        Some((self.id(index), older.map(|older| self.id(older))))
+        Some(self.id(index))
     }
 
     /// The newest open handle of a path.
@@ -167,9 +164,8 @@ mod tests {
         for _ in 0..2000 {
             match random.bool() || open.is_empty() {
                 true => {
-                    let (file, older) = names.open(&path).expect("a few names fit");
+                    let file = names.open(&path).expect("a few names fit");
                     assert!(!open.contains(&file));
-                    assert_eq!(older, open.last().copied());
                     open.push(file);
                 }
                 false => {

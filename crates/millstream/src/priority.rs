@@ -202,6 +202,11 @@ impl<T> PriorityLists<T> {
         self.len += 1;
     }
 
+    pub(crate) fn push_front(&mut self, priority: Priority, item: T) {
+        self.lists[priority as usize].push_front(item);
+        self.len += 1;
+    }
+
     pub(crate) fn pop(&mut self) -> Option<T> {
         let PriorityLists { lists, guard, .. } = self;
         let waiting = Priorities::of(|priority| !lists[priority as usize].is_empty());

@@ -171,13 +171,12 @@ impl Storage {
         opened: Option<Opened>,
     ) -> Option<(FileId, bool)> {
         let mut names = lock(&self.mailbox().names);
-        let (file, older) = names.open(&place)?;
+        let file = names.open(&place)?;
         let new = NewFile {
             path,
             place,
             options,
             opened,
-            older,
         };
         // Under the lock: once another thread finds the name, its letter must be in the mail.
         let is_taken = self.mailbox().send(Letter::File(file, Box::new(new)));

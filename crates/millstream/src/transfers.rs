@@ -17,6 +17,7 @@ use millstream_io::{
 
 use crate::destination::Memory;
 use crate::error::{Error, ErrorKind};
+use crate::files::InLine;
 use crate::ids::Id;
 use crate::priority::Priority;
 use crate::staged::Staged;
@@ -53,9 +54,9 @@ pub(crate) enum Members {
     Copied(Box<Copied>),
 }
 
-/// Appends that are written together, with their bytes, and the copy of these.
+/// Appends that are written together, and the copy of their bytes.
 pub(crate) struct Copied {
-    pub(crate) requests: Vec<(Id, u64)>,
+    pub(crate) requests: Vec<InLine>,
     pub(crate) _buffer: Buffer,
 }
 
@@ -78,7 +79,7 @@ impl Members {
         match self {
             Members::One(id) => is(*id),
             Members::Many(merged) => merged.requests.iter().any(|(id, _)| is(*id)),
-            Members::Copied(copied) => copied.requests.iter().any(|(id, _)| is(*id)),
+            Members::Copied(copied) => copied.requests.iter().any(|one| is(one.id)),
         }
     }
 }
@@ -368,7 +369,7 @@ impl Transfers {
         let members = match &transfer.members {
             Members::One(id) => vec![*id],
             Members::Many(merged) => merged.requests.iter().map(|(id, _)| *id).collect(),
-            Members::Copied(copied) => copied.requests.iter().map(|(id, _)| *id).collect(),
+            Members::Copied(copied) => copied.requests.iter().map(|one| one.id).collect(),
         };
         self.count_back(&block);
         self.lost += 1;

@@ -150,11 +150,11 @@ pub struct OpenCall {
     /// What a reopened name must still lead to; else the open fails with `ESTALE`, and never
     /// creates or truncates anything.
     pub expected: Option<Known>,
-    /// How many more descriptors to open, to read only, where those opened before may lead to
-    /// another file after the first open for writing ([`Numbering::Layered`]).
+    /// Files that are open to read only, and to be opened once more after this open for writing:
+    /// descriptors of before may lead to another file then ([`Numbering::Layered`]).
     ///
     /// [`Numbering::Layered`]: crate::Numbering::Layered
-    pub renew: usize,
+    pub renew: Vec<Known>,
     /// A range to read at once if it is cached.
     pub offer: Option<Offer>,
 }
@@ -197,8 +197,9 @@ pub struct OpenAnswer {
     pub direct: Option<Result<Descriptor, IoError>>,
     /// The bytes read for the offer, if it was used.
     pub read: Option<OfferRead>,
-    /// The descriptors that [`OpenCall::renew`] asked for; fewer if one could not be opened.
-    pub renewed: Vec<Descriptor>,
+    /// The descriptors that [`OpenCall::renew`] asks for: none for files that the path did not lead
+    /// to before, and for those that could not be opened.
+    pub renewed: Vec<Option<Descriptor>>,
     /// How long the call took, in nanoseconds.
     pub spent_ns: u64,
 }

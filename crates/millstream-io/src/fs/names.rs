@@ -95,7 +95,10 @@ pub(super) fn anchored(path: &Path) -> Option<PathBuf> {
     if path.is_absolute() || path.as_os_str().is_empty() {
         return None;
     }
-    let anchored = std::path::absolute(path).ok()?;
+    let Ok(anchored) = std::path::absolute(path) else {
+        // The current folder is gone: so is what is in it.
+        return Some(PathBuf::new());
+    };
     // A longer one cannot be opened on Unix.
     (cfg!(windows) || anchored.as_os_str().len() < PATH_BYTES_MAX).then_some(anchored)
 }

@@ -1,21 +1,25 @@
 //! Appends: one operation at a time for each file (`files/ends.rs`).
 //!
-//! The request that has the end passes the scheduler like others. When its first operation is
-//! issued, small appends that are next in line are copied behind it, and written with it: their
-//! memory is not lent to the kernel. What a short or failed operation did not write of these goes
-//! back to the head of the line; the request in which it ended fails. An append of several blocks
-//! keeps the end until its last one, and is held back by no pause meanwhile.
+//! The request whose turn it is passes the scheduler like others. Before its first operation is
+//! issued, the length of the file is asked for (on mounts that can hang by a call); small appends
+//! that are next in line are copied behind it, and written with it: their memory is not lent to the
+//! kernel. What a short or failed operation did not write of these goes back to the head of the
+//! line; the request in which it ended fails. An append of several blocks keeps its turn until its
+//! last one, and once it has begun is held back by no pause.
 
 use millstream_io::Buffer;
+use millstream_io::device::calls::Call;
+use millstream_io::error::guard;
 
-use super::columns::is_known;
+use super::columns::{flag, is_known};
+use super::intake::file_system_panicked;
 use super::issue::Issue;
-use super::{Engine, Flow, What};
+use super::{Engine, Flow};
 use crate::decode::jobs::Lent;
 use crate::error::{Error, ErrorKind};
-use crate::files::EndKey;
+use crate::files::{EndKey, InLine};
 use crate::ids::Id;
-use crate::limits::{APPEND_COPY_BYTES_MAX, APPEND_LINE_BYTES, APPENDS_MAX};
+use crate::limits::{APPEND_BYTES_MAX, APPEND_COPY_BYTES_MAX, APPENDS_MAX};
 use crate::priority::Priority;
 use crate::request::Verb;
 use crate::state::{Event, State};
@@ -29,7 +33,12 @@ impl Engine {
         let (id, body) = (self.id(index), *self.side.peek(index));
         let file = body.file.0.index();
         let key = self.files.end_of(file);
-        if !self.files.ends.take(key, id, body.len) {
+        let one = InLine {
+            id,
+            len: body.len,
+            priority,
+        };
+        if !self.files.ends.take(key, one) {
             self.leave(index, Event::Hold);
             self.waits(index, WaitsFor::Earlier);
             return Issue::Left;
@@ -38,18 +47,21 @@ impl Engine {
             return Issue::Full;
         }
         if self.cols[index as usize].issued == 0 {
-            let members = self.followers_in_line((id, body.len), file, key);
-            let total: u64 = members.iter().map(|(_, len)| len).sum();
+            let end = match self.file_end(index) {
+                Ok(end) => end,
+                Err(issue) => return issue,
+            };
+            let members = self.followers_in_line(one, file, key);
+            let total: u64 = members.iter().map(|one| one.len).sum();
             if members.len() > 1 {
                 let buffer = self.shared.buffers.take(total as usize).ok();
-                let place =
-                    buffer.and_then(|buffer| Some((self.files.ends.place(key, total)?, buffer)));
-                if let Some((at, buffer)) = place {
+                let place = self.files.ends.place(key, end, total);
+                if let (Some(at), Some(buffer)) = (place, buffer) {
                     return self.begin_appends(members, at, buffer, priority);
                 }
                 self.files.ends.put_back(key, &members[1..]);
             }
-            let Some(at) = self.files.ends.place(key, body.len) else {
+            let Some(at) = self.files.ends.place(key, end, body.len) else {
                 let cause = "the file would end beyond 2^64";
                 return self.fail(index, Error::new(ErrorKind::Overflow, cause));
             };
@@ -68,60 +80,95 @@ impl Engine {
         Issue::Issued
     }
 
-    /// Takes appends out of the line that are written with the first, if that is small.
-    fn followers_in_line(&mut self, first: (Id, u64), file: u32, key: EndKey) -> Vec<(Id, u64)> {
-        let (mut members, mut total) = (vec![first], first.1);
-        if total > APPEND_COPY_BYTES_MAX {
-            return members;
+    /// The length of the file of an append that begins.
+    fn file_end(&mut self, index: u32) -> Result<u64, Issue> {
+        let file = self.files.at(self.side.peek(index).file.0.index());
+        let descriptor = file.descriptor().expect("a file with users is open");
+        if !file.can_hang() {
+            let fs = &self.shared.fs;
+            return match guard(|| fs.len(descriptor)) {
+                Some(Ok(len)) => Ok(len),
+                Some(Err(error)) => Err(self.fail(index, error.into())),
+                None => Err(self.fail(index, file_system_panicked())),
+            };
         }
-        while let Some((id, len)) = self.files.ends.first_in_line(key)
+        if self.cols[index as usize].has(flag::ASKED) {
+            // The answer has come.
+            self.cols[index as usize].flags &= !flag::ASKED;
+            return Ok(file.len());
+        }
+        self.unschedule(index);
+        self.ask_file(index, Call::Len);
+        Err(Issue::Left)
+    }
+
+    /// Takes appends out of the line that are written with the first, if that is small.
+    fn followers_in_line(&mut self, first: InLine, file: u32, key: EndKey) -> Vec<InLine> {
+        let (mut members, mut total) = (vec![first], first.len);
+        while total <= APPEND_COPY_BYTES_MAX.max(first.len)
+            && first.len <= APPEND_COPY_BYTES_MAX
             && members.len() < APPENDS_MAX
+            && let Some(one) = self.next_in_line(key)
         {
-            let fits = len <= APPEND_COPY_BYTES_MAX && total + len <= APPEND_LINE_BYTES;
-            let is_waiting = self.is_in_line(id);
-            if is_waiting && !(fits && self.side.peek(id.index()).file.0.index() == file) {
+            let is_of_file = self.side.peek(one.id.index()).file.0.index() == file;
+            let fits = one.len <= APPEND_COPY_BYTES_MAX && total + one.len <= APPEND_BYTES_MAX;
+            if !fits || !is_of_file {
+                self.files.ends.put_back(key, &[one]);
                 break;
             }
-            self.files.ends.next_in_line(key);
-            if is_waiting {
-                members.push((id, len));
-                total += len;
-            }
+            members.push(one);
+            total += one.len;
         }
         members
     }
 
-    /// Whether an append that was put in line still waits there.
-    fn is_in_line(&self, id: Id) -> bool {
-        is_known(&self.cols, id) && {
-            let col = &self.cols[id.index() as usize];
-            col.state == State::Gated && col.ending.is_none()
+    /// Takes the next append out of the line that has not ended, and that its queue does not hold
+    /// back.
+    fn next_in_line(&mut self, key: EndKey) -> Option<InLine> {
+        while let Some(one) = self.files.ends.next(key) {
+            let is_alive = is_known(&self.cols, one.id) && {
+                let col = &self.cols[one.id.index() as usize];
+                col.state == State::Gated && col.ending.is_none()
+            };
+            if is_alive && !self.is_held_in_line(one.id.index()) {
+                return Some(one);
+            }
         }
+        None
+    }
+
+    /// Whether the queue of an append in line is paused or out of bandwidth: it waits for that now.
+    fn is_held_in_line(&mut self, index: u32) -> bool {
+        if !self.queues.are_limited() || !self.is_limited_now(index) {
+            return false;
+        }
+        self.hold(index);
+        true
     }
 
     /// Begins the operation of several appends, the first of which was picked.
     fn begin_appends(
         &mut self,
-        members: Vec<(Id, u64)>,
+        members: Vec<InLine>,
         at: u64,
         mut buffer: Buffer,
         priority: Priority,
     ) -> Issue {
-        let first = members[0].0.index();
+        let first = members[0].id.index();
         let mut copied = 0;
-        for (id, len) in &members {
-            let (index, bytes) = (id.index(), *len as usize);
+        for one in &members {
+            let (index, bytes) = (one.id.index(), one.len as usize);
             let body = self.side.body(index);
             body.offset = at + copied as u64;
             let from = Lent::new(body.pointer, bytes);
             from.copy_to(&mut buffer[copied..copied + bytes]);
             copied += bytes;
             let col = &mut self.cols[index as usize];
-            col.issued = *len;
+            col.issued = one.len;
             col.operations += 1;
             match index == first {
                 true => self.leave(index, Event::Issued),
-                false => self.join_append(index, *len),
+                false => self.join_append(index, one.len),
             }
             self.waits(index, WaitsFor::Device);
         }
@@ -129,7 +176,7 @@ impl Engine {
         let mut block = self.write_block(&body, at, copied as u64, priority, buffer.base());
         block.append = true;
         self.find_lane(&mut block);
-        self.count_issued(first, &block, members[0].1);
+        self.count_issued(first, &block, members[0].len);
         self.shared.counters.merged_operations.add(1);
         self.files.ends.issued(self.files.end_of(block.file));
         let copied = Copied {
@@ -164,7 +211,8 @@ impl Engine {
             Members::Copied(copied) => {
                 let mut rest = Vec::new();
                 let mut at = 0;
-                for (id, len) in copied.requests {
+                for one in copied.requests {
+                    let (id, len) = (one.id, one.len);
                     let part = Block {
                         offset: block.offset + at,
                         want: len,
@@ -174,7 +222,7 @@ impl Engine {
                         at if at + len <= landed => {
                             self.member_back(id, len, started_ns, &part, Ok(()));
                         }
-                        at if at > landed => rest.push((id, len)),
+                        at if at > landed => rest.push(one),
                         _ => {
                             let failed = Err(error.clone());
                             self.member_back(id, len, started_ns, &part, failed);
@@ -195,14 +243,11 @@ impl Engine {
         }
         match holder.filter(|id| self.has_more_to_append(*id)) {
             Some(id) => self.files.ends.hold(key, id),
-            None => {
-                self.files.ends.landed(key, block.offset + landed);
-                self.next_append(key);
-            }
+            None => self.next_append(key),
         }
     }
 
-    /// Whether a request's append is under way.
+    /// Whether it is a request's turn to append.
     pub(super) fn holds_end(&mut self, index: u32) -> bool {
         if self.cols[index as usize].verb != Verb::Append {
             return false;
@@ -223,13 +268,13 @@ impl Engine {
     }
 
     /// Puts appends back in line that an operation did not write.
-    fn back_to_line(&mut self, mut rest: Vec<(Id, u64)>, key: EndKey) {
-        rest.retain(|(id, _)| {
-            if !self.is_known(*id) {
-                self.quarantine_back(*id, 1, 0);
+    fn back_to_line(&mut self, mut rest: Vec<InLine>, key: EndKey) {
+        rest.retain(|one| {
+            if !self.is_known(one.id) {
+                self.quarantine_back(one.id, 1, 0);
                 return false;
             }
-            let index = id.index();
+            let index = one.id.index();
             let col = &mut self.cols[index as usize];
             col.operations -= 1;
             if col.ending.is_some() {
@@ -247,29 +292,19 @@ impl Engine {
 
     /// Begins the next append in line.
     pub(super) fn next_append(&mut self, key: EndKey) {
-        while let Some(id) = self.files.ends.next_in_line(key) {
-            if self.is_in_line(id) {
-                self.files.ends.hold(key, id);
-                self.follow(id.index(), Flow::Runnable);
-                break;
-            }
+        if let Some(one) = self.next_in_line(key) {
+            self.files.ends.hold(key, one.id);
+            self.follow(one.id.index(), Flow::Runnable);
         }
-        let behind = self.files.ends.take_behind(key);
-        self.events
-            .extend(behind.into_iter().map(|id| (id, What::Released)));
     }
 
-    /// The request of an append ends.
-    pub(super) fn append_ends(&mut self, index: u32, file: u32) {
-        let (id, issued) = (self.id(index), self.cols[index as usize].issued);
-        let Some(key) = self.files.peek_at(file).end() else {
-            return;
-        };
-        if self.files.ends.leave(key, id) {
-            if issued > 0 {
-                let end = self.side.peek(index).offset + issued;
-                self.files.ends.landed(key, end);
-            }
+    /// The request of an append ends, or is held back before it has begun: the next one begins.
+    pub(super) fn give_turn_on(&mut self, index: u32) {
+        let file = self.side.peek(index).file.0.index();
+        let id = self.id(index);
+        if let Some(key) = self.files.peek_at(file).end()
+            && self.files.ends.leave(key, id)
+        {
             self.next_append(key);
         }
     }
@@ -277,7 +312,7 @@ impl Engine {
     /// The operation of an append never comes back: the next one goes behind its place.
     pub(super) fn append_lost(&mut self, block: &Block) {
         let key = self.files.end_of(block.file);
-        self.files.ends.operation_ended(key);
+        self.files.ends.lost(key, block.offset + block.want);
         self.next_append(key);
     }
 }

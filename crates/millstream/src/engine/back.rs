@@ -171,7 +171,7 @@ impl Engine {
             Ok(()) => {
                 let done = col.operations == 0 && col.issued == col.len && col.jobs == 0;
                 if col.verb.writes() {
-                    self.files.grew(block.file, block.offset + block.want);
+                    self.files.at(block.file).grew(block.offset + block.want);
                 }
                 match done {
                     true => Flow::End(None),

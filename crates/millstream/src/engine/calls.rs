@@ -92,7 +92,7 @@ impl Engine {
 
     /// Hands opens and closes to the threads, as far as the limit on descriptors allows.
     pub(super) fn start_opens(&mut self) {
-        if let Some(file) = self.files.unneeded.pop() {
+        if let Some(file) = self.next_unneeded() {
             self.finish_file(file);
         }
         for file in std::mem::take(&mut self.files.requeued) {
@@ -365,6 +365,7 @@ impl Engine {
             }
         }
         self.handle_events();
+        self.files.served(file);
         self.files.forgive(file);
         if self.files.release(file, false) {
             self.finish_file(file);
@@ -441,6 +442,15 @@ impl Engine {
         if bytes.is_empty() || self.is_encoded(index, self.side.head(index).codec) {
             return self.file_ready(index);
         }
+        let bytes = match self.rare(index).is_some_and(|rare| rare.at_most) {
+            true => {
+                let body = self.side.peek(index);
+                let part =
+                    |at: u64| usize::try_from(at).map_or(bytes.len(), |at| at.min(bytes.len()));
+                &bytes[part(body.offset)..part(body.offset.saturating_add(body.len))]
+            }
+            false => bytes,
+        };
         let len = bytes.len() as u64;
         if self.declared(index).is_some_and(|declared| declared != len) {
             return other_length();
@@ -476,7 +486,10 @@ impl Engine {
     fn synced(&mut self, index: u32, result: Result<(), IoError>) -> Flow {
         let file = self.side.peek(index).file.0.index();
         let epoch = self.side.peek(index).room;
-        let earlier = self.files.take_error(file, epoch);
+        let own = self.extra_of(index).and_then(|extra| extra.handle);
+        let own = own.filter(|own| self.files.peek(*own).is_some());
+        let handle = own.map_or(file, |own| own.0.index());
+        let earlier = self.files.take_error(handle, epoch);
         Flow::End(earlier.or(result.err().map(Error::from)))
     }
 

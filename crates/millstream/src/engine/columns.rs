@@ -8,7 +8,7 @@ use millstream_io::device::calls::OfferToken;
 
 use crate::complete::HeldKey;
 use crate::error::Error;
-use crate::ids::Id;
+use crate::ids::{FileId, Id};
 use crate::priority::Priority;
 use crate::request::{Rare, Verb};
 use crate::staged::Staged;
@@ -81,6 +81,8 @@ pub(super) struct Extra {
     pub(super) offer: Option<Arc<OfferToken>>,
     /// The path that a call on names concerns, for errors.
     pub(super) path: Option<Arc<Path>>,
+    /// Of a sync: the handle it was made for, if it was passed on to another.
+    pub(super) handle: Option<FileId>,
 }
 
 /// The staged part of a request that has one.

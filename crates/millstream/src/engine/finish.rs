@@ -188,7 +188,7 @@ impl Engine {
         let (file, epoch) = (body.file.0.index(), body.room);
         if flags & flag::WRITES != 0 {
             if self.cols[index as usize].verb == Verb::Append {
-                self.append_ends(index, file);
+                self.give_turn_on(index);
             }
             let syncs = self.files.write_completed(file, epoch, error);
             let due = syncs.into_iter().map(|id| (id, What::Released));
@@ -207,7 +207,17 @@ impl Engine {
             if self.files.finish_close(file) {
                 crate::sync::lock(&self.shared.names).retire(file);
             }
-            next = self.files.unneeded.pop();
+            next = self.next_unneeded();
+        }
+    }
+
+    /// A handle that was closed, and may be needed no more.
+    pub(super) fn next_unneeded(&mut self) -> Option<u32> {
+        loop {
+            let id = self.files.unneeded.pop()?;
+            if self.files.peek(id).is_some() {
+                return Some(id.0.index());
+            }
         }
     }
 

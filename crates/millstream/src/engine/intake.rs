@@ -353,10 +353,16 @@ impl Engine {
 
     /// Passes a request on to the handle whose descriptors its own shares.
     fn pass_on(&mut self, index: u32, from: u32, to: u32) {
+        // The epoch of a sync, or of a write that is refused, is in the order of writes of both.
+        self.files.share_writes(from, to);
         let owner = self.files.at(to);
         owner.hold();
         let id = owner.id;
         self.detach_file(index);
+        if self.cols[index as usize].verb == Verb::Sync {
+            let named = self.side.peek(index).file;
+            self.extra(index).handle.get_or_insert(named);
+        }
         self.side.body(index).file = id;
         if self.files.release(from, false) {
             self.finish_file(from);
@@ -412,8 +418,9 @@ impl Engine {
         }
         let col = &mut self.cols[index as usize];
         col.len = len;
-        if whole {
-            if len == 0 && !col.has(flag::ASKED) {
+        if whole || at_most {
+            let is_unknown = whole || facts.len == 0;
+            if len == 0 && is_unknown && body.len > 0 && !col.has(flag::ASKED) {
                 // A file that reports no length may have content all the same (procfs), which comes
                 // with the answer: nothing may hold it back then.
                 return match self.waits_for_fence(index) {
@@ -421,7 +428,9 @@ impl Engine {
                     false => self.ask_file(index, Call::Content),
                 };
             }
-            self.charge_late(index, len);
+            if whole {
+                self.charge_late(index, len);
+            }
         }
         self.check_encoding(index, len)
     }
@@ -537,7 +546,7 @@ impl Engine {
     }
 
     /// Asks once for what the open of a file did not report.
-    fn ask_file(&mut self, index: u32, call: impl FnOnce(Descriptor) -> Call) -> Flow {
+    pub(super) fn ask_file(&mut self, index: u32, call: impl FnOnce(Descriptor) -> Call) -> Flow {
         let file = self.side.peek(index).file.0.index();
         let descriptor = self.files.at(file).descriptor().expect("an open file");
         self.cols[index as usize].flags |= flag::ASKED;
@@ -717,7 +726,7 @@ fn is_shut(gate: &Option<(Fence, u64)>) -> bool {
     gate.is_some_and(|(fence, value)| !fence.has_reached(*value))
 }
 
-fn file_system_panicked() -> Error {
+pub(super) fn file_system_panicked() -> Error {
     Error::new(ErrorKind::Io, "the file system panicked")
 }
 

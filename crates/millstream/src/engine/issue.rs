@@ -171,35 +171,49 @@ impl Engine {
 
     #[cold]
     fn hold_back(&mut self, index: u32) -> bool {
-        let now_ns = self.now_ns;
+        let begun = self.cols[index as usize].issued > 0;
+        if !self.is_limited_now(index) || self.has_open_window(index) {
+            return false;
+        }
+        let holds_end = self.holds_end(index);
+        if holds_end && begun {
+            return false;
+        }
+        self.leave(index, Event::Hold);
+        self.hold(index);
+        if holds_end {
+            self.give_turn_on(index);
+        }
+        true
+    }
+
+    /// Whether the queue of a request is paused or out of bandwidth.
+    pub(super) fn is_limited_now(&mut self, index: u32) -> bool {
         let queue = u32::from(self.cols[index as usize].queue);
         let state = self.queues.state(queue);
-        let until = state.held_until(now_ns);
-        if !state.paused && until.is_none() {
-            return false;
-        }
-        if self.has_open_window(index) || self.holds_end(index) {
-            return false;
-        }
-        let state = self.queues.state(queue);
-        let first = state.held.is_empty();
+        state.paused || state.held_until(self.now_ns).is_some()
+    }
+
+    /// Has a request wait for its queue's pause or bandwidth to end.
+    pub(super) fn hold(&mut self, index: u32) {
         let (id, col) = (self.id(index), &self.cols[index as usize]);
-        let key = held_key(col.priority, col.arrival);
-        self.queues.state(queue).held.insert(key, id);
+        let (queue, key) = (u32::from(col.queue), held_key(col.priority, col.arrival));
+        let state = self.queues.state(queue);
+        let until = state.held_until(self.now_ns);
+        let cause = match state.paused {
+            true => WaitsFor::Pause,
+            false => WaitsFor::Bandwidth,
+        };
+        let first = state.held.is_empty();
+        state.held.insert(key, id);
         if let Some(at) = until
             && first
         {
             self.holds.remove(queue);
             self.holds.insert(at, 0, queue);
         }
-        self.leave(index, Event::Hold);
         self.detach_file(index);
-        let cause = match self.queues.state(queue).paused {
-            true => WaitsFor::Pause,
-            false => WaitsFor::Bandwidth,
-        };
         self.waits(index, cause);
-        true
     }
 
     /// Takes a request out of the scheduler.
@@ -270,7 +284,7 @@ impl Engine {
         self.waits(index, WaitsFor::Mount);
         // With a window open it holds staging that others may wait for: it needs its file again,
         // whatever those have open.
-        if !self.has_open_window(index) {
+        if !self.has_open_window(index) && !self.holds_end(index) {
             self.detach_file(index);
         }
         true

@@ -1,38 +1,40 @@
-//! Where appends go: the end of a file, one for all handles that lead to it.
+//! Whose turn it is to append to a file: one operation at a time for all handles that lead to it.
 //!
-//! One operation appends at a time, so that those behind a short or failed one follow its real end,
-//! and a canceled one leaves no hole. Appends that find the end taken wait in line; those in line
-//! become one operation together. A line has at most [`APPEND_LINE_BYTES`]: others wait behind it,
-//! without a place, so that higher priorities can pass them.
+//! Each append begins at the length that the file has then, as with `O_APPEND`. So what follows a
+//! short, failed or canceled one goes to the real end, and nothing is written over. Appends that
+//! find another under way wait in line, by priority, in order within each.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::path::Path;
 
 use millstream_io::{Numbering, Opened};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::ids::Id;
-use crate::limits::{APPEND_LINE_BYTES, APPENDS_MAX};
+use crate::priority::{Priority, PriorityLists};
 
 /// Device and inode. Where these do not name a file for certain, the path stands for it.
 pub(crate) type EndKey = (u64, u64);
 
+/// An append that waits.
+#[derive(Clone, Copy)]
+pub(crate) struct InLine {
+    pub(crate) id: Id,
+    pub(crate) len: u64,
+    pub(crate) priority: Priority,
+}
+
 #[derive(Default)]
 struct End {
-    /// Behind everything that was written, and what the append under way writes.
-    at: u64,
     /// Handles that are open for writing.
     files: u32,
     /// The request whose append is under way.
     holder: Option<Id>,
     /// An operation of it is in flight.
     is_out: bool,
-    /// The end of the place of the last append.
-    placed: u64,
-    /// Appends that are next, with their bytes; the sum of these.
-    line: VecDeque<(Id, u64)>,
-    line_bytes: u64,
-    behind: VecDeque<Id>,
+    /// The end of what an operation that never comes back may still write.
+    lost: u64,
+    line: PriorityLists<InLine>,
 }
 
 /// The ends of all files that are open for writing.
@@ -47,15 +49,9 @@ impl Ends {
         }
     }
 
-    /// A handle was opened for writing, the first time, and its file has `len` bytes.
-    pub(super) fn opened(&mut self, key: EndKey, len: u64) {
-        let end = self.0.entry(key).or_default();
-        end.files += 1;
-        // Another process, or a truncation, may have moved it.
-        end.at = match end.holder {
-            None => len,
-            Some(_) => end.at.max(len),
-        };
+    /// A handle was opened for writing, the first time.
+    pub(super) fn opened(&mut self, key: EndKey) {
+        self.0.entry(key).or_default().files += 1;
     }
 
     /// A handle that was open for writing is freed.
@@ -72,25 +68,14 @@ impl Ends {
         end.expect("an end lives as long as its files")
     }
 
-    /// A write up to `end` has landed.
-    pub(super) fn grew(&mut self, key: EndKey, end: u64) {
-        let own = self.end(key);
-        own.at = own.at.max(end);
-    }
-
     /// Whether an append is under way, or may begin now; if not, it waits in line.
-    pub(crate) fn take(&mut self, key: EndKey, id: Id, len: u64) -> bool {
+    pub(crate) fn take(&mut self, key: EndKey, one: InLine) -> bool {
         let end = self.end(key);
-        if *end.holder.get_or_insert(id) == id {
-            return true;
+        let is_turn = *end.holder.get_or_insert(one.id) == one.id;
+        if !is_turn {
+            end.line.push(one.priority, one);
         }
-        if end.line_bytes < APPEND_LINE_BYTES {
-            end.line.push_back((id, len));
-            end.line_bytes += len;
-        } else {
-            end.behind.push_back(id);
-        }
-        false
+        is_turn
     }
 
     /// Whether a request's append is under way.
@@ -99,13 +84,11 @@ impl Ends {
         end.is_some_and(|end| end.holder == Some(id))
     }
 
-    /// Returns the place of an append of `len` bytes that begins; `None`: it would end beyond 2^64.
-    pub(crate) fn place(&mut self, key: EndKey, len: u64) -> Option<u64> {
-        let end = self.end(key);
-        let at = end.at;
-        end.at = at.checked_add(len)?;
-        end.placed = end.at;
-        Some(at)
+    /// Returns the place of an append of `len` bytes to a file that ends at `at`; `None`: it would
+    /// end beyond 2^64.
+    pub(crate) fn place(&mut self, key: EndKey, at: u64, len: u64) -> Option<u64> {
+        let at = at.max(self.end(key).lost);
+        at.checked_add(len).map(|_| at)
     }
 
     /// An operation of the append under way is issued.
@@ -121,12 +104,20 @@ impl Ends {
         end.holder.take()
     }
 
-    /// The append under way goes on.
+    /// An operation never comes back that writes up to `to`.
+    pub(crate) fn lost(&mut self, key: EndKey, to: u64) {
+        let end = self.end(key);
+        end.lost = end.lost.max(to);
+        (end.is_out, end.holder) = (false, None);
+    }
+
+    /// The append under way goes on, or its turn comes.
     pub(crate) fn hold(&mut self, key: EndKey, id: Id) {
         self.end(key).holder = Some(id);
     }
 
-    /// A request ends; returns whether its append was under way, and has no operation in flight.
+    /// A request ends, or is held back; returns whether its append was under way, and has no
+    /// operation in flight.
     pub(crate) fn leave(&mut self, key: EndKey, id: Id) -> bool {
         let end = self.end(key);
         let leaves = end.holder == Some(id) && !end.is_out;
@@ -136,46 +127,15 @@ impl Ends {
         leaves
     }
 
-    /// Of the last append that had a place, only the bytes up to `landed` are in the file: the next
-    /// one follows these, unless a write has moved the end.
-    pub(crate) fn landed(&mut self, key: EndKey, landed: u64) {
-        let end = self.end(key);
-        if landed < end.placed && end.at == end.placed {
-            end.at = landed;
-        }
-    }
-
-    /// The first in line.
-    pub(crate) fn first_in_line(&mut self, key: EndKey) -> Option<(Id, u64)> {
-        self.end(key).line.front().copied()
-    }
-
     /// Takes the first in line.
-    pub(crate) fn next_in_line(&mut self, key: EndKey) -> Option<Id> {
-        let end = self.end(key);
-        let (id, len) = end.line.pop_front()?;
-        end.line_bytes -= len;
-        Some(id)
+    pub(crate) fn next(&mut self, key: EndKey) -> Option<InLine> {
+        self.end(key).line.pop()
     }
 
     /// Puts appends back that were taken out of the line, in order.
-    pub(crate) fn put_back(&mut self, key: EndKey, appends: &[(Id, u64)]) {
-        let end = self.end(key);
-        for append in appends.iter().rev() {
-            end.line_bytes += append.1;
-            end.line.push_front(*append);
-        }
-    }
-
-    /// Takes some of those that wait behind the line, which has room.
-    pub(crate) fn take_behind(&mut self, key: EndKey) -> Vec<Id> {
-        let end = self.end(key);
-        match end.line_bytes < APPEND_LINE_BYTES {
-            true => end
-                .behind
-                .drain(..end.behind.len().min(APPENDS_MAX))
-                .collect(),
-            false => Vec::new(),
+    pub(crate) fn put_back(&mut self, key: EndKey, appends: &[InLine]) {
+        for one in appends.iter().rev() {
+            self.end(key).line.push_front(one.priority, *one);
         }
     }
 }

@@ -118,7 +118,9 @@ pub(crate) struct File {
     pub(super) next: u32,
     /// The order of writes of its path, once it has one.
     pub(super) writes: Option<u32>,
-    /// The epoch of these from which on its syncs have reported no error.
+    /// The number of the first error of these that it may report, and the epoch from which on its
+    /// syncs have reported none.
+    pub(super) errors_since: u64,
     pub(super) errors_from: u64,
     /// Descriptors of operations in flight that others have replaced.
     pub(super) replaced: Vec<Descriptor>,
@@ -169,6 +171,7 @@ impl File {
             before: id.0.index(),
             next: id.0.index(),
             writes: None,
+            errors_since: 0,
             errors_from: 0,
             replaced: Vec::new(),
             readers: Vec::new(),
@@ -214,7 +217,7 @@ impl File {
     }
 
     /// Records that a write up to `end` has landed.
-    pub(super) fn grew(&mut self, end: u64) {
+    pub(crate) fn grew(&mut self, end: u64) {
         let len = self.len().max(end);
         self.set_len(len);
     }

@@ -7,10 +7,12 @@
 //! cannot belong to another. One look serves all handles that were made before it. Requests of a
 //! handle that shares are passed on to the other, which lives until both are closed.
 
+use std::sync::Arc;
+
 use millstream_io::{Descriptor, IoError, Known, Numbering};
 
-use super::Files;
 use super::file::{Lane, Phase};
+use super::{File, Files};
 use crate::ids::FileId;
 
 /// A look at a path, for handles that may share the descriptors of `file`.
@@ -20,27 +22,39 @@ pub(crate) struct Look {
 }
 
 impl Files {
-    /// Links a new handle with the others of its path.
-    pub(super) fn link(&mut self, index: u32, other: u32) {
+    /// Links a new handle with the others of its path; returns one of these, the newest if that
+    /// lives.
+    pub(super) fn link(&mut self, index: u32) -> Option<u32> {
+        let place = Arc::clone(&self.at(index).place);
+        let other = self.places.insert(place, index)?;
         let next = self.at(other).next;
         self.at(other).next = index;
         self.at(next).before = index;
         let writes = self.at(other).writes;
-        if let Some(writes) = writes {
-            self.writes[writes as usize].users += 1;
-        }
-        let epoch = writes.map_or(0, |writes| self.writes[writes as usize].current());
+        let since = writes.map_or(0, |writes| {
+            let writes = &mut self.writes[writes as usize];
+            writes.users += 1;
+            writes.next_error()
+        });
         let file = self.at(index);
         (file.before, file.next, file.writes) = (other, next, writes);
-        file.errors_from = epoch;
+        file.errors_since = since;
+        Some(other)
     }
 
     /// Takes a handle that is freed out of its ring.
     pub(super) fn unlink(&mut self, index: u32) {
         let file = self.at(index);
         let (before, next, writes) = (file.before, file.next, file.writes);
+        let place = Arc::clone(&file.place);
         self.at(before).next = next;
         self.at(next).before = before;
+        if self.places.get(&place) == Some(&index) {
+            match before == index {
+                true => self.places.remove(&place),
+                false => self.places.insert(place, before),
+            };
+        }
         if let Some(writes) = writes {
             self.leave_writes(writes);
         }
@@ -48,13 +62,10 @@ impl Files {
 
     /// Has a new handle share the descriptors of another, or asks whether it may; false: it must be
     /// opened.
-    pub(super) fn share(&mut self, index: u32, other: FileId) -> bool {
-        let Some(other) = self.get(other) else {
-            return false;
-        };
-        let other = match other.phase {
+    pub(super) fn share(&mut self, index: u32, other: u32) -> bool {
+        let other = match self.peek_at(other).phase {
             Phase::Shared(owner) | Phase::Looking(owner) => owner,
-            _ => other.id.0.index(),
+            _ => other,
         };
         let (file, owner) = (self.peek_at(index), self.peek_at(other));
         if file.options != owner.options || file.options.write || owner.options.changes() {
@@ -69,9 +80,8 @@ impl Files {
             }
             Phase::Opening if is_first => {}
             Phase::Open(_) if owner.is_named_for_certain() => {
-                if owner.sharers.is_empty() {
-                    self.looks.push(other);
-                }
+                let id = owner.id;
+                self.looks.push(id);
             }
             _ => return false,
         }
@@ -84,28 +94,33 @@ impl Files {
     }
 
     /// Before the first open of a handle for writing: notes the handles of its path whose
-    /// descriptors lead to another file afterwards, on overlay; returns how many.
-    pub(super) fn note_readers(&mut self, index: u32) -> usize {
+    /// descriptors lead to another file afterwards, on overlay; returns what identifies their files.
+    pub(super) fn note_readers(&mut self, index: u32) -> Vec<Known> {
         let file = self.peek_at(index);
-        let (mut next, mut readers) = (file.next, Vec::new());
+        let (mut next, mut readers, mut known) = (file.next, Vec::new(), Vec::new());
         while file.options.write && file.known.is_none() && next != index {
             let other = self.peek_at(next);
-            let is_layered = |known: &Known| known.numbering == Numbering::Layered;
-            if !other.options.write && other.known.as_ref().is_some_and(is_layered) {
-                readers.push(other.id);
+            if let Some(of_file) = other.known {
+                if of_file.numbering != Numbering::Layered {
+                    break;
+                }
+                if !other.options.write && other.pinned.is_none() {
+                    readers.push(other.id);
+                    known.push(of_file);
+                }
             }
             next = other.next;
         }
-        let count = readers.len();
         self.at(index).readers = readers;
-        count
+        known
     }
 
     /// Gives a handle a new descriptor in place of its own.
     pub(super) fn renew(&mut self, reader: FileId, descriptor: Descriptor, writer: u32) {
         self.descriptors += 1;
         let index = reader.0.index();
-        let Some(file) = self.get(reader).filter(|file| file.descriptor().is_some()) else {
+        let is_open = |file: &&mut File| file.descriptor().is_some() && !file.is_being_opened();
+        let Some(file) = self.get(reader).filter(is_open) else {
             // Closed meanwhile: it is opened again when it is needed.
             return self.close_later(writer, descriptor);
         };
@@ -134,7 +149,10 @@ impl Files {
             return;
         }
         match file.phase {
-            Phase::Open(_) if file.is_named_for_certain() => self.looks.push(owner),
+            Phase::Open(_) if file.is_named_for_certain() => {
+                let id = file.id;
+                self.looks.push(id);
+            }
             _ => {
                 for index in std::mem::take(&mut self.at(owner).sharers) {
                     self.open_apart(index, owner);
@@ -154,18 +172,32 @@ impl Files {
         self.want(index, lane);
         let id = self.at(index).id;
         self.requeued.push(id);
-        if self.release(owner, true) {
-            self.unneeded.push(owner);
+        self.release_owner(owner, true);
+    }
+
+    /// A handle shares the descriptors of another, or waits for that, no more.
+    pub(super) fn release_owner(&mut self, owner: u32, attached: bool) {
+        if self.release(owner, attached) {
+            let id = self.at(owner).id;
+            self.unneeded.push(id);
         }
     }
 
     /// The next look to be made, and whether a request waits for it.
     pub(crate) fn next_look(&mut self) -> Option<(Look, bool)> {
-        let file = self.looks.pop()?;
-        let handles = std::mem::take(&mut self.at(file).sharers);
-        let mut all = handles.iter();
-        let urgent = all.any(|handle| !self.peek_at(*handle).waiters.is_empty());
-        Some((Look { file, handles }, urgent))
+        loop {
+            let id = self.looks.pop()?;
+            let Some(file) = self.get(id) else {
+                continue;
+            };
+            let handles = std::mem::take(&mut file.sharers);
+            if !handles.is_empty() {
+                let mut all = handles.iter();
+                let urgent = all.any(|handle| !self.peek_at(*handle).waiters.is_empty());
+                let file = id.0.index();
+                return Some((Look { file, handles }, urgent));
+            }
+        }
     }
 
     /// Takes the answer of a look.

@@ -11,15 +11,14 @@ const TOO_MANY_FILES: Errno = Errno(if cfg!(windows) { 4 } else { 24 });
 /// A storage with a file in use, if asked for, and `count` that wait to be opened.
 fn files(in_use: bool, count: u64) -> Files {
     let mut files = Files::new(512, Access::Auto);
-    let path: Arc<Path> = Arc::from(Path::new("file"));
-    let mut add = |index, opened| {
+    let mut add = |index: u64, opened| {
         let id = FileId::from_bits(index);
+        let path: Arc<Path> = Arc::from(Path::new(&format!("file{index}")));
         let new = NewFile {
             path: Arc::clone(&path),
             place: Arc::clone(&path),
             options: crate::FileOptions::default(),
             opened,
-            older: None,
         };
         files.add(id, new);
     };
@@ -73,4 +72,59 @@ fn once_a_second_has_passed_all_opens_that_wait_for_a_descriptor_fail_at_once() 
     let (_, failed) = try_all(&mut files(false, 100), 5000 * MS);
     assert_eq!(failed.len(), 100);
     assert!(failed.iter().all(|at| *at == failed[0]), "{failed:?}");
+}
+
+/// A second look at the same owner outlives it: the answer of its direct open comes between a new
+/// handle and the look that this asks for.
+#[test]
+fn the_end_of_a_direct_open_asks_for_no_second_look() {
+    let mut files = Files::new(512, Access::Auto);
+    let path: Arc<Path> = Arc::from(Path::new("Cargo.toml"));
+    let new = || NewFile {
+        path: Arc::clone(&path),
+        place: Arc::clone(&path),
+        options: crate::FileOptions::default(),
+        opened: None,
+    };
+    let (owner, other) = (FileId::from_bits(0), FileId::from_bits(1));
+    files.add(owner, new());
+    let open = || OsFileSystem::new().open(Path::new("Cargo.toml"), OpenMode::default());
+    let answer = |buffered: bool| {
+        let opened = open().expect("there");
+        OpenAnswer {
+            direct: (!buffered).then_some(Ok(opened.descriptor)),
+            opened: buffered.then_some(Ok(opened)),
+            read: None,
+            renewed: Vec::new(),
+            spent_ns: 0,
+        }
+    };
+    assert!(files.next_open(0).is_some());
+    files.open_done(0, &answer(true), 0);
+    files.want_direct(0, true);
+    assert!(files.next_open(0).is_some());
+    // In one round: a letter with a new handle, and the answer.
+    files.add(other, new());
+    files.open_done(0, &answer(false), 0);
+    let mut looks = Vec::new();
+    while let Some((look, _)) = files.next_look() {
+        looks.push(look);
+    }
+    // Both are closed while the looks are out, and the path has changed.
+    for index in [0, 1] {
+        files.at(index).close_fired = true;
+    }
+    let mut freed = 0;
+    for look in looks {
+        let handles = look.handles.clone();
+        files.looked(look, &Err(IoError::new("statx", Errno::NOT_FOUND)));
+        for handle in handles {
+            freed += usize::from(files.finish_close(handle));
+        }
+        while let Some(file) = files.unneeded.pop() {
+            let is_there = files.peek(file).is_some();
+            freed += usize::from(is_there && files.finish_close(file.0.index()));
+        }
+    }
+    assert_eq!(freed, 2);
 }

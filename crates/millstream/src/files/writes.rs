@@ -15,12 +15,14 @@ pub(super) struct Writes {
     base: u64,
     /// Syncs that wait for writes, by epoch.
     syncs: Vec<(u64, Id)>,
-    /// The first errors of writes and closes of the last epochs that have any, oldest first. Each
-    /// handle remembers the epoch from which on it has reported none.
+    /// The last errors of writes and closes, by number, with their epochs. Each handle remembers the
+    /// first number since it was made, and the epoch from which on it has reported none.
     errors: VecDeque<(u64, Error)>,
+    /// The number of the first of these.
+    first: u64,
 }
 
-/// Epochs whose errors are kept for syncs to come.
+/// Errors that are kept for syncs to come.
 const ERRORS_MAX: usize = 64;
 
 impl Writes {
@@ -84,7 +86,7 @@ impl Writes {
     }
 
     /// The epoch of what arrives now.
-    pub(super) fn current(&self) -> u64 {
+    fn current(&self) -> u64 {
         self.base + (self.epochs.len() as u64).saturating_sub(1)
     }
 
@@ -94,18 +96,23 @@ impl Writes {
     }
 
     fn failed_in(&mut self, epoch: u64, error: Error) {
-        let at = self.errors.partition_point(|(other, _)| *other < epoch);
-        if self.errors.get(at).is_none_or(|(other, _)| *other != epoch) {
-            self.errors.insert(at, (epoch, error));
-        }
+        self.errors.push_back((epoch, error));
         if self.errors.len() > ERRORS_MAX {
             self.errors.pop_front();
+            self.first += 1;
         }
     }
 
-    /// The error that a sync of an epoch reports for a handle which has reported none since `from`.
-    pub(super) fn error(&self, from: u64, epoch: u64) -> Option<Error> {
-        let mut errors = self.errors.iter();
+    /// The number of the next error.
+    pub(super) fn next_error(&self) -> u64 {
+        self.first + self.errors.len() as u64
+    }
+
+    /// The error that a sync of an epoch reports for a handle made before error number `since`,
+    /// which has reported none of epochs from `from` on.
+    pub(super) fn error(&self, since: u64, from: u64, epoch: u64) -> Option<Error> {
+        let before = usize::try_from(since.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        let mut errors = self.errors.iter().skip(before);
         let found = errors.find(|(own, _)| (from..=epoch).contains(own));
         found.map(|(_, error)| error.clone())
     }

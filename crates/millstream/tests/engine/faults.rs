@@ -14,6 +14,7 @@ mod devices;
 mod external;
 mod fork;
 mod handles;
+mod handles_race;
 mod identity;
 mod injected;
 mod limits;

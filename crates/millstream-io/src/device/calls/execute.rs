@@ -55,6 +55,7 @@ impl Call {
                 spent_ns: 0,
             })),
             Call::Look(_) => CallAnswer::Known(Err(error)),
+            Call::LetGo(call) => CallAnswer::LetGo(Box::new(LetGoAnswer::Kept(*call))),
             Call::Len(_) => CallAnswer::Len(Err(error)),
             Call::Content(_) => CallAnswer::Content(Err(error)),
             Call::Transfer(operation) => CallAnswer::Moved(Completion::canceled(&operation)),
@@ -77,7 +78,7 @@ impl CallAnswer {
                 let opened = answer.opened.and_then(Result::ok);
                 descriptors.extend(opened.map(|opened| opened.descriptor));
                 descriptors.extend(answer.direct.and_then(Result::ok));
-                descriptors.extend(answer.renewed);
+                descriptors.extend(answer.renewed.into_iter().flatten());
             }
             CallAnswer::LetGo(answer) => {
                 if let LetGoAnswer::Kept(call) = *answer {
@@ -199,13 +200,21 @@ fn open(fs: &dyn FileSystem, call: &OpenCall) -> OpenAnswer {
     };
     let mut want_direct = !call.buffered;
     let mut expected = call.expected;
+    let before = match call.renew.is_empty() {
+        true => None,
+        false => guarded("statx", || fs.known_at(&call.path)).ok(),
+    };
     if call.buffered {
         let opened = open_one(fs, call, false, expected);
         if let Ok(opened) = &opened {
-            if opened.numbering == Numbering::Layered {
-                let open = |_| fs.open(&call.path, OpenMode::default());
-                let renewed = (0..call.renew).map_while(|one| guarded("open", || open(one)).ok());
-                answer.renewed = renewed.map(|opened| opened.descriptor).collect();
+            if let Some(before) = before
+                && opened.numbering == Numbering::Layered
+            {
+                let renewed = call
+                    .renew
+                    .iter()
+                    .map(|known| renew(fs, call, known, &before));
+                answer.renewed = renewed.collect();
             }
             answer.read = offer::read(fs, call, opened);
             want_direct = answer.read.is_none() && is_direct_wanted(fs, call, opened);
@@ -219,6 +228,25 @@ fn open(fs: &dyn FileSystem, call: &OpenCall) -> OpenAnswer {
     }
     answer.spent_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     answer
+}
+
+/// Opens a file to read that the path led to before it was opened to be written to.
+fn renew(
+    fs: &dyn FileSystem,
+    call: &OpenCall,
+    known: &Known,
+    before: &Known,
+) -> Option<Descriptor> {
+    // Both are of before the copy, which may number the file anew.
+    let numbered = Known {
+        numbering: Numbering::Stable,
+        ..*known
+    };
+    if !numbered.is_same(before) {
+        return None;
+    }
+    let opened = guarded("open", || fs.open(&call.path, OpenMode::default()));
+    opened.ok().map(|opened| opened.descriptor)
 }
 
 /// Opens one of the two descriptors, and checks that the name still refers to the expected file.

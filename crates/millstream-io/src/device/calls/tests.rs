@@ -29,7 +29,7 @@ fn open_call(path: impl AsRef<Path>) -> OpenCall {
         access: Access::Auto,
         direct_from: 64 << 10,
         expected: None,
-        renew: 0,
+        renew: Vec::new(),
         offer: None,
     }
 }

@@ -391,12 +391,12 @@ impl What {
                 is_read || whole && call == Call::Len
             }
             What::ReadBeyond(_) => matches!(call, Call::Open | Call::Len),
-            What::Write(_) | What::Append(_) => {
-                matches!(call, Call::Open | Call::DeviceWrite)
-            }
+            What::Write(_) => matches!(call, Call::Open | Call::DeviceWrite),
+            // An append asks for the length.
+            What::Append(_) => matches!(call, Call::Open | Call::DeviceWrite | Call::Len),
             What::Sync(_) => matches!(
                 call,
-                Call::Open | Call::Close | Call::Sync | Call::DeviceWrite
+                Call::Open | Call::Close | Call::Sync | Call::DeviceWrite | Call::Len
             ),
             What::Rename => call == Call::Rename,
             What::Remove => call == Call::Remove,
