@@ -282,7 +282,7 @@ impl Queue {
     /// True
     /// >>> array.tolist()
     /// [256, 770, 1284, 1798]
-    #[pyo3(signature = (file, offset=0, length=None, *, into=None, at_most=False, codec=None,
+    #[pyo3(signature = (file, offset=0, length=None, *, into=None, at_most=false, codec=None,
         raw_length=None, priority=None, deadline=None, timeout=None, tag=0, group=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn read(
@@ -523,7 +523,7 @@ impl Batch {
 #[pymethods]
 impl Batch {
     /// As `Queue.read`.
-    #[pyo3(signature = (file, offset=0, length=None, *, into=None, at_most=False, codec=None,
+    #[pyo3(signature = (file, offset=0, length=None, *, into=None, at_most=false, codec=None,
         raw_length=None, priority=None, deadline=None, timeout=None, tag=0, group=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn read(

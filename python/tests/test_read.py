@@ -7,11 +7,13 @@ import threading
 import time
 import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import millstream
+from millstream import _asyncio, _native
 
 
 def test_a_whole_file_and_ranges_arrive(storage: millstream.Storage, noise: Path) -> None:
@@ -84,6 +86,32 @@ def test_a_hundred_thousand_tickets(storage: millstream.Storage, noise: Path) ->
     tickets = storage.queue().read_many(requests)
     results = millstream.wait_all(tickets)
     assert len(results) == len(into) and into == noise.read_bytes()[: len(into)]
+
+
+def test_at_most_reads_what_there_is_of_a_range(
+    storage: millstream.Storage, noise: Path
+) -> None:
+    expected, queue = noise.read_bytes(), storage.queue()
+    begin = len(expected) - 100
+    with queue.batch() as batch:
+        tickets = [batch.read(noise, begin, 4096, at_most=True)]
+        array = np.zeros(4096, np.uint8)
+        into = batch.read(noise, begin, 4096, into=array, at_most=True)
+    tickets += [
+        queue.read(noise, begin, 4096, at_most=True),
+        queue.read(noise, begin, at_most=True),
+    ]
+    for ticket in tickets:
+        assert bytes(ticket.wait()) == expected[begin:]
+    assert into.wait() is array and array.tobytes() == expected[begin:] + bytes(3996)
+    memory = bytearray(4096)
+    assert queue.read(noise, begin, into=memory, at_most=True).wait() is memory
+    assert memory == array.tobytes()
+    assert bytes(queue.read(noise, 0, 10, at_most=True).wait()) == expected[:10]
+    for beyond in (len(expected), 2 * len(expected)):
+        assert len(queue.read(noise, beyond, 10, at_most=True).wait()) == 0
+    with pytest.raises(millstream.PastEnd):
+        queue.read(noise, begin, 4096).wait()
 
 
 def test_writes_appends_and_replaces(storage: millstream.Storage, tmp_path: Path) -> None:
