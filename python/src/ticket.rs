@@ -332,6 +332,13 @@ impl Ticket {
         Ok(false)
     }
 
+    /// Takes back a `_notify` that returned false.
+    fn _forget(&self, completions: &PyCompletions, token: u64) {
+        if let State::Pending(_, Some(notify)) = &*self.state() {
+            notify.forget(&completions.0, token);
+        }
+    }
+
     /// `Ticket[R]` in annotations: a ticket whose result is an R.
     #[classmethod]
     fn __class_getitem__(class: &Bound<'_, PyType>, result: &Bound<'_, PyAny>) -> Py<PyType> {

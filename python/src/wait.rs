@@ -53,6 +53,13 @@ impl Notify {
         }
     }
 
+    /// Takes back a `tell`: an awaiter has gone.
+    pub(crate) fn forget(&self, completions: &Arc<Completions>, token: u64) {
+        let gone =
+            |told: &(Arc<Completions>, u64)| told.1 == token && Arc::ptr_eq(&told.0, completions);
+        self.state().loops.retain(|told| !gone(told));
+    }
+
     /// Sleeps until it is woken, at most `longest`.
     fn sleep(&self, longest: Duration) {
         let state = self.state();

@@ -244,6 +244,44 @@ def test_await_in_asyncio(storage: millstream.Storage, noise: Path) -> None:
     asyncio.run(main())  # In a new loop.
 
 
+def test_awaits_that_are_given_up_leave_nothing_behind(
+    storage: millstream.Storage, noise: Path
+) -> None:
+    async def main() -> None:
+        group, batch = millstream.Group(), storage.queue().batch()
+        batch.read(noise, 0, 16, group=group)
+        for _ in range(1000):
+            task = asyncio.ensure_future(group)
+            await asyncio.sleep(0)  # It has registered.
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        bridge = _asyncio._bridges[asyncio.get_running_loop()]
+        batch.submit()
+        group.wait()
+        storage.close()  # No thread wakes anyone from here on.
+        assert bridge.completions.take() == [] and bridge.waiting == {}
+
+    asyncio.run(main())
+
+
+def test_of_many_waiters_those_that_remain_are_woken(
+    occupied: millstream.Storage, noise: Path
+) -> None:
+    group, completions, other = millstream.Group(), _native.Completions(), _native.Completions()
+    ticket = occupied.queue().read(noise, 1 << 20, 4096, group=group)
+    waitables: list[Any] = [ticket, group]
+    for nth, waitable in enumerate(waitables):
+        for token in range(100):
+            assert not waitable._notify(completions, 100 * nth + token)
+            assert not waitable._notify(other, 100 * nth + token)
+        for token in range(99):
+            waitable._forget(completions, 100 * nth + token)
+    ticket.cancel()
+    occupied.close(0)
+    assert sorted(completions.take()) == [99, 199] and sorted(other.take()) == list(range(200))
+
+
 def test_canceling_a_task_cancels_its_request(
     occupied: millstream.Storage, noise: Path
 ) -> None:

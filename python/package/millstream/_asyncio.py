@@ -52,4 +52,5 @@ async def wait(waitable: Ticket[Any] | Group) -> Any:
         raise
     finally:
         bridge.waiting.pop(token, None)
+        waitable._forget(bridge.completions, token)
     return waitable.wait()
