@@ -282,6 +282,40 @@ def test_of_many_waiters_those_that_remain_are_woken(
     assert sorted(completions.take()) == [99, 199] and sorted(other.take()) == list(range(200))
 
 
+class Owner(bytearray):
+    """Memory with attributes."""
+
+
+def test_cycles_through_tickets_are_collected(storage: millstream.Storage, noise: Path) -> None:
+    owner = Owner(4096)
+    group, queue = millstream.Group(), storage.queue()
+    ticket = queue.read(noise, 0, 4096, into=owner, group=group)
+    buffer = queue.read(noise, 0, 4096).wait()
+    owner.__dict__ = {"parts": [ticket, buffer, group, queue]}
+    ticket.wait()
+    gone = [weakref.ref(one) for one in (owner, ticket, buffer, queue)]
+    del owner, ticket, buffer, group, queue
+    assert all(one() is not None for one in gone)
+    gc.collect()
+    assert [one() for one in gone] == [None] * len(gone)
+
+
+def test_memory_of_a_pending_read_is_not_collected(
+    occupied: millstream.Storage, noise: Path
+) -> None:
+    owner: Any = Owner(4096)
+    owner.ticket = occupied.queue().read(noise, 1 << 20, 4096, into=owner)
+    kept: Any = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert kept() is not None
+    kept().ticket.cancel()
+    with pytest.raises(millstream.Canceled):
+        kept().ticket.wait()
+    gc.collect()
+    assert kept() is None
+
+
 def test_canceling_a_task_cancels_its_request(
     occupied: millstream.Storage, noise: Path
 ) -> None:
