@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 import millstream
+import millstream.npy
+import millstream.safetensors
 
 Script = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -299,6 +301,42 @@ def test_use_after_fork_is_an_error(script: Script, noise: Path, tmp_path: Path)
     millstream.pack({"a": b"content"}, package)
     done = script(FORK, noise, package)
     assert done.stdout.splitlines() == ["refused 8 of 8 own True", "status 0 16"], done
+
+
+FORK_LOOP = """
+import asyncio, os, sys, millstream
+slow = millstream.Storage(disk_model="read=1K,latency=1s,depth=1", depth=1)
+ticket = slow.queue().read(sys.argv[1])
+async def pending():
+    await ticket
+async def read(storage):
+    return len(await storage.queue().read(sys.argv[1], 0, 4096))
+loop = asyncio.new_event_loop()
+task = loop.create_task(pending())
+loop.run_until_complete(asyncio.sleep(0))
+ready, go = os.pipe()
+child = os.fork()
+if child == 0:
+    os.read(ready, 1)
+    own = millstream.Storage()
+    print(loop.run_until_complete(read(own)), asyncio.run(read(own)), flush=True)
+    os._exit(0)
+ticket.cancel()
+slow.close(0)  # The loop's descriptor is readable: the child does not take that away.
+os.write(go, b"x")
+os.waitpid(child, 0)
+try:
+    loop.run_until_complete(asyncio.wait_for(task, 10))
+except millstream.Canceled:
+    print("canceled")
+"""
+
+
+def test_loops_of_a_forked_child_and_its_parent_do_not_share_completions(
+    script: Script, noise: Path
+) -> None:
+    done = script(FORK_LOOP, noise)
+    assert done.stdout.splitlines() == ["4096 4096", "canceled"], done
 
 
 EXIT = """

@@ -6,6 +6,7 @@ for the interpreter, and many completions wake the loop once.
 
 import asyncio
 import itertools
+import os
 import weakref
 from typing import Any
 
@@ -30,6 +31,9 @@ class _Bridge:
 
 _bridges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Bridge]
 _bridges = weakref.WeakKeyDictionary()
+
+# A forked child makes bridges of its own: it shares the eventfds of its parent's.
+os.register_at_fork(after_in_child=_bridges.clear)
 
 
 async def wait(waitable: Ticket[Any] | Group) -> Any:
