@@ -141,4 +141,8 @@ impl Group {
         let wait = slf.py().import("millstream._asyncio")?.getattr("wait")?;
         wait.call1((slf,))?.call_method0("__await__")
     }
+
+    fn __repr__(&self) -> String {
+        format!("<millstream.Group, {} remaining>", self.remaining())
+    }
 }

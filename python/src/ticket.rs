@@ -289,10 +289,11 @@ impl Ticket {
     /// passed (the request goes on).
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
+        let deadline = wait::deadline(timeout)?;
         match self.settled(py, self.state()) {
             Some(result) => result,
             None => {
-                self.settle_by(py, wait::deadline(timeout)?)?;
+                self.settle_by(py, deadline)?;
                 self.result_of(py)
             }
         }

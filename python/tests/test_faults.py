@@ -76,6 +76,50 @@ def test_bad_destinations(storage: millstream.Storage, noise: Path) -> None:
         queue.read(noise, 2**64 - 10, 100).wait()
 
 
+def test_wrong_values_of_arguments_are_invalid(
+    storage: millstream.Storage, noise: Path, tmp_path: Path
+) -> None:
+    queue = storage.queue()
+    wrong: list[Callable[..., Any]] = [
+        lambda: millstream.Storage(backend="tape"),  # type: ignore[arg-type]
+        lambda: millstream.Storage(access="never"),  # type: ignore[arg-type]
+        lambda: millstream.Storage(disk_model="floppy"),
+        lambda: millstream.Storage(depth=0),
+        lambda: storage.queue(priority="urgent"),  # type: ignore[arg-type]
+        lambda: storage.queue(capacity=0),
+        lambda: queue.read(noise, priority="urgent"),  # type: ignore[call-overload]
+        lambda: queue.read(noise, codec="rot13"),  # type: ignore[call-overload]
+        lambda: queue.read(noise, timeout=-1.0),
+        lambda: queue.read(noise, timeout=float("nan")),
+        lambda: queue.read(noise, deadline=float("nan")),
+        lambda: queue.read(noise).wait(float("nan")),
+        lambda: queue.read(noise, 100),
+        lambda: millstream.pack({}, tmp_path / "out", codec="rot13"),  # type: ignore[arg-type]
+        lambda: millstream.npy.fromfile(noise, np.dtype(object)),
+        lambda: millstream.npy.fromfile(noise, np.uint8, offset=-1),
+        lambda: millstream.safetensors.load_file(noise, framework="abacus"),
+        lambda: millstream.safetensors.load_file(noise, framework="numpy", device="cpu"),
+        lambda: millstream.safetensors.iter_tensors(noise, window=0),
+    ]
+    for call in wrong:
+        with pytest.raises(millstream.InvalidArgument) as caught:
+            call()
+        assert isinstance(caught.value, ValueError) and caught.value.kind == "invalid_argument"
+        assert str(caught.value)
+
+
+def test_what_objects_show_of_themselves(storage: millstream.Storage, noise: Path) -> None:
+    queue, file, group = storage.queue(name="music"), storage.open(noise), millstream.Group()
+    batch = queue.batch()
+    batch.read(file, 0, 16, group=group)
+    assert repr(queue) == '<millstream.Queue "music">'
+    assert repr(group) == "<millstream.Group, 1 remaining>"
+    assert repr(file) == f'<millstream.File "{noise}">'
+    batch.submit()
+    file.close()
+    assert repr(file) == f'<millstream.File "{noise}", closed>'
+
+
 def test_memory_is_free_again_once_a_call_has_failed_or_copied_it(
     storage: millstream.Storage, noise: Path, tmp_path: Path
 ) -> None:
