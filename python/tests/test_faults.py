@@ -5,6 +5,7 @@ import os
 import pickle
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -412,6 +413,22 @@ def test_the_interpreter_ends_with_reads_in_flight(
     done = script(EXIT, noise, how)
     assert done.returncode == code, done
     assert "Fatal" not in done.stderr
+
+
+def test_a_benchmark_that_ctrl_c_ends_leaves_nothing_behind(tmp_path: Path) -> None:
+    benchmark = Path(__file__).parents[1] / "benchmark.py"
+    started = subprocess.Popen(
+        [sys.executable, benchmark, "requests"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    with started:
+        assert started.stderr is not None
+        while "round 1 of 7" not in (line := started.stderr.readline()):
+            assert line, "it ended early"
+        assert len(list(tmp_path.iterdir())) == 1
+        started.send_signal(signal.SIGINT)
+        assert "Traceback" not in started.stderr.read()
+    assert started.returncode == 130
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_exceptions_in_callbacks_come_through(tmp_path: Path) -> None:
