@@ -380,6 +380,15 @@ def test_stats_and_traces(storage: millstream.Storage, noise: Path) -> None:
     assert any(event["ph"] == "X" for event in events)
 
 
+def test_the_environment_does_not_choose_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = set()
+    for value in ("threads", "uring", "tape"):
+        monkeypatch.setenv("MILLSTREAM_BACKEND", value)
+        with millstream.Storage() as storage:
+            devices.add(storage.device)
+    assert len(devices) == 1
+
+
 def test_a_disk_model_slows_reads_down(noise: Path) -> None:
     with millstream.Storage(disk_model="read=10M", access="direct") as storage:
         started = time.monotonic()

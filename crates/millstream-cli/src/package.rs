@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
+use millstream::{CodecId, Queue, QueueOptions, Storage};
 use millstream_io::fs::file;
 use millstream_pak::{EntryInfo, Error, ErrorKind, Package, Storing, Target};
 use serde_json::{Value, json};
 
+use crate::backend;
 use crate::failure::{self, Ending, Failure, check_path, counted, refused};
 use crate::limits::{RAW_BYTES_MIN, RAW_RATIO_MAX};
 use crate::table::Table;
@@ -34,7 +35,7 @@ impl Reading {
     /// # Errors
     /// As [`Reading::open`]; or the package is not a patch of this base.
     pub(crate) fn open_over(path: &Path, base: Option<&Path>) -> Result<Reading, Ending> {
-        let storage = Storage::new(StorageOptions::default()).map_err(refused)?;
+        let storage = Storage::new(backend::options(None)?).map_err(refused)?;
         let open =
             |path: &Path| Package::open(&storage, path).map_err(|error| describe(path, &error));
         let mut package = open(path)?;
