@@ -91,7 +91,7 @@ Examples:
   millstream-bench read --throttle 48,550 --rows rows.jsonl
 
 Exit status: 0 success; 1 a failure or wrong bytes; 2 a usage error.
-Environment: MILLSTREAM_BACKEND (auto, uring, iocp, threads) names the backend."
+Environment: MILLSTREAM_BACKEND (auto, uring, threads) names the backend."
 )]
 struct Args {
     /// What to measure

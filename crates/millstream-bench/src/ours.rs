@@ -23,12 +23,10 @@ pub(crate) fn defaults() -> Result<StorageOptions> {
     options.backend = match named.to_str() {
         Some("" | "auto") => Backend::Auto,
         Some("uring") => Backend::Uring,
-        Some("iocp") => Backend::Iocp,
         Some("threads") => Backend::Threads,
         _ => {
-            let words = "auto, uring, iocp, threads";
-            let cause = format!("MILLSTREAM_BACKEND: {named:?} is none of {words}");
-            return Err(Error::new(cause));
+            let cause = "is none of auto, uring, threads";
+            return Err(Error::new(format!("MILLSTREAM_BACKEND: {named:?} {cause}")));
         }
     };
     Ok(options)
