@@ -9,23 +9,26 @@
 - requests: what a warm read of 64 bytes costs, in batches of 1000.
 
 Data is made from a seed in a folder below the current one, which is removed at the end. Contenders
-take turns, the medians of the rounds are printed, and all that a contender loads is compared with
+take turns, progress is shown on standard error, the medians of the rounds are printed, and all that a contender loads is compared with
 the others' by a sum. A cold load begins with its files dropped from the page cache. --quick: small
 data and one round.
 """
 
 import argparse
+import contextlib
 import importlib
 import json
 import mmap
 import os
 import random
+import signal
 import statistics
+import sys
 import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -64,6 +67,28 @@ def drop(paths: Iterable[Path]) -> None:
         os.close(file)
 
 
+def say(doing: str) -> None:
+    """Shows what is being done; on a terminal in place of what was before."""
+    sys.stderr.write(f"\r\x1b[K{doing}" if sys.stderr.isatty() else doing and f"{doing}\n")
+    sys.stderr.flush()
+
+
+def show(line: str) -> None:
+    say("")
+    print(line, flush=True)
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder that is removed at the end, also if Ctrl-C is pressed again meanwhile."""
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        try:
+            yield Path(folder)
+        finally:
+            handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, handler)
+
+
 def measure(
     contenders: dict[str, Load], rounds: int, unit: str, figure: Callable[[float], float],
     cold: Sequence[Path] = (),
@@ -71,8 +96,9 @@ def measure(
     """Lets contenders take turns, and prints the median of the figure that is made of seconds."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     expected = None
-    for _ in range(rounds):
+    for round_ in range(1, rounds + 1):
         for name, load in contenders.items():
+            say(f"  round {round_} of {rounds}: {name}")
             drop(cold)
             started = time.perf_counter()
             loaded = load()
@@ -83,6 +109,7 @@ def measure(
                 if found != expected:
                     raise SystemExit(f"{name} loaded other bytes than the first contender")
             del loaded  # Freeing it is not measured.
+    say("")
     for name, all_seconds in seconds.items():
         print(f"  {name:<21} {figure(statistics.median(all_seconds)):9.2f} {unit}")
 
@@ -154,7 +181,7 @@ def installed(*names: str) -> bool:
         for name in names:
             importlib.import_module(name)
     except ImportError as error:
-        print(f"  left out: {error}")
+        show(f"  left out: {error}")
         return False
     return True
 
@@ -186,7 +213,7 @@ def models(folder: Path, file: Path | None, gib: float, quick: bool) -> None:
         ("cold", loads | {"device limit": lambda: device(path)}, [path]),
         ("warm", loads, []),
     ):
-        print(f"model of {size / 1e9:.2f} GB, {state}")
+        show(f"model of {size / 1e9:.2f} GB, {state}")
         read(path)
         measure(all_loads, rounds, "GB/s", lambda seconds: size / seconds / 1e9, cold)
     before, largest = status("VmRSS"), 0
@@ -257,7 +284,7 @@ def records(folder: Path, quick: bool) -> None:
 
         loads["lmdb"] = in_lmdb
         paths.append(table)
-    print(f"{count} records of {RECORD_BYTES // 1000} kB in random order, cold")
+    show(f"{count} records of {RECORD_BYTES // 1000} kB in random order, cold")
     measure(loads, 1 if quick else 7, "ms", lambda seconds: seconds * 1e3, paths)
 
 
@@ -285,7 +312,7 @@ def requests(folder: Path, quick: bool) -> None:
         "millstream": repeated(lambda: millstream.wait_all(queue.read_many(ranges))),
         "os.pread": repeated(lambda: [os.pread(file, REQUEST_BYTES, at) for at in offsets]),
     }
-    print(f"warm reads of {REQUEST_BYTES} bytes in batches of {BATCH}")
+    show(f"warm reads of {REQUEST_BYTES} bytes in batches of {BATCH}")
     measure(loads, 1 if quick else 7, "µs/read", lambda s: s * 1e6 / (batches * BATCH))
     os.close(file)
 
@@ -305,9 +332,14 @@ def main() -> None:
     for task in options.tasks or tasks:
         if task not in tasks:
             parser.error(f"no task {task}; there are {', '.join(tasks)}")
-        with tempfile.TemporaryDirectory(dir=".") as folder:
-            tasks[task](Path(folder))
+        with scratch() as folder:
+            say(f"{task}: making data")
+            tasks[task](folder)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        say("")
+        sys.exit(128 + signal.SIGINT)

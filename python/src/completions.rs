@@ -14,10 +14,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
+use crate::shared;
+
 /// Tokens of completed requests, and the eventfd that is readable while there are any.
 pub(crate) struct Completions {
     tokens: Mutex<Vec<u64>>,
     eventfd: OwnedFd,
+    generation: u32,
 }
 
 impl Completions {
@@ -31,11 +34,20 @@ impl Completions {
             tokens: Mutex::new(Vec::new()),
             // SAFETY: the descriptor is new, and nobody else's.
             eventfd: unsafe { OwnedFd::from_raw_fd(fd) },
+            generation: shared::generation(),
         })
     }
 
-    /// Adds a token.
+    /// Whether it belongs to a parent of this process, with which it shares the eventfd.
+    fn is_inherited(&self) -> bool {
+        self.generation != shared::generation()
+    }
+
+    /// Adds a token. Does nothing in a forked child.
     pub(crate) fn put(&self, token: u64) {
+        if self.is_inherited() {
+            return;
+        }
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.push(token);
         if tokens.len() == 1 {
@@ -47,6 +59,9 @@ impl Completions {
     }
 
     fn take(&self) -> Vec<u64> {
+        if self.is_inherited() {
+            return Vec::new();
+        }
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let mut count = [0u8; 8];
         // SAFETY: eight bytes that are valid during the call. It fails if nothing was written,

@@ -43,9 +43,14 @@ pub(crate) fn simple(py: Python<'_>, kind: &str, message: &str) -> PyErr {
     make(py, kind, message, &Place::default())
 }
 
+/// The exception of an argument of the right type and a wrong value. For attached threads.
+pub(crate) fn invalid(cause: &str) -> PyErr {
+    Python::attach(|py| simple(py, "invalid_argument", cause))
+}
+
 /// The exception of a file whose bytes violate their format at `offset`.
 pub(crate) fn corrupt(py: Python<'_>, path: &Path, offset: u64, cause: &str) -> PyErr {
-    let message = format!("{cause} ({path:?}, offset {offset})");
+    let message = format!("\"{}\" (offset {offset}): {cause}", path.display());
     let place = Place {
         path: Some(path),
         offset: Some(offset),

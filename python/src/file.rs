@@ -99,6 +99,12 @@ impl File {
     fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
         self.close();
     }
+
+    fn __repr__(&self) -> String {
+        let closed = self.closed.load(Ordering::Relaxed);
+        let closed = if closed { ", closed" } else { "" };
+        format!("<millstream.File {:?}{closed}>", self.path)
+    }
 }
 
 impl Drop for File {

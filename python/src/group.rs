@@ -3,7 +3,7 @@
 use std::future::{Future as _, IntoFuture as _};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::Context;
 
 use pyo3::prelude::*;
 
@@ -19,8 +19,8 @@ use crate::wait::{self, Notify};
 pub(crate) struct Group {
     pub(crate) group: millstream::Group,
     generation: u32,
-    /// Of those who await it: they poll it until it is complete.
-    awaited: Mutex<Vec<millstream::Reached>>,
+    /// What event loops await: one registration with the engine, however many await it.
+    awaited: Mutex<Option<(millstream::Reached, Arc<Notify>)>>,
 }
 
 impl Group {
@@ -111,20 +111,38 @@ impl Group {
     /// Puts `token` into `completions` when all have completed; whether they have already.
     fn _notify(&self, py: Python<'_>, completions: &PyCompletions, token: u64) -> PyResult<bool> {
         self.check_generation(py)?;
-        let (notify, mut reached) = (Arc::<Notify>::default(), self.group.into_future());
         let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
-        if Pin::new(&mut reached).poll(&mut Context::from_waker(&notify.waker())) == Poll::Ready(())
+        let new = || (self.group.into_future(), Arc::default());
+        let (reached, notify) = awaited.get_or_insert_with(new);
+        notify.rearm();
+        let waker = notify.waker();
+        if Pin::new(reached)
+            .poll(&mut Context::from_waker(&waker))
+            .is_ready()
         {
-            awaited.clear();
+            // The engine wakes nobody for a future that is dropped.
+            waker.wake();
+            *awaited = None;
             return Ok(true);
         }
         notify.tell(&completions.0, token);
-        awaited.push(reached);
         Ok(false)
+    }
+
+    /// Takes back a `_notify` that returned false.
+    fn _forget(&self, completions: &PyCompletions, token: u64) {
+        let awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, notify)) = &*awaited {
+            notify.forget(&completions.0, token);
+        }
     }
 
     fn __await__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let wait = slf.py().import("millstream._asyncio")?.getattr("wait")?;
         wait.call1((slf,))?.call_method0("__await__")
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<millstream.Group, {} remaining>", self.remaining())
     }
 }

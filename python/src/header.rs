@@ -218,7 +218,8 @@ pub(crate) fn parse_safetensors(
     file_bytes: u64,
     path: OsString,
 ) -> PyResult<Parsed> {
-    let parsed = (|| {
+    // Other threads run meanwhile (which only timing could test): `head` is bytes, and constant.
+    let parsed = py.detach(|| {
         let start = PREFIX_BYTES + header_bytes(head, file_bytes)?;
         let Some(json) = head.get(PREFIX_BYTES as usize..start as usize) else {
             return Ok((start, None, Vec::new()));
@@ -230,7 +231,7 @@ pub(crate) fn parse_safetensors(
             (name, tensor.dtype, tensor.shape, start + begin, end - begin)
         });
         Ok((start, header.metadata, rows.collect()))
-    })();
+    });
     parsed.map_err(|error: Wrong| {
         let path = PathBuf::from(path);
         errors::corrupt(py, &path, error.offset, &error.cause)

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use millstream::{Access, Backend, CodecId, DiskModel, Priority, StorageOptions};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::errors;
 use crate::region::Inherited;
 
 fn unknown<T>(what: &str, word: &str, words: &str) -> PyResult<T> {
-    Err(PyValueError::new_err(format!(
+    Err(errors::invalid(&format!(
         "{what} {word:?} is none of {words}"
     )))
 }
@@ -84,7 +84,7 @@ impl Given<'_> {
         options.allocator = Some(Arc::new(Inherited::new()));
         if let Some(model) = self.disk_model {
             let parsed: Result<DiskModel, _> = model.parse();
-            let parsed = parsed.map_err(|error| PyValueError::new_err(error.to_string()))?;
+            let parsed = parsed.map_err(|error| errors::invalid(&error.to_string()))?;
             options.disk_model = Some(parsed);
         }
         Ok(options)

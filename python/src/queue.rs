@@ -8,7 +8,6 @@ use millstream::{
     Decode, ErrorKind, FileId, FileOp, FileOptions, Priority, Read, Refused, Request,
 };
 use millstream::{Ticket as EngineTicket, Write};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -82,7 +81,7 @@ impl<'a> Common<'a> {
         Ok(Checked {
             priority: self.priority.map(options::priority).transpose()?,
             deadline: wait::deadline(self.deadline)?,
-            timeout: timeout.map_err(|error| PyValueError::new_err(error.to_string()))?,
+            timeout: timeout.map_err(|error| errors::invalid(&format!("the timeout: {error}")))?,
             tag: self.tag,
             group: self.group,
         })
@@ -168,7 +167,7 @@ impl Target<'_> {
             ((_, None), ..) if offset == 0 || at_most => u64::MAX,
             ((_, None), ..) => {
                 let cause = "a read that does not begin at 0 needs a length";
-                return Err(PyValueError::new_err(cause));
+                return Err(errors::invalid(cause));
             }
         };
         let source = self.source(object, FileOptions::default())?;
@@ -233,13 +232,10 @@ fn decode(codec: Option<&str>, raw_length: Option<u64>) -> PyResult<Option<Decod
 pub(crate) struct Queue {
     pub(crate) queue: millstream::Queue,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) name: String,
 }
 
 impl Queue {
-    pub(crate) fn new(queue: millstream::Queue, shared: Arc<Shared>) -> Queue {
-        Queue { queue, shared }
-    }
-
     /// Calls `make` with a batch, and submits it.
     fn one<T>(
         &self,
@@ -282,7 +278,7 @@ impl Queue {
     /// True
     /// >>> array.tolist()
     /// [256, 770, 1284, 1798]
-    #[pyo3(signature = (file, offset=0, length=None, *, into=None, at_most=False, codec=None,
+    #[pyo3(signature = (file, offset=0, length=None, *, into=None, at_most=false, codec=None,
         raw_length=None, priority=None, deadline=None, timeout=None, tag=0, group=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn read(
@@ -483,6 +479,10 @@ impl Queue {
             false => Err(wait::timed_out(py)),
         }
     }
+
+    fn __repr__(&self) -> String {
+        format!("<millstream.Queue {:?}>", self.name)
+    }
 }
 
 /// Requests that are handed to the engine together. Used by one thread at a time.
@@ -523,7 +523,7 @@ impl Batch {
 #[pymethods]
 impl Batch {
     /// As `Queue.read`.
-    #[pyo3(signature = (file, offset=0, length=None, *, into=None, at_most=False, codec=None,
+    #[pyo3(signature = (file, offset=0, length=None, *, into=None, at_most=false, codec=None,
         raw_length=None, priority=None, deadline=None, timeout=None, tag=0, group=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn read(

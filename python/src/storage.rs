@@ -80,7 +80,11 @@ impl Storage {
         options.bandwidth = bandwidth;
         options.name = String::from(name);
         let queue = self.0.storage.queue(options).into_py(py)?;
-        Ok(Queue::new(queue, Arc::clone(&self.0)))
+        Ok(Queue {
+            queue,
+            shared: Arc::clone(&self.0),
+            name: String::from(name),
+        })
     }
 
     /// Opens a file, to be read or written by requests of the storage's queues. Returns at once:

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use millstream::{Outcome, Ticket as EngineTicket, WaitsFor};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::buffer::{Buffer, Memory};
 use crate::completions::PyCompletions;
@@ -268,6 +269,19 @@ fn none<T>(py: Python<'_>, outcome: Outcome<T>) -> Settled {
 
 #[pymethods]
 impl Ticket {
+    /// For the collector of cycles. As with a tuple, there is no `tp_clear`: a cycle through
+    /// a ticket passes through an object that has one, as `into` with an attribute does.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // What is not visited is not collected: this thread may hold the mutex.
+        let state = self.0.try_lock();
+        match state.as_deref() {
+            Ok(State::Pending(Pending::Into(_, object), _) | State::Done(object)) => {
+                visit.call(object)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Blocks until the request has completed, without holding the interpreter lock, and returns
     /// its result. Ctrl-C raises KeyboardInterrupt; the request then goes on.
     ///
@@ -275,10 +289,11 @@ impl Ticket {
     /// passed (the request goes on).
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
+        let deadline = wait::deadline(timeout)?;
         match self.settled(py, self.state()) {
             Some(result) => result,
             None => {
-                self.settle_by(py, wait::deadline(timeout)?)?;
+                self.settle_by(py, deadline)?;
                 self.result_of(py)
             }
         }
@@ -330,6 +345,13 @@ impl Ticket {
         }
         notify.tell(&completions.0, token);
         Ok(false)
+    }
+
+    /// Takes back a `_notify` that returned false.
+    fn _forget(&self, completions: &PyCompletions, token: u64) {
+        if let State::Pending(_, Some(notify)) = &*self.state() {
+            notify.forget(&completions.0, token);
+        }
     }
 
     /// `Ticket[R]` in annotations: a ticket whose result is an R.

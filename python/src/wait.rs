@@ -7,7 +7,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::completions::Completions;
@@ -53,6 +52,13 @@ impl Notify {
         }
     }
 
+    /// Takes back a `tell`: an awaiter has gone.
+    pub(crate) fn forget(&self, completions: &Arc<Completions>, token: u64) {
+        let gone =
+            |told: &(Arc<Completions>, u64)| told.1 == token && Arc::ptr_eq(&told.0, completions);
+        self.state().loops.retain(|told| !gone(told));
+    }
+
     /// Sleeps until it is woken, at most `longest`.
     fn sleep(&self, longest: Duration) {
         let state = self.state();
@@ -81,7 +87,7 @@ pub(crate) fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
         return Ok(None);
     };
     if seconds.is_nan() {
-        return Err(PyValueError::new_err("the timeout is not a number"));
+        return Err(errors::invalid("the timeout or deadline is not a number"));
     }
     // What does not fit into a duration is longer than any process lives.
     let timeout = Duration::try_from_secs_f64(seconds.max(0.0)).ok();

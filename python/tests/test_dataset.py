@@ -117,7 +117,7 @@ def test_pickling_notices_a_package_that_was_replaced(path: Path) -> None:
     assert pickle.loads(pickled)[9] == 9
     del dataset  # A storage keeps a file open while a package of it is in use.
     millstream.pack({"0000": b"other 5"}, path)
-    with pytest.raises(ValueError, match="replaced"):
+    with pytest.raises(millstream.Changed, match="replaced"):
         pickle.loads(pickled)[0]
 
 

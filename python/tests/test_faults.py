@@ -5,6 +5,7 @@ import os
 import pickle
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,8 @@ import numpy as np
 import pytest
 
 import millstream
+import millstream.npy
+import millstream.safetensors
 
 Script = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -72,6 +75,50 @@ def test_bad_destinations(storage: millstream.Storage, noise: Path) -> None:
         queue.read(noise, -1, 4)
     with pytest.raises(millstream.InvalidArgument):
         queue.read(noise, 2**64 - 10, 100).wait()
+
+
+def test_wrong_values_of_arguments_are_invalid(
+    storage: millstream.Storage, noise: Path, tmp_path: Path
+) -> None:
+    queue = storage.queue()
+    wrong: list[Callable[..., Any]] = [
+        lambda: millstream.Storage(backend="tape"),  # type: ignore[arg-type]
+        lambda: millstream.Storage(access="never"),  # type: ignore[arg-type]
+        lambda: millstream.Storage(disk_model="floppy"),
+        lambda: millstream.Storage(depth=0),
+        lambda: storage.queue(priority="urgent"),  # type: ignore[arg-type]
+        lambda: storage.queue(capacity=0),
+        lambda: queue.read(noise, priority="urgent"),  # type: ignore[call-overload]
+        lambda: queue.read(noise, codec="rot13"),  # type: ignore[call-overload]
+        lambda: queue.read(noise, timeout=-1.0),
+        lambda: queue.read(noise, timeout=float("nan")),
+        lambda: queue.read(noise, deadline=float("nan")),
+        lambda: queue.read(noise).wait(float("nan")),
+        lambda: queue.read(noise, 100),
+        lambda: millstream.pack({}, tmp_path / "out", codec="rot13"),  # type: ignore[arg-type]
+        lambda: millstream.npy.fromfile(noise, np.dtype(object)),
+        lambda: millstream.npy.fromfile(noise, np.uint8, offset=-1),
+        lambda: millstream.safetensors.load_file(noise, framework="abacus"),
+        lambda: millstream.safetensors.load_file(noise, framework="numpy", device="cpu"),
+        lambda: millstream.safetensors.iter_tensors(noise, window=0),
+    ]
+    for call in wrong:
+        with pytest.raises(millstream.InvalidArgument) as caught:
+            call()
+        assert isinstance(caught.value, ValueError) and caught.value.kind == "invalid_argument"
+        assert str(caught.value)
+
+
+def test_what_objects_show_of_themselves(storage: millstream.Storage, noise: Path) -> None:
+    queue, file, group = storage.queue(name="music"), storage.open(noise), millstream.Group()
+    batch = queue.batch()
+    batch.read(file, 0, 16, group=group)
+    assert repr(queue) == '<millstream.Queue "music">'
+    assert repr(group) == "<millstream.Group, 1 remaining>"
+    assert repr(file) == f'<millstream.File "{noise}">'
+    batch.submit()
+    file.close()
+    assert repr(file) == f'<millstream.File "{noise}", closed>'
 
 
 def test_memory_is_free_again_once_a_call_has_failed_or_copied_it(
@@ -301,6 +348,42 @@ def test_use_after_fork_is_an_error(script: Script, noise: Path, tmp_path: Path)
     assert done.stdout.splitlines() == ["refused 8 of 8 own True", "status 0 16"], done
 
 
+FORK_LOOP = """
+import asyncio, os, sys, millstream
+slow = millstream.Storage(disk_model="read=1K,latency=1s,depth=1", depth=1)
+ticket = slow.queue().read(sys.argv[1])
+async def pending():
+    await ticket
+async def read(storage):
+    return len(await storage.queue().read(sys.argv[1], 0, 4096))
+loop = asyncio.new_event_loop()
+task = loop.create_task(pending())
+loop.run_until_complete(asyncio.sleep(0))
+ready, go = os.pipe()
+child = os.fork()
+if child == 0:
+    os.read(ready, 1)
+    own = millstream.Storage()
+    print(loop.run_until_complete(read(own)), asyncio.run(read(own)), flush=True)
+    os._exit(0)
+ticket.cancel()
+slow.close(0)  # The loop's descriptor is readable: the child does not take that away.
+os.write(go, b"x")
+os.waitpid(child, 0)
+try:
+    loop.run_until_complete(asyncio.wait_for(task, 10))
+except millstream.Canceled:
+    print("canceled")
+"""
+
+
+def test_loops_of_a_forked_child_and_its_parent_do_not_share_completions(
+    script: Script, noise: Path
+) -> None:
+    done = script(FORK_LOOP, noise)
+    assert done.stdout.splitlines() == ["4096 4096", "canceled"], done
+
+
 EXIT = """
 import sys, numpy, millstream
 storage = millstream.Storage(disk_model="read=2M,latency=100ms")
@@ -330,6 +413,22 @@ def test_the_interpreter_ends_with_reads_in_flight(
     done = script(EXIT, noise, how)
     assert done.returncode == code, done
     assert "Fatal" not in done.stderr
+
+
+def test_a_benchmark_that_ctrl_c_ends_leaves_nothing_behind(tmp_path: Path) -> None:
+    benchmark = Path(__file__).parents[1] / "benchmark.py"
+    started = subprocess.Popen(
+        [sys.executable, benchmark, "requests"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    with started:
+        assert started.stderr is not None
+        while "round 1 of 7" not in (line := started.stderr.readline()):
+            assert line, "it ended early"
+        assert len(list(tmp_path.iterdir())) == 1
+        started.send_signal(signal.SIGINT)
+        assert "Traceback" not in started.stderr.read()
+    assert started.returncode == 130
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_exceptions_in_callbacks_come_through(tmp_path: Path) -> None:

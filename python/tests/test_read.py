@@ -7,11 +7,13 @@ import threading
 import time
 import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import millstream
+from millstream import _asyncio, _native
 
 
 def test_a_whole_file_and_ranges_arrive(storage: millstream.Storage, noise: Path) -> None:
@@ -84,6 +86,32 @@ def test_a_hundred_thousand_tickets(storage: millstream.Storage, noise: Path) ->
     tickets = storage.queue().read_many(requests)
     results = millstream.wait_all(tickets)
     assert len(results) == len(into) and into == noise.read_bytes()[: len(into)]
+
+
+def test_at_most_reads_what_there_is_of_a_range(
+    storage: millstream.Storage, noise: Path
+) -> None:
+    expected, queue = noise.read_bytes(), storage.queue()
+    begin = len(expected) - 100
+    with queue.batch() as batch:
+        tickets = [batch.read(noise, begin, 4096, at_most=True)]
+        array = np.zeros(4096, np.uint8)
+        into = batch.read(noise, begin, 4096, into=array, at_most=True)
+    tickets += [
+        queue.read(noise, begin, 4096, at_most=True),
+        queue.read(noise, begin, at_most=True),
+    ]
+    for ticket in tickets:
+        assert bytes(ticket.wait()) == expected[begin:]
+    assert into.wait() is array and array.tobytes() == expected[begin:] + bytes(3996)
+    memory = bytearray(4096)
+    assert queue.read(noise, begin, into=memory, at_most=True).wait() is memory
+    assert memory == array.tobytes()
+    assert bytes(queue.read(noise, 0, 10, at_most=True).wait()) == expected[:10]
+    for beyond in (len(expected), 2 * len(expected)):
+        assert len(queue.read(noise, beyond, 10, at_most=True).wait()) == 0
+    with pytest.raises(millstream.PastEnd):
+        queue.read(noise, begin, 4096).wait()
 
 
 def test_writes_appends_and_replaces(storage: millstream.Storage, tmp_path: Path) -> None:
@@ -216,6 +244,78 @@ def test_await_in_asyncio(storage: millstream.Storage, noise: Path) -> None:
     asyncio.run(main())  # In a new loop.
 
 
+def test_awaits_that_are_given_up_leave_nothing_behind(
+    storage: millstream.Storage, noise: Path
+) -> None:
+    async def main() -> None:
+        group, batch = millstream.Group(), storage.queue().batch()
+        batch.read(noise, 0, 16, group=group)
+        for _ in range(1000):
+            task = asyncio.ensure_future(group)
+            await asyncio.sleep(0)  # It has registered.
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        bridge = _asyncio._bridges[asyncio.get_running_loop()]
+        batch.submit()
+        group.wait()
+        storage.close()  # No thread wakes anyone from here on.
+        assert bridge.completions.take() == [] and bridge.waiting == {}
+
+    asyncio.run(main())
+
+
+def test_of_many_waiters_those_that_remain_are_woken(
+    occupied: millstream.Storage, noise: Path
+) -> None:
+    group, completions, other = millstream.Group(), _native.Completions(), _native.Completions()
+    ticket = occupied.queue().read(noise, 1 << 20, 4096, group=group)
+    waitables: list[Any] = [ticket, group]
+    for nth, waitable in enumerate(waitables):
+        for token in range(100):
+            assert not waitable._notify(completions, 100 * nth + token)
+            assert not waitable._notify(other, 100 * nth + token)
+        for token in range(99):
+            waitable._forget(completions, 100 * nth + token)
+    ticket.cancel()
+    occupied.close(0)
+    assert sorted(completions.take()) == [99, 199] and sorted(other.take()) == list(range(200))
+
+
+class Owner(bytearray):
+    """Memory with attributes."""
+
+
+def test_cycles_through_tickets_are_collected(storage: millstream.Storage, noise: Path) -> None:
+    owner = Owner(4096)
+    group, queue = millstream.Group(), storage.queue()
+    ticket = queue.read(noise, 0, 4096, into=owner, group=group)
+    buffer = queue.read(noise, 0, 4096).wait()
+    owner.__dict__ = {"parts": [ticket, buffer, group, queue]}
+    ticket.wait()
+    gone = [weakref.ref(one) for one in (owner, ticket, buffer, queue)]
+    del owner, ticket, buffer, group, queue
+    assert all(one() is not None for one in gone)
+    gc.collect()
+    assert [one() for one in gone] == [None] * len(gone)
+
+
+def test_memory_of_a_pending_read_is_not_collected(
+    occupied: millstream.Storage, noise: Path
+) -> None:
+    owner: Any = Owner(4096)
+    owner.ticket = occupied.queue().read(noise, 1 << 20, 4096, into=owner)
+    kept: Any = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert kept() is not None
+    kept().ticket.cancel()
+    with pytest.raises(millstream.Canceled):
+        kept().ticket.wait()
+    gc.collect()
+    assert kept() is None
+
+
 def test_canceling_a_task_cancels_its_request(
     occupied: millstream.Storage, noise: Path
 ) -> None:
@@ -278,6 +378,15 @@ def test_stats_and_traces(storage: millstream.Storage, noise: Path) -> None:
     assert stats["done"] == 1 and stats["raw_bytes"] == noise.stat().st_size
     events = json.loads(storage.take_trace())["traceEvents"]
     assert any(event["ph"] == "X" for event in events)
+
+
+def test_the_environment_does_not_choose_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = set()
+    for value in ("threads", "uring", "tape"):
+        monkeypatch.setenv("MILLSTREAM_BACKEND", value)
+        with millstream.Storage() as storage:
+            devices.add(storage.device)
+    assert len(devices) == 1
 
 
 def test_a_disk_model_slows_reads_down(noise: Path) -> None:

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use millstream::{DeviceKind, Storage, StorageOptions};
+use millstream::DeviceKind;
 use millstream_io::fs::probe;
 
 const COMMIT: Option<&str> = option_env!("MILLSTREAM_COMMIT");
@@ -53,7 +53,7 @@ pub(crate) fn facts(place: &Path, load_before: Option<String>) -> Vec<(String, S
 }
 
 fn backend() -> String {
-    match Storage::new(StorageOptions::default()) {
+    match crate::ours::storage("") {
         Ok(storage) if storage.device_kind() == DeviceKind::Uring => "io_uring".into(),
         Ok(storage) => format!("threads: {}", storage.device_reason()),
         Err(error) => format!("none: {error}"),

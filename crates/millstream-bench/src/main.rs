@@ -90,7 +90,8 @@ Examples:
   millstream-bench --quick --report report.html
   millstream-bench read --throttle 48,550 --rows rows.jsonl
 
-Exit status: 0 success; 1 a failure or wrong bytes; 2 a usage error."
+Exit status: 0 success; 1 a failure or wrong bytes; 2 a usage error.
+Environment: MILLSTREAM_BACKEND (auto, uring, threads) names the backend."
 )]
 struct Args {
     /// What to measure
@@ -129,6 +130,7 @@ fn measure(args: &Args) -> Result<Run> {
     outputs
         .into_iter()
         .try_for_each(|path| check_writable(path))?;
+    ours::defaults()?;
     let load_before = machine::load_average();
     let mut session = Session::new(&args.options)?;
     let is_wanted = |name| args.workloads.is_empty() || args.workloads.iter().any(|it| it == name);

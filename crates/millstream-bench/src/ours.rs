@@ -16,9 +16,25 @@ use crate::prelude::*;
 
 const BATCH: usize = 256;
 
-/// Returns the options of a variant of our contender, by the suffix of its name.
-pub(crate) fn options(contender: &str) -> StorageOptions {
+/// Returns the default options with the backend that `MILLSTREAM_BACKEND` names.
+pub(crate) fn defaults() -> Result<StorageOptions> {
     let mut options = StorageOptions::default();
+    let named = std::env::var_os("MILLSTREAM_BACKEND").unwrap_or_default();
+    options.backend = match named.to_str() {
+        Some("" | "auto") => Backend::Auto,
+        Some("uring") => Backend::Uring,
+        Some("threads") => Backend::Threads,
+        _ => {
+            let cause = "is none of auto, uring, threads";
+            return Err(Error::new(format!("MILLSTREAM_BACKEND: {named:?} {cause}")));
+        }
+    };
+    Ok(options)
+}
+
+/// Returns the options of a variant of our contender, by the suffix of its name.
+pub(crate) fn options(contender: &str) -> Result<StorageOptions> {
+    let mut options = defaults()?;
     let threads = &mut options.threads;
     match contender.strip_prefix("millstream-") {
         Some("threads") => options.backend = Backend::Threads,
@@ -34,11 +50,11 @@ pub(crate) fn options(contender: &str) -> StorageOptions {
         }
         _ => {}
     }
-    options
+    Ok(options)
 }
 
 pub(crate) fn storage(contender: &str) -> Result<Storage> {
-    Ok(Storage::new(options(contender))?)
+    Ok(Storage::new(options(contender)?)?)
 }
 
 pub(crate) fn direct() -> Result<Storage> {

@@ -45,6 +45,19 @@ fn wrong_options_are_usage_errors() {
 }
 
 #[test]
+fn a_backend_of_the_environment_that_does_not_exist_fails_before_the_benchmark_begins() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millstream-bench"));
+    command
+        .args(["--quick", "--corpus", "corpus", "pnm"])
+        .current_dir(folder.path());
+    let output = command.env("MILLSTREAM_BACKEND", "tape").output();
+    let errors = expect_status(&output.expect("the program starts"), 1);
+    assert!(errors.contains("none of auto, uring"), "{errors}");
+    assert!(names_in(folder.path()).is_empty());
+}
+
+#[test]
 fn outputs_that_cannot_be_written_fail_before_the_benchmark_begins() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let words = ["--quick", "--runs", "1", "pnm", "--corpus", "corpus"];

@@ -23,7 +23,9 @@ pub(crate) use packages::{CatArgs, DiffArgs, ExtractArgs, ListArgs, PackArgs, Ve
 const STATUS_HELP: &str = "\
 Exit status: 0 success; 1 something failed (standard error has the number of failures and the \
 first ten); 2 usage error.
-A command that fails or is interrupted leaves no partial output file, except with --in-place.";
+A command that fails or is interrupted leaves no partial output file, except with --in-place.
+Environment: MILLSTREAM_BACKEND (auto, uring, iocp, threads) names the backend where --backend \
+does not.";
 
 /// Load, pack, verify and decompress files at the speed of the disk.
 #[derive(Debug, Parser)]
@@ -81,8 +83,9 @@ pub(crate) struct LoadArgs {
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
     /// How files are read: by io_uring, a completion port of Windows or a pool of threads
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) backend: BackendWord,
+    /// [default: the value of MILLSTREAM_BACKEND, else auto]
+    #[arg(long, value_enum)]
+    pub(crate) backend: Option<BackendWord>,
     /// When to bypass the page cache with direct I/O
     #[arg(long, value_enum, default_value_t)]
     pub(crate) direct: DirectWord,
@@ -136,10 +139,9 @@ pub(crate) struct LoadArgs {
 }
 
 /// The values of `--backend`.
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum BackendWord {
     /// io_uring or a completion port, or threads where the system has neither
-    #[default]
     Auto,
     /// io_uring; an error where it is refused
     Uring,

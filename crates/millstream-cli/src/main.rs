@@ -5,6 +5,7 @@
 //! no partial file behind on any path.
 
 mod args;
+mod backend;
 mod cold;
 mod commands;
 mod failure;

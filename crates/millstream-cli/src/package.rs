@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
+use millstream::{CodecId, Queue, QueueOptions, Storage};
 use millstream_io::fs::file;
 use millstream_pak::{
     EntryInfo, Error, ErrorKind, Package, PackageOptions, SecretKey, Storing, Target,
@@ -10,6 +10,7 @@ use millstream_pak::{
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Value, json};
 
+use crate::backend;
 use crate::failure::{self, Ending, Failure, check_path, counted, hex, refused};
 use crate::input::refuse_fifo;
 use crate::limits::{RAW_BYTES_MIN, RAW_RATIO_MAX};
@@ -43,7 +44,7 @@ impl Reading {
         base: Option<&Path>,
         fold_case: bool,
     ) -> Result<Reading, Ending> {
-        let storage = Storage::new(StorageOptions::default()).map_err(refused)?;
+        let storage = Storage::new(backend::options(None)?).map_err(refused)?;
         let options = PackageOptions {
             fold_case,
             ..PackageOptions::default()

@@ -6,6 +6,7 @@ for the interpreter, and many completions wake the loop once.
 
 import asyncio
 import itertools
+import os
 import weakref
 from typing import Any
 
@@ -31,6 +32,9 @@ class _Bridge:
 _bridges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Bridge]
 _bridges = weakref.WeakKeyDictionary()
 
+# A forked child makes bridges of its own: it shares the eventfds of its parent's.
+os.register_at_fork(after_in_child=_bridges.clear)
+
 
 async def wait(waitable: Ticket[Any] | Group) -> Any:
     """Waits for a ticket or a group. If the task is canceled, so is the ticket's request."""
@@ -52,4 +56,5 @@ async def wait(waitable: Ticket[Any] | Group) -> Any:
         raise
     finally:
         bridge.waiting.pop(token, None)
+        waitable._forget(bridge.completions, token)
     return waitable.wait()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from ._default import default_storage
+from ._errors import Changed, invalid
 from ._native import Buffer, Package, Storage, Ticket
 
 _T = TypeVar("_T")
@@ -98,7 +99,8 @@ class Dataset(Generic[_T]):
             if self._package is None:
                 package = Package(self.path, default_storage(), verify=self._verify)
                 if package.root != self.root:
-                    raise ValueError(f"{self.path} was replaced by another package")
+                    cause = f'"{self.path}": the package was replaced by another one'
+                    raise Changed(cause, "changed", self.path)
                 self._package = package
             return self._package
 
@@ -136,7 +138,7 @@ class Dataset(Generic[_T]):
         `rank`-th on: workers with the same seed share an epoch."""
         rank, count = part
         if prefetch < 1 or not 0 <= rank < count:
-            raise ValueError("prefetch is at least 1, and the part one of those there are")
+            raise invalid("prefetch is at least 1, and the part one of those there are")
         order = list(self._entries)
         if shuffle:
             random.Random(seed).shuffle(order)

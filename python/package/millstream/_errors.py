@@ -53,7 +53,7 @@ class Corrupt(MillstreamError, ValueError):
 
 
 class InvalidArgument(MillstreamError, ValueError):
-    """An argument makes no sense."""
+    """An argument has the right type and a wrong value."""
 
 
 class IoError(MillstreamError, OSError):
@@ -66,7 +66,7 @@ class IoError(MillstreamError, OSError):
 
 
 class Changed(IoError):
-    """A file changed while it was packed."""
+    """A file changed while it was packed, or a package between two processes of a Dataset."""
 
 
 class IsDirectory(IoError, IsADirectoryError):
@@ -128,6 +128,10 @@ _CLASSES: dict[str, type[MillstreamError]] = {
     "timed_out": TimeoutError,
     "wait_timed_out": TimeoutError,
 }
+
+
+def invalid(cause: str) -> InvalidArgument:
+    return InvalidArgument(cause, "invalid_argument")
 
 
 def make(

@@ -41,7 +41,7 @@ class TensorFile:
 
 
 def _corrupt(path: str, cause: str) -> Corrupt:
-    return Corrupt(f"{path}: {cause}", "corrupt", path, 0)
+    return Corrupt(f'"{path}" (offset 0): {cause}', "corrupt", path, 0)
 
 
 def _shards(storage: Storage, queue: Queue, index: str) -> dict[str, set[str]]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ._default import default_storage
+from ._errors import invalid
 from ._files import Tensor, TensorFile
 from ._native import Completions, File, Queue, Storage, Ticket
 from ._types import numpy_type, torch_type
@@ -34,13 +35,13 @@ class Span:
 def wanted(files: list[TensorFile], names: Iterable[str] | None) -> list[tuple[File, list[Tensor]]]:
     """Tensors of each file that are wanted.
 
-    Raises KeyError for a name that no file has, and ValueError for one that several have.
+    Raises KeyError for a name that no file has, and InvalidArgument for one that several have.
     """
     known: set[str] = set()
     for file in files:
         for tensor in file.tensors:
             if tensor.name in known:
-                raise ValueError(f"the tensor {tensor.name!r} is in several files")
+                raise invalid(f"the tensor {tensor.name!r} is in several files")
             known.add(tensor.name)
     if names is None:
         return [(file.file, file.tensors) for file in files]

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ._default import default_storage
-from ._errors import Corrupt, MillstreamError
+from ._errors import Corrupt, MillstreamError, invalid
 from ._native import Buffer, File, Queue, Storage, Ticket, wait_all
 
 __all__ = ["fromfile", "load"]
@@ -57,7 +57,7 @@ class _Header:
 
 
 def _wrong(path: str, offset: int, cause: str) -> Corrupt:
-    return Corrupt(f"{path}: {cause} (offset {offset})", "corrupt", path, offset)
+    return Corrupt(f'"{path}" (offset {offset}): {cause}', "corrupt", path, offset)
 
 
 def _parse(head: bytes, place: tuple[str, int]) -> _Header:
@@ -289,9 +289,9 @@ def fromfile(
     """
     kind = np.dtype(dtype)
     if kind.hasobject or kind.itemsize == 0:
-        raise ValueError(f"elements of type {kind} cannot be read from a file")
+        raise invalid(f"elements of type {kind} cannot be read from a file")
     if offset < 0 or count < -1:
-        raise ValueError("offset and count must not be negative")
+        raise invalid("offset and count must not be negative")
     storage = storage or default_storage()
     with storage.open(path) as file:
         if count < 0:

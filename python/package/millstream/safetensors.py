@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from . import _tensors
+from ._errors import invalid
 from ._files import Path, TensorFile, open_files
 from ._native import Storage
 
@@ -35,9 +36,9 @@ WINDOW_BYTES = 96 << 20
 def _framework(framework: str | None, device: Any) -> str:
     chosen = framework or ("numpy" if device is None else "torch")
     if chosen not in ("numpy", "torch"):
-        raise ValueError(f"the framework {chosen!r} is none of numpy, torch")
+        raise invalid(f"the framework {chosen!r} is none of numpy, torch")
     if chosen == "numpy" and device is not None:
-        raise ValueError("arrays of numpy have no device")
+        raise invalid("arrays of numpy have no device")
     return chosen
 
 
@@ -90,7 +91,7 @@ def iter_tensors(
     """
     chosen = _framework(framework, device)
     if window < 1:
-        raise ValueError("the window must have a byte at least")
+        raise invalid("the window must have a byte at least")
     listed = [paths] if _is_path(paths) else list(paths)  # type: ignore[arg-type]
     return _iterate(listed, names, (chosen, device), window, storage)  # type: ignore[arg-type]
 

@@ -76,7 +76,7 @@ pub(super) struct Batch {
 
 impl Batch {
     pub(super) fn new(package: &Path, wanted: &Arc<Vec<Wanted>>, passes: usize) -> Result<Batch> {
-        let mut options = ours("millstream-direct");
+        let mut options = ours("millstream-direct")?;
         options.retained_bytes = BATCH_RETAINED_BYTES;
         Ok(Batch {
             package: package.to_path_buf(),

@@ -10,10 +10,11 @@ use std::io::Read as _;
 use std::path::Path;
 
 use memmap2::Mmap;
-use millstream::{CodecId, Decode, FileOptions, Read, Storage, StorageOptions};
+use millstream::{CodecId, Decode, FileOptions, Read, Storage};
 use millstream_pnm::{Image, Kernel, Loader, Mapped, Options, view};
 
 use super::pictures::Picture;
+use crate::ours::defaults;
 use crate::ours::{queue_for, serve};
 use crate::prelude::*;
 use crate::read::rivals::map;
@@ -117,7 +118,7 @@ fn engine(picture: &Picture) -> impl Method {
     let (path, len) = (&picture.path, picture.image_len);
     let first = path.with_extension("first");
     let make = move || {
-        let mut options = StorageOptions::default();
+        let mut options = defaults()?;
         millstream_pnm::codec::register(&mut options, PNM);
         let storage = Storage::new(options)?;
         // Another image first, as in a program that has loaded something: the first decoded request

@@ -49,7 +49,7 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
                     };
                     // Many small reads of one file at depth: what the `package` option is for.
                     let storage = move || {
-                        let mut options = options(name);
+                        let mut options = options(name)?;
                         (options.access, options.depth) = (access, depth as u32);
                         options.staging_bytes = STAGING_BYTES;
                         Ok(Storage::new(options)?)

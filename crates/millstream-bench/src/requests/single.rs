@@ -115,7 +115,7 @@ fn readers(
                 }
             }
             _ => {
-                let mut options = options(name);
+                let mut options = options(name)?;
                 if mode == Mode::Direct {
                     options.access = millstream::Access::Direct;
                 }

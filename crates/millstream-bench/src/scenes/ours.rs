@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millstream::{Stats, Storage, StorageOptions};
+use millstream::{Stats, Storage};
 use millstream_gltf::cook::{SceneCook, Target};
 use millstream_gltf::image::{Format, register};
 use millstream_gltf::record::SceneDescriber;
 use millstream_gltf::{Loader, LoaderOptions, Scene};
 use millstream_pak::{Links, PackOptions, Package, walk, write_file};
 
+use crate::ours::defaults;
 use crate::packages::MADE;
 use crate::prelude::*;
 use crate::scenes::Digest;
@@ -27,7 +28,7 @@ const DRAWABLE: &str = "first drawable part";
 const RETAINED_BYTES: usize = 512 << 20;
 
 fn storage(memory: &Arc<Recycled>) -> Result<Storage> {
-    let mut options = StorageOptions::default();
+    let mut options = defaults()?;
     options.retained_bytes = RETAINED_BYTES;
     options.allocator = Some(Arc::clone(memory) as _);
     register(&mut options, Default::default());

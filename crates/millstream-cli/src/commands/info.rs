@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use millstream::{DeviceKind, IoError, Storage, StorageOptions};
+use millstream::{DeviceKind, IoError, Storage};
 use millstream_codec::CodecId;
 use millstream_io::MountKind;
 use millstream_io::backend::ring_features;
@@ -14,6 +14,7 @@ use millstream_pak::Package;
 use serde_json::{Value, json};
 
 use crate::args::{InfoArgs, STREAM_CODECS};
+use crate::backend;
 use crate::commands::load::backend_name;
 use crate::failure::{Ending, Failure, refused, set_path, shown};
 use crate::output;
@@ -32,7 +33,7 @@ pub(crate) fn info(args: &InfoArgs, json: bool) -> Result<(), Ending> {
     // Before the storage is made: the kernel releases a closed ring's locked memory only some time
     // later.
     let features = ring_features(millstream::limits::STAGING_BYTES_DEFAULT);
-    let storage = Storage::new(StorageOptions::default()).map_err(refused)?;
+    let storage = Storage::new(backend::options(None)?).map_err(refused)?;
     let reason = match storage.device_kind() {
         DeviceKind::Uring => "the system allows io_uring",
         _ => storage.device_reason(),

@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millstream::{
-    Access, Backend, DeviceKind, Priority, Queue, QueueOptions, Stats, Storage, StorageOptions,
+    Access, DeviceKind, Priority, Queue, QueueOptions, Stats, Storage, StorageOptions,
 };
 use millstream_io::fs::names;
 use millstream_pak::{Package, PackageOptions};
 use serde_json::{Value, json};
 
-use crate::args::{BackendWord, DirectWord, LoadArgs};
+use crate::args::{DirectWord, LoadArgs};
+use crate::backend;
 use crate::cold;
 use crate::failure::{self, Ending, Failure, counted, refused};
 use crate::limits::{CLOSE_WAIT, WINDOW_REQUESTS};
@@ -176,13 +177,7 @@ fn open(
 }
 
 fn options(args: &LoadArgs) -> Result<StorageOptions, Ending> {
-    let mut options = StorageOptions::default();
-    options.backend = match args.backend {
-        BackendWord::Auto => Backend::Auto,
-        BackendWord::Uring => Backend::Uring,
-        BackendWord::Iocp => Backend::Iocp,
-        BackendWord::Threads => Backend::Threads,
-    };
+    let mut options = backend::options(args.backend)?;
     options.access = match args.direct {
         DirectWord::Auto => Access::Auto,
         DirectWord::Always => Access::Direct,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use millstream::{Storage, StorageOptions};
+use millstream::Storage;
 use millstream_gltf::record::is_scene;
 use millstream_gltf::{
     Error, ErrorKind, Event, EventKind, Load, Loader, LoaderOptions, Progress, State, image,
@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::args::SceneArgs;
+use crate::backend;
 use crate::commands::load::{cancel_on_interruption, check_trace, close, end_of_load};
 use crate::failure::{Ending, Failure, Failures, check_path, counted, refused, shown};
 use crate::limits::{EVENTS_LISTED, HASHES_MAX, SCENE_FAILURES_MAX};
@@ -77,7 +78,7 @@ pub(crate) fn scene(args: &SceneArgs, json: bool) -> Result<(), Ending> {
     check_gpu(args)?;
     check_trace(args.trace.as_deref(), std::slice::from_ref(&args.file))?;
     check_kind(&args.file)?;
-    let mut options = StorageOptions::default();
+    let mut options = backend::options(None)?;
     let mut limits = image::ImageLimits::default();
     if args.max_bytes.is_some() {
         // `--max-bytes` is the limit instead: the ratio limit refuses images of a single color.

@@ -10,6 +10,42 @@ fn info(path: &str) -> Value {
 }
 
 #[test]
+fn the_environment_names_the_backend_of_every_command() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("file"), "bytes").expect("a file");
+    let path = folder.path().to_str().expect("UTF-8");
+    let package = format!("{path}/package.mpak");
+    expect_quiet_success(&run(&mut millstream(&["pack", "-o", &package, path])));
+    let backend = |words: &[&str], named: &str| {
+        let output = run(millstream(words).env("MILLSTREAM_BACKEND", named));
+        expect_quiet_success(&output);
+        let document: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+        document["backend"].as_str().expect("a name").to_owned()
+    };
+    let auto = backend(&["info", "--json", path], "");
+    for words in [["info", "--json", path], ["load", "--json", path]] {
+        assert_eq!(backend(&words, "threads"), "threads");
+        assert_eq!(backend(&words, "auto"), auto);
+    }
+    let words = ["load", "--json", "--backend", "auto", path];
+    assert_eq!(backend(&words, "threads"), auto);
+    for words in [
+        &["info", path][..],
+        &["load", path],
+        &["list", &package],
+        &["cat", &package, "file"],
+        &["verify", &package],
+    ] {
+        let output = run(millstream(words).env("MILLSTREAM_BACKEND", "tape"));
+        let errors = expect_status(&output, 2);
+        assert!(
+            errors.contains("none of auto, uring"),
+            "{words:?}: {errors}"
+        );
+    }
+}
+
+#[test]
 fn the_document_holds_what_was_promised() {
     let document = info("/");
     assert_eq!(document["version"], env!("CARGO_PKG_VERSION"));

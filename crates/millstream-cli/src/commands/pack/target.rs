@@ -12,6 +12,7 @@ use millstream_io::fs::AtomicFile;
 use millstream_pak::Target;
 
 use crate::args::PackArgs;
+use crate::backend;
 use crate::failure::{Ending, Failure};
 use crate::limits::{TARGET_FILE_BYTES, TARGET_READ_BYTES, TARGET_READS, TARGET_TIME};
 use crate::loader::describe;
@@ -68,7 +69,7 @@ fn disk_rate(output: &OsStr) -> Result<f64, Ending> {
     }
     let synced = scratch.file().sync_data();
     synced.map_err(|error| Failure::io(&path, "sync", &error))?;
-    read_rate(&path).map_err(|error| match error.kind() {
+    read_rate(&path, backend::options(None)?).map_err(|error| match error.kind() {
         millstream::ErrorKind::NoDirectIo => {
             let cause = "the page cache cannot be bypassed here, so the disk cannot be measured: \
                          give its rate with --target-mbps";
@@ -78,8 +79,8 @@ fn disk_rate(output: &OsStr) -> Result<f64, Ending> {
     })
 }
 
-fn read_rate(path: &Path) -> Result<f64, millstream::Error> {
-    let storage = Storage::new(StorageOptions::default())?;
+fn read_rate(path: &Path, options: StorageOptions) -> Result<f64, millstream::Error> {
+    let storage = Storage::new(options)?;
     let queue = storage.queue(QueueOptions::default())?;
     let options = FileOptions {
         access: Some(Access::Direct),
