@@ -4,6 +4,7 @@
 //! a batch of one. Signal, status and close entries take effect once everything before them in the
 //! queue has completed; they do not delay later entries.
 
+use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -50,14 +51,28 @@ impl Drop for Handle {
 #[derive(Clone)]
 pub struct Queue(Arc<Handle>);
 
-/// A request that was not accepted, with the reason.
-#[derive(Debug)]
+/// A request that was not accepted, with the reason. As an error it shows the reason alone.
 pub struct Refused<R> {
     /// The reason: `QueueFull`, `TooManyTickets` or `Closed`.
     pub error: Error,
     /// The request.
     pub request: R,
 }
+
+impl<R> fmt::Debug for Refused<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Refused");
+        shown.field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<R> fmt::Display for Refused<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<R> std::error::Error for Refused<R> {}
 
 impl<R> From<Refused<R>> for Error {
     fn from(refused: Refused<R>) -> Error {
@@ -257,8 +272,8 @@ impl Queue {
     }
 }
 
-impl std::fmt::Debug for Queue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue")
             .field("name", &self.shared().options.name)
             .field("live", &self.live())
@@ -578,8 +593,8 @@ impl Drop for Batch {
     }
 }
 
-impl std::fmt::Debug for Batch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batch")
             .field("entries", &self.parcel.indices.len())
             .finish_non_exhaustive()

@@ -207,6 +207,11 @@ unsafe impl Send for Parts {}
 impl Parts {
     #[inline(always)]
     fn new(verb: Verb, file: FileId, offset: u64, len: u64, memory: Memory, room: u64) -> Parts {
+#[expect(unsafe_code, reason = "an error with a request is shown by any thread")]
+// SAFETY: `&Parts` leads to no code of the application and to none of its memory: all of these are
+// private, and taken through `&mut Parts` alone.
+unsafe impl Sync for Parts {}
+
         Parts {
             verb,
             body: Body {
