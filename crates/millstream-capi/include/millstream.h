@@ -1243,7 +1243,7 @@ typedef int32_t mst_codec;
 
 /** What all kinds of requests have in common. */
 struct mst_request_options {
-    /** For `mst_queue_cancel_tagged`. */
+    /** For `mst_queue_cancel_tagged` and `mst_queue_reprioritize_tagged`. */
     uint64_t tag;
     /** Comes back with the completion. */
     uint64_t user_data;
@@ -1545,6 +1545,19 @@ MST_API mst_result mst_queue_cancel_group(mst_queue *queue, const mst_group *gro
  * memory that is half filled is filled to its end.
  */
 MST_API mst_result mst_queue_pause(mst_queue *queue, bool paused);
+/**
+ * Changes priority (the default is normal) and deadline (from now on; 0: none) of the requests
+ * submitted before this call whose `tag & mask == value`, with a ticket or without; what is in
+ * flight keeps its own. Of several changes of a request, also by `mst_ticket_reprioritize`, the
+ * last call counts. Does not wait.
+ */
+MST_API mst_result mst_queue_reprioritize_tagged(
+    mst_queue *queue,
+    uint64_t mask,
+    uint64_t value,
+    mst_priority priority,
+    uint64_t deadline_ns);
+
 
 /** Sets the bytes per second that the queue's requests may move; 0 for no limit. */
 MST_API mst_result mst_queue_set_bandwidth(mst_queue *queue, uint64_t bytes_per_second);

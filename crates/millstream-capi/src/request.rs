@@ -55,7 +55,7 @@ pub const MST_REQUEST_TRY: u32 = 2;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct mst_request_options {
-    /// For `mst_queue_cancel_tagged`.
+    /// For `mst_queue_cancel_tagged` and `mst_queue_reprioritize_tagged`.
     pub tag: u64,
     /// Comes back with the completion.
     pub user_data: u64,
@@ -281,10 +281,8 @@ macro_rules! with_options {
         if let Some(priority) = priority_of(options.priority)? {
             request = request.priority(priority);
         }
-        if options.deadline_ns != 0 {
-            if let Some(deadline) = deadline_of(options.deadline_ns) {
-                request = request.deadline(deadline);
-            }
+        if let Some(deadline) = deadline_of(options.deadline_ns) {
+            request = request.deadline(deadline);
         }
         if options.timeout_ns != 0 {
             request = request.timeout(Duration::from_nanos(options.timeout_ns));

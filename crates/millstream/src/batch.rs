@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream_io::BorrowedEvent;
 
@@ -173,12 +173,37 @@ impl Queue {
 
     /// Cancels the requests submitted before this call whose `tag & mask == value`.
     pub fn cancel_tagged(&self, mask: u64, value: u64) {
-        self.shared().cancel(Which::Tagged { mask, value });
+        self.shared().select(Which::Tagged { mask, value }, None);
     }
 
     /// Cancels the requests of this queue submitted before this call that belong to `group`.
     pub fn cancel_group(&self, group: &Group) {
-        self.shared().cancel(Which::Group(group.clone()));
+        self.shared().select(Which::Group(group.clone()), None);
+    }
+
+    /// Changes priority and deadline of the requests submitted before this call whose
+    /// `tag & mask == value`, also of posted and detached ones; what is in flight keeps its own. Of
+    /// several changes of a request, here and by [`Ticket::reprioritize`], the last call counts.
+    /// Does not block.
+    ///
+    /// ```no_run
+    /// # fn example(queue: &millstream::Queue) {
+    /// use millstream::Priority;
+    /// // The camera moved from region 3 to region 4, which the low byte of the tags names.
+    /// queue.reprioritize_tagged(0xff, 3, Priority::Low, None);
+    /// queue.reprioritize_tagged(0xff, 4, Priority::High, None);
+    /// # }
+    /// ```
+    pub fn reprioritize_tagged(
+        &self,
+        mask: u64,
+        value: u64,
+        priority: Priority,
+        deadline: Option<Instant>,
+    ) {
+        let change = self.shared().mailbox.new_change(priority, deadline);
+        self.shared()
+            .select(Which::Tagged { mask, value }, Some(change));
     }
 
     /// Closes a file, as [`Batch::close`].

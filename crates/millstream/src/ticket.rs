@@ -208,8 +208,8 @@ impl<T: 'static> Ticket<T> {
     /// Changes its priority and deadline; what is in flight keeps its own.
     pub fn reprioritize(&self, priority: Priority, deadline: Option<Instant>) {
         if !self.is_complete() {
-            let change = (priority, deadline);
-            self.slot.shared().change(self.slot.id(), change);
+            let id = self.slot.id();
+            self.slot.shared().change(id, priority, deadline);
         }
     }
 

@@ -71,6 +71,8 @@ static void null_is_refused(void) {
     NUL(mst_queue_operate(queue, NULL, &ticket));
     NUL(mst_queue_close_file(NULL, file));
     NUL(mst_queue_cancel_tagged(NULL, 0, 0));
+    NUL(mst_queue_reprioritize_tagged(NULL, 0, 0, MST_PRIORITY_LOW, 0));
+    EXPECT(MST_ERROR_INVALID_ARGUMENT, mst_queue_reprioritize_tagged(queue, 0, 0, 99, 0));
     NUL(mst_queue_cancel_group(NULL, group));
     NUL(mst_queue_cancel_group(queue, NULL));
     NUL(mst_queue_pause(NULL, true));
