@@ -256,7 +256,8 @@ static void descriptors_are_checked(void) {
     } bad[] = {
         {{.size = sizeof good}},
         {{.size = sizeof good, .file = file, .offset = 1}},
-        {{.size = sizeof good, .file = file, .reserved = 1}},
+        {{.size = sizeof good, .file = file, .flags = 1u << 31}},
+        {{.size = sizeof good, .file = file, .length = 1, .entry_name = "a"}},
         {{.size = sizeof good, .file = file, .codec = 256}},
         {{.size = sizeof good, .file = file, .codec = -1}},
         {{.size = sizeof good, .file = file, .options = {.priority = 5}}},
