@@ -1245,7 +1245,7 @@ typedef int32_t mst_codec;
 
 /** What all kinds of requests have in common. */
 struct mst_request_options {
-    /** For `mst_queue_cancel_tagged`. */
+    /** For `mst_queue_cancel_tagged` and `mst_queue_reprioritize_tagged`. */
     uint64_t tag;
     /** Comes back with the completion. */
     uint64_t user_data;
@@ -1329,7 +1329,7 @@ struct mst_read_desc {
      * raw size and blocks are known. NULL: none.
      */
     const mst_source *source;
-    /** The entry, found by `mst_source_find`. */
+    /** The entry, found by `mst_source_find`; or `entry_name` below. */
     mst_entry entry;
     /**
      * Source: stored bytes in memory, to be decoded. The buffer belongs to the request from the
@@ -1373,6 +1373,11 @@ struct mst_read_desc {
     const mst_fence *write_after;
     /** The value. */
     uint64_t write_after_value;
+    /**
+     * The name of the entry of `source`, in place of `entry`: the call fails with
+     * `MST_ERROR_NOT_FOUND` if there is none. NULL: `entry` says which.
+     */
+    const char *entry_name;
 };
 /**
  * Bit of `mst_write_desc.flags`: behind what the file holds and earlier appends will add; `offset`
@@ -1541,6 +1546,19 @@ MST_API mst_result mst_queue_cancel_tagged(mst_queue *queue, uint64_t mask, uint
  * wait.
  */
 MST_API mst_result mst_queue_cancel_group(mst_queue *queue, const mst_group *group);
+
+/**
+ * Changes priority (the default is normal) and deadline (from now on; 0: none) of the requests
+ * submitted before this call whose `tag & mask == value`, with a ticket or without; what is in
+ * flight keeps its own. Of several changes of a request, also by `mst_ticket_reprioritize`, the
+ * last call counts. Does not wait.
+ */
+MST_API mst_result mst_queue_reprioritize_tagged(
+    mst_queue *queue,
+    uint64_t mask,
+    uint64_t value,
+    mst_priority priority,
+    uint64_t deadline_ns);
 
 /**
  * Stops serving the queue (`paused` true), or resumes. Operations in flight complete, and staging

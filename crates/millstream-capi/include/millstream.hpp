@@ -20,7 +20,7 @@
  *   refers to what is gone.
  * - Descriptors are those of millstream.h; their size is set here, so it may be left out.
  * - A `co_await`ed ticket resumes its coroutine on a thread of the library, where calls that wait
- *   fail: hand over to a thread of your own before you make one.
+ *   fail; `co_await std::move(ticket).on(executor)` resumes it where the executor runs it.
  */
 #ifndef MILLSTREAM_HPP
 #define MILLSTREAM_HPP
@@ -255,18 +255,52 @@ class [[nodiscard]] ticket {
 #if MST_CPLUSPLUS >= 202002L
     /* For `co_await std::move(ticket)`; see the header's page. */
     auto operator co_await() &&;
-    friend class ticket_awaiter;
+    /* For `co_await std::move(ticket).on(executor)`: `executor(handle)` is called once, on a thread
+     * of the library, and has `handle.resume()` called on a thread of its own. It must neither wait
+     * nor throw, and is not called for a request that has completed already.
+     *
+     *     auto done = co_await queue.read(desc).value().on(
+     *         [&](std::coroutine_handle<> handle) { jobs.push([handle] { handle.resume(); }); });
+     */
+    template <class Executor> auto on(Executor executor) &&;
+    template <class Executor> friend class ticket_awaiter;
 #endif
 };
 
+namespace detail {
+
+/* Hands a descriptor to a queue or a batch. */
+template <class Object, class Desc, class Call>
+result<ticket> submit(mst_storage *storage, Object *to, Desc desc, Call call) {
+    desc = sized(desc);
+    mst_ticket number = 0;
+    if (mst_result got = call(to, &desc, &number))
+        return error::last(got);
+    return ticket(storage, number);
+}
+
+/* As `submit`; the completion arrives in the completion queue. */
+template <class Object, class Desc, class Call> status post(Object *to, Desc desc, Call call) {
+    desc = sized(desc);
+    return status_of(call(to, &desc, nullptr));
+}
+
+} // namespace detail
+
 #if MST_CPLUSPLUS >= 202002L
+/* Resumes a coroutine on the thread that completes its request. */
+struct resume_there {
+    void operator()(std::coroutine_handle<> handle) const { handle.resume(); }
+};
+
 /* What `co_await` of a ticket waits with. The notification shares a state with it, which the last of
  * the two frees, so a coroutine may be destroyed while it is suspended: its request goes on then, and
  * nothing is resumed. Whoever destroys it makes sure, as with any coroutine, that no other thread
- * resumes it at that moment. */
-class ticket_awaiter {
+ * resumes it at that moment, and no executor does later. */
+template <class Executor> class ticket_awaiter {
     struct state {
         std::atomic<void *> waiting;
+        Executor executor;
         std::atomic<int> owners{2};
 
         void leave() {
@@ -276,18 +310,20 @@ class ticket_awaiter {
     };
 
     ticket own;
+    Executor executor;
     state *shared = nullptr;
 
     static void resume(void *user) {
         auto *shared = static_cast<state *>(user);
         void *waiting = shared->waiting.exchange(nullptr);
+        Executor executor = std::move(shared->executor);
         shared->leave();
         if (waiting)
-            std::coroutine_handle<>::from_address(waiting).resume();
+            executor(std::coroutine_handle<>::from_address(waiting));
     }
 
   public:
-    explicit ticket_awaiter(ticket from) : own(std::move(from)) {}
+    ticket_awaiter(ticket from, Executor on) : own(std::move(from)), executor(std::move(on)) {}
     ticket_awaiter(const ticket_awaiter &) = delete;
     ~ticket_awaiter() {
         if (shared) {
@@ -297,7 +333,7 @@ class ticket_awaiter {
     }
     bool await_ready() const { return own.is_complete(); }
     bool await_suspend(std::coroutine_handle<> handle) {
-        shared = new state{handle.address()};
+        shared = new state{handle.address(), std::move(executor)};
         /* Once it is registered the coroutine may run elsewhere: nothing here is used then. */
         state *registered = shared;
         if (mst_ticket_notify(own.storage, own.number, resume, registered) == MST_OK)
@@ -308,7 +344,12 @@ class ticket_awaiter {
     result<completion> await_resume() { return own.wait(0); }
 };
 
-inline auto ticket::operator co_await() && { return ticket_awaiter(std::move(*this)); }
+inline auto ticket::operator co_await() && {
+    return ticket_awaiter<resume_there>(std::move(*this), {});
+}
+template <class Executor> auto ticket::on(Executor executor) && {
+    return ticket_awaiter<Executor>(std::move(*this), std::move(executor));
+}
 #endif
 
 /* How a storage is made, opened and asked; see mst_storage_create. */
@@ -332,6 +373,22 @@ class storage {
         if (mst_result got = mst_file_open(get(), path, &desc, &file))
             return error::last(got);
         return file;
+    }
+
+    /* Waits until a file is open, and says what is known of it. */
+    result<mst_file_info> info(mst_file file, std::uint64_t timeout_ns = MST_FOREVER) const {
+        mst_ticket opened = 0;
+        if (mst_result got = mst_file_opened(get(), file, &opened))
+            return error::last(got);
+        mst_file_info info = {};
+        info.size = sizeof info;
+        mst_result got = mst_file_info_wait(get(), opened, timeout_ns, &info);
+        if (got == MST_OK)
+            return info;
+        error why = error::last(got);
+        /* Claimed, unless the time passed or the call cannot wait here. */
+        mst_ticket_free(get(), opened);
+        return why;
     }
 
     result<millstream::buffer> buffer(std::size_t size) const {
@@ -392,18 +449,33 @@ class fence {
     }
 };
 
+/* Slots that status entries of batches fill. */
+class status_array {
+    detail::owned<mst_status_array, mst_status_array_free> own;
+
+  public:
+    explicit status_array(mst_status_array *from) : own(from) {}
+    static result<status_array> create(std::size_t count) {
+        return detail::made<status_array, mst_status_array>(
+            [&](mst_status_array **out) { return mst_status_array_create(count, out); });
+    }
+    mst_status_array *get() const { return own.get(); }
+    /* What a slot says: MST_ERROR_NOT_READY while it is pending; see mst_status_array_get. */
+    result<mst_result> at(std::size_t index) const {
+        mst_result said = MST_OK;
+        if (mst_result got = mst_status_array_get(get(), index, &said))
+            return error::last(got);
+        return said;
+    }
+    status reset(std::size_t index) const {
+        return detail::status_of(mst_status_array_reset(get(), index));
+    }
+};
+
 /* A queue of requests; see mst_queue_create. */
 class queue {
     mst_storage *storage_of = nullptr;
     detail::owned<mst_queue, mst_queue_free> own;
-
-    template <class Desc, class Call> result<ticket> submit(Desc desc, Call call) const {
-        desc = detail::sized(desc);
-        mst_ticket number = 0;
-        if (mst_result got = call(get(), &desc, &number))
-            return error::last(got);
-        return ticket(storage_of, number);
-    }
 
   public:
     queue(mst_storage *of, mst_queue *from) : storage_of(of), own(from) {}
@@ -419,16 +491,36 @@ class queue {
     mst_queue *get() const { return own.get(); }
     mst_storage *storage() const { return storage_of; }
 
-    result<ticket> read(const mst_read_desc &desc) const { return submit(desc, mst_queue_read); }
-    result<ticket> write(const mst_write_desc &desc) const { return submit(desc, mst_queue_write); }
+    result<ticket> read(const mst_read_desc &desc) const {
+        return detail::submit(storage_of, get(), desc, mst_queue_read);
+    }
+    result<ticket> write(const mst_write_desc &desc) const {
+        return detail::submit(storage_of, get(), desc, mst_queue_write);
+    }
     result<ticket> operate(const mst_operation_desc &desc) const {
-        return submit(desc, mst_queue_operate);
+        return detail::submit(storage_of, get(), desc, mst_queue_operate);
     }
-    /* Submits a read whose completion arrives in the completion queue. */
-    status post(mst_read_desc desc) const {
-        desc = detail::sized(desc);
-        return detail::status_of(mst_queue_read(get(), &desc, nullptr));
+    /* Submits a request whose completion arrives in the completion queue. */
+    status post(const mst_read_desc &desc) const {
+        return detail::post(get(), desc, mst_queue_read);
     }
+    status post(const mst_write_desc &desc) const {
+        return detail::post(get(), desc, mst_queue_write);
+    }
+    /* Of the requests submitted before whose `tag & mask == value`. */
+    status cancel_tagged(std::uint64_t mask, std::uint64_t value) const {
+        return detail::status_of(mst_queue_cancel_tagged(get(), mask, value));
+    }
+    status reprioritize_tagged(std::uint64_t mask, std::uint64_t value, mst_priority priority,
+                               std::uint64_t deadline_ns = 0) const {
+        return detail::status_of(
+            mst_queue_reprioritize_tagged(get(), mask, value, priority, deadline_ns));
+    }
+    status cancel_group(const group &of) const {
+        return detail::status_of(mst_queue_cancel_group(get(), of.get()));
+    }
+    /* Entries accepted that have not completed. */
+    std::uint64_t live() const { return mst_queue_live(get()); }
     status close_file(mst_file file) const {
         return detail::status_of(mst_queue_close_file(get(), file));
     }
@@ -467,22 +559,33 @@ class batch {
     }
 
     mst_batch *get() const { return own.get(); }
-    result<ticket> read(mst_read_desc desc) const {
-        desc = detail::sized(desc);
-        mst_ticket number = 0;
-        if (mst_result got = mst_batch_read(get(), &desc, &number))
-            return error::last(got);
-        return ticket(storage_of, number);
+    result<ticket> read(const mst_read_desc &desc) const {
+        return detail::submit(storage_of, get(), desc, mst_batch_read);
     }
-    status post(mst_read_desc desc) const {
-        desc = detail::sized(desc);
-        return detail::status_of(mst_batch_read(get(), &desc, nullptr));
+    result<ticket> write(const mst_write_desc &desc) const {
+        return detail::submit(storage_of, get(), desc, mst_batch_write);
+    }
+    result<ticket> operate(const mst_operation_desc &desc) const {
+        return detail::submit(storage_of, get(), desc, mst_batch_operate);
+    }
+    status post(const mst_read_desc &desc) const {
+        return detail::post(get(), desc, mst_batch_read);
+    }
+    status post(const mst_write_desc &desc) const {
+        return detail::post(get(), desc, mst_batch_write);
     }
     status signal(const fence &of, std::uint64_t value) const {
         return detail::status_of(mst_batch_signal(get(), of.get(), value));
     }
     status try_signal(const fence &of, std::uint64_t value) const {
         return detail::status_of(mst_batch_try_signal(get(), of.get(), value));
+    }
+    /* Writes a slot of `to` once everything before has completed. */
+    status write_status(const status_array &to, std::size_t index) const {
+        return detail::status_of(mst_batch_status(get(), to.get(), index));
+    }
+    status try_write_status(const status_array &to, std::size_t index) const {
+        return detail::status_of(mst_batch_try_status(get(), to.get(), index));
     }
     status submit() const { return detail::status_of(mst_batch_submit(get())); }
 };

@@ -102,9 +102,10 @@ pub(crate) fn limit(nanoseconds: u64) -> Option<Duration> {
     (nanoseconds != u64::MAX).then(|| Duration::from_nanos(nanoseconds))
 }
 
-/// A moment so far from now; `None` if it will never come.
+/// A moment so far from now; `None` for 0, and if it will never come.
 pub(crate) fn deadline_of(nanoseconds: u64) -> Option<Instant> {
-    Instant::now().checked_add(Duration::from_nanos(nanoseconds))
+    let after = Duration::from_nanos(nanoseconds);
+    (nanoseconds > 0).then(|| Instant::now().checked_add(after))?
 }
 
 /// A struct of the header that begins with its size.

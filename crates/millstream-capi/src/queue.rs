@@ -8,7 +8,7 @@ use millstream_io::eventfd::number_of;
 
 use crate::completion::{mst_fence, mst_group, mst_status_array};
 use crate::desc::{
-    Descriptor, at, at_mut, border, desc_at, limit, name, out, read_desc_or_default,
+    Descriptor, at, at_mut, border, deadline_of, desc_at, limit, name, out, read_desc_or_default,
 };
 use crate::error::{Failure, invalid, mst_error, mst_result, owned_error};
 use crate::handle::{free, owned};
@@ -193,6 +193,27 @@ pub unsafe extern "C" fn mst_queue_cancel_group(
     border(|| {
         // SAFETY: see `mst_queue_create`.
         unsafe { at(queue)?.0.cancel_group(&at(group)?.0) };
+        Ok(())
+    })
+}
+
+/// Changes priority (the default is normal) and deadline (from now on; 0: none) of the requests
+/// submitted before this call whose `tag & mask == value`, with a ticket or without; what is in
+/// flight keeps its own. Of several changes of a request, also by `mst_ticket_reprioritize`, the
+/// last call counts. Does not wait.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_queue_reprioritize_tagged(
+    queue: *mut mst_queue,
+    mask: u64,
+    value: u64,
+    priority: mst_priority,
+    deadline_ns: u64,
+) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_queue_create`.
+        let queue = &unsafe { at(queue)? }.0;
+        let priority = priority_of(priority)?.unwrap_or(Priority::Normal);
+        queue.reprioritize_tagged(mask, value, priority, deadline_of(deadline_ns));
         Ok(())
     })
 }

@@ -10,7 +10,7 @@ use millstream::{
 };
 
 use crate::completion::{mst_fence, mst_group};
-use crate::desc::{Descriptor, border, bytes, deadline_of, name, out, path};
+use crate::desc::{Descriptor, border, bytes, deadline_of, name, out, path, text};
 use crate::error::{Failure, invalid, mst_result};
 use crate::handle::{free, owned, take};
 use crate::hooks::User;
@@ -55,7 +55,7 @@ pub const MST_REQUEST_TRY: u32 = 2;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct mst_request_options {
-    /// For `mst_queue_cancel_tagged`.
+    /// For `mst_queue_cancel_tagged` and `mst_queue_reprioritize_tagged`.
     pub tag: u64,
     /// Comes back with the completion.
     pub user_data: u64,
@@ -131,7 +131,7 @@ pub struct mst_read_desc {
     /// Source: a package or mounts; offset and length then count raw bytes of `entry`, and codec,
     /// raw size and blocks are known. NULL: none.
     pub source: *const mst_source,
-    /// The entry, found by `mst_source_find`.
+    /// The entry, found by `mst_source_find`; or `entry_name` below.
     pub entry: mst_entry,
     /// Source: stored bytes in memory, to be decoded. The buffer belongs to the request from the
     /// call on, even if the call fails, unless `size` is what it refuses. NULL: none.
@@ -167,6 +167,9 @@ pub struct mst_read_desc {
     pub write_after: *const mst_fence,
     /// The value.
     pub write_after_value: u64,
+    /// The name of the entry of `source`, in place of `entry`: the call fails with
+    /// `MST_ERROR_NOT_FOUND` if there is none. NULL: `entry` says which.
+    pub entry_name: *const c_char,
 }
 // SAFETY: begins with its size; zeroes are a value.
 unsafe impl Descriptor for mst_read_desc {}
@@ -281,10 +284,8 @@ macro_rules! with_options {
         if let Some(priority) = priority_of(options.priority)? {
             request = request.priority(priority);
         }
-        if options.deadline_ns != 0 {
-            if let Some(deadline) = deadline_of(options.deadline_ns) {
-                request = request.deadline(deadline);
-            }
+        if let Some(deadline) = deadline_of(options.deadline_ns) {
+            request = request.deadline(deadline);
         }
         if options.timeout_ns != 0 {
             request = request.timeout(Duration::from_nanos(options.timeout_ns));
@@ -418,6 +419,7 @@ pub(crate) unsafe fn read(
     let is_range = desc.file != 0
         && desc.length != 0
         && desc.source.is_null()
+        && desc.entry_name.is_null()
         && stored.is_none()
         && is_stored(desc);
     if is_range {
@@ -495,7 +497,9 @@ unsafe fn source_of(
     stored: Option<Box<mst_buffer>>,
 ) -> Result<Read, Failure> {
     let sources = [desc.file != 0, !desc.source.is_null(), stored.is_some()];
-    if sources.into_iter().filter(|given| *given).count() != 1 {
+    let is_named = !desc.entry_name.is_null();
+    let count = sources.into_iter().filter(|given| *given).count();
+    if count != 1 || is_named && desc.source.is_null() {
         return Err(invalid(
             c"a read has one source: a file, an entry or stored bytes",
         ));
@@ -515,7 +519,12 @@ unsafe fn source_of(
         if !is_plain {
             return Err(invalid(c"how an entry is encoded is known"));
         }
-        return source.request(&desc.entry, desc.offset, desc.length);
+        let entry = match is_named {
+            // SAFETY: as above.
+            true => source.find(unsafe { text(desc.entry_name)? })?,
+            false => desc.entry,
+        };
+        return source.request(&entry, desc.offset, desc.length);
     }
     let read = match stored {
         Some(_) if desc.length != 0 => {

@@ -143,6 +143,11 @@ impl mst_source {
         }
     }
 
+    pub(crate) fn find(&self, name: &[u8]) -> Result<mst_entry, Failure> {
+        let located = self.source.find(name)?.ok_or(NO_ENTRY)?;
+        Ok(mst_entry::of(&located))
+    }
+
     /// A read of raw bytes of an entry; `length` 0 for all.
     pub(crate) fn request(
         &self,
@@ -255,8 +260,7 @@ pub unsafe extern "C" fn mst_source_find(
     border(|| {
         // SAFETY: see `mst_package_open`.
         let (source, name, result) = unsafe { (at(source)?, text(name)?, out(entry)?) };
-        let located = source.source.find(name)?.ok_or(NO_ENTRY)?;
-        result.write(mst_entry::of(&located));
+        result.write(source.find(name)?);
         Ok(())
     })
 }

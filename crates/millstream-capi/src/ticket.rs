@@ -219,10 +219,7 @@ pub unsafe extern "C" fn mst_ticket_reprioritize(
         // SAFETY: see `mst_ticket_wait`.
         let storage = &unsafe { at(storage)? }.storage;
         let priority = priority_of(priority)?.unwrap_or(Priority::Normal);
-        let deadline = match deadline_ns {
-            0 => None,
-            _ => deadline_of(deadline_ns),
-        };
+        let deadline = deadline_of(deadline_ns);
         if storage.is_ticket_complete(ticket ^ TICKET).is_none() {
             return Err(STALE);
         }

@@ -191,14 +191,8 @@ impl fmt::Display for StreamError {
     }
 }
 
-impl std::error::Error for StreamError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            StreamError::Read(error) | StreamError::Write(error) => Some(error),
-            StreamError::Codec(error) => Some(error),
-        }
-    }
-}
+/// Without a source: the message has that of the lower layer.
+impl std::error::Error for StreamError {}
 
 impl From<CodecError> for StreamError {
     fn from(error: CodecError) -> StreamError {

@@ -150,11 +150,8 @@ impl fmt::Debug for Error {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_ref().map(|error| error as _)
-    }
-}
+/// Without a source: the message has that of the lower layer.
+impl std::error::Error for Error {}
 
 pub(crate) fn invalid(place: impl Into<String>, cause: impl Into<String>) -> Error {
     Error::new(ErrorKind::Invalid, place, cause)

@@ -38,7 +38,7 @@ use crate::scene::{Scene, State};
 use budget::Budget;
 use item::{Item, Task};
 
-/// How scenes are loaded.
+/// How scenes are loaded; see [how options are set](millstream#options).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LoaderOptions {

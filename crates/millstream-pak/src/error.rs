@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[repr(u32)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A system call or the engine failed; the error's source says how.
+    /// A system call or the engine failed; the message says how.
     Io = 1,
     /// The file is not a package.
     NotAPackage = 2,
@@ -284,15 +284,8 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.0.source {
-            Some(Source::Engine(error)) => Some(error),
-            Some(Source::System(error)) => Some(&**error),
-            None => None,
-        }
-    }
-}
+/// Without a source: the message has that of the lower layer.
+impl std::error::Error for Error {}
 
 /// Creates an error about damaged bytes.
 pub(crate) fn corrupt(cause: impl Into<String>) -> Error {

@@ -22,8 +22,7 @@
 //! let storage = Storage::new(StorageOptions::default())?;
 //! let queue = storage.queue(QueueOptions::default())?;
 //! let package = Package::open(&storage, &path)?;
-//! let door = package.lookup(b"sounds/door")?.ok_or("no such sound")?;
-//! let sound = queue.submit(package.request(door.index)?)?.wait()?;
+//! let sound = queue.submit(package.read("sounds/door")?)?.wait()?;
 //! assert_eq!(&sound[..], [2; 5_000]);
 //! # Ok(())
 //! # }

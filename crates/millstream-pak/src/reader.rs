@@ -528,6 +528,19 @@ impl Package {
         Ok(())
     }
 
+    /// Returns a request for all raw bytes of the entry of a name; see [`Package::lookup`] and
+    /// [`Package::range`].
+    ///
+    /// # Errors
+    /// `NotFound`: there is no such entry. As [`Package::lookup`] and [`Package::range`].
+    pub fn read(&self, name: impl AsRef<[u8]>) -> Result<Read> {
+        let name = name.as_ref();
+        let found = self.lookup(name)?.filter(|found| !found.gone);
+        let none = || Error::new(ErrorKind::NotFound, "there is no such entry");
+        let found = found.ok_or_else(|| none().entry(name).of(self.path()))?;
+        self.request(found.index)
+    }
+
     /// Returns a request for all raw bytes of an entry; see [`Package::range`].
     ///
     /// # Errors

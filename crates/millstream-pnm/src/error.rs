@@ -113,14 +113,8 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.kind {
-            ErrorKind::Io(error) => Some(error),
-            _ => None,
-        }
-    }
-}
+/// Without a source: the message has that of the lower layer.
+impl std::error::Error for Error {}
 
 /// Errors are equal if kind and position are; failed reads are compared by the OS error code.
 impl PartialEq for Error {

@@ -167,11 +167,8 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.storage.as_ref().map(|error| error as _)
-    }
-}
+/// Without a source: the message has that of the lower layer.
+impl std::error::Error for Error {}
 
 impl From<Error> for io::Error {
     #[cold]

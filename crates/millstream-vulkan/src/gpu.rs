@@ -28,7 +28,7 @@ use crate::regions::{AdoptedImage, ImageRegion};
 use crate::target::Target;
 use crate::threads::start;
 
-/// Options of a device.
+/// Options of a device; see [how options are set](millstream#options).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct GpuOptions {

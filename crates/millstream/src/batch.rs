@@ -4,9 +4,10 @@
 //! a batch of one. Signal, status and close entries take effect once everything before them in the
 //! queue has completed; they do not delay later entries.
 
+use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream_io::BorrowedEvent;
 
@@ -50,14 +51,28 @@ impl Drop for Handle {
 #[derive(Clone)]
 pub struct Queue(Arc<Handle>);
 
-/// A request that was not accepted, with the reason.
-#[derive(Debug)]
+/// A request that was not accepted, with the reason. As an error it shows the reason alone.
 pub struct Refused<R> {
     /// The reason: `QueueFull`, `TooManyTickets` or `Closed`.
     pub error: Error,
     /// The request.
     pub request: R,
 }
+
+impl<R> fmt::Debug for Refused<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Refused");
+        shown.field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<R> fmt::Display for Refused<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<R> std::error::Error for Refused<R> {}
 
 impl<R> From<Refused<R>> for Error {
     fn from(refused: Refused<R>) -> Error {
@@ -158,12 +173,37 @@ impl Queue {
 
     /// Cancels the requests submitted before this call whose `tag & mask == value`.
     pub fn cancel_tagged(&self, mask: u64, value: u64) {
-        self.shared().cancel(Which::Tagged { mask, value });
+        self.shared().select(Which::Tagged { mask, value }, None);
     }
 
     /// Cancels the requests of this queue submitted before this call that belong to `group`.
     pub fn cancel_group(&self, group: &Group) {
-        self.shared().cancel(Which::Group(group.clone()));
+        self.shared().select(Which::Group(group.clone()), None);
+    }
+
+    /// Changes priority and deadline of the requests submitted before this call whose
+    /// `tag & mask == value`, also of posted and detached ones; what is in flight keeps its own. Of
+    /// several changes of a request, here and by [`Ticket::reprioritize`], the last call counts.
+    /// Does not block.
+    ///
+    /// ```no_run
+    /// # fn example(queue: &millstream::Queue) {
+    /// use millstream::Priority;
+    /// // The camera moved from region 3 to region 4, which the low byte of the tags names.
+    /// queue.reprioritize_tagged(0xff, 3, Priority::Low, None);
+    /// queue.reprioritize_tagged(0xff, 4, Priority::High, None);
+    /// # }
+    /// ```
+    pub fn reprioritize_tagged(
+        &self,
+        mask: u64,
+        value: u64,
+        priority: Priority,
+        deadline: Option<Instant>,
+    ) {
+        let change = self.shared().mailbox.new_change(priority, deadline);
+        self.shared()
+            .select(Which::Tagged { mask, value }, Some(change));
     }
 
     /// Closes a file, as [`Batch::close`].
@@ -257,8 +297,8 @@ impl Queue {
     }
 }
 
-impl std::fmt::Debug for Queue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue")
             .field("name", &self.shared().options.name)
             .field("live", &self.live())
@@ -578,8 +618,8 @@ impl Drop for Batch {
     }
 }
 
-impl std::fmt::Debug for Batch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batch")
             .field("entries", &self.parcel.indices.len())
             .finish_non_exhaustive()

@@ -13,7 +13,7 @@ use std::task::Waker;
 use crate::error::ErrorKind;
 use crate::ids::{FileId, Id};
 use crate::priority::{Guard, PRIORITIES, Priorities, Priority};
-use crate::queue::{Cancellation, Fifo, NO_INDEX, Parcel, QueueShared, Wishes};
+use crate::queue::{Fifo, NO_INDEX, Parcel, QueueShared, Selection, Wishes};
 use crate::slots::{Cache, Ended, Freed, Posted};
 
 /// Which sequence numbers have completed: one bit each from the watermark on.
@@ -114,8 +114,8 @@ pub(crate) struct QueueState {
     pub(crate) spare: Vec<Parcel>,
     /// Entries below this number were taken in.
     pub(crate) next_sequence: u64,
-    /// Cancellations of entries that may not have been taken in.
-    pub(crate) cancellations: Vec<Cancellation>,
+    /// Selections of entries that may not have been taken in.
+    pub(crate) selections: Vec<Selection>,
     pub(crate) window: Window,
     fifo: VecDeque<Entry>,
     /// The first failure after the last entry.
@@ -144,7 +144,7 @@ impl QueueState {
             parcels: Vec::new(),
             spare: Vec::new(),
             next_sequence: 0,
-            cancellations: Vec::new(),
+            selections: Vec::new(),
             window: Window::default(),
             fifo: VecDeque::new(),
             failure: None,
@@ -171,8 +171,8 @@ impl QueueState {
     /// Entries below `sequence` were taken in.
     pub(crate) fn taken_in(&mut self, sequence: u64) {
         self.next_sequence = sequence;
-        if !self.cancellations.is_empty() {
-            self.cancellations.retain(|one| one.before > sequence);
+        if !self.selections.is_empty() {
+            self.selections.retain(|one| one.before > sequence);
         }
     }
 

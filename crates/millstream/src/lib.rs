@@ -44,6 +44,28 @@
 //! # }
 //! ```
 //!
+//! # Options
+//!
+//! Options are structs with public fields, made by `default()` and then set. Most are
+//! `#[non_exhaustive]`, so that fields may be added: an expression that ends with
+//! `..Default::default()` does not compile for these (E0639).
+//!
+//! ```
+//! use millstream::{Priority, QueueOptions, StorageOptions};
+//!
+//! # fn main() -> Result<(), millstream::Error> {
+//! let mut options = StorageOptions::default();
+//! options.depth = 64;
+//! options.threads.workers = Some(2);
+//! let storage = millstream::Storage::new(options)?;
+//! let mut options = QueueOptions::default();
+//! (options.priority, options.capacity) = (Priority::High, 1024);
+//! let streaming = storage.queue(options)?;
+//! # assert_eq!(streaming.live(), 0);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # The route of a request
 //!
 //! ```text

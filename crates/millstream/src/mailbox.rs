@@ -36,8 +36,14 @@ pub(crate) enum Letter<Q> {
     Close(Option<Instant>),
 }
 
-/// A new priority and deadline of a request.
-pub(crate) type Change = (Priority, Option<Instant>);
+/// A new priority and deadline of requests.
+#[derive(Clone, Copy)]
+pub(crate) struct Change {
+    pub(crate) priority: Priority,
+    pub(crate) deadline: Option<Instant>,
+    /// Its number in the order of the calls, from 1 on: a request keeps the latest.
+    pub(crate) number: u64,
+}
 
 /// Letters, submissions and results.
 pub(crate) struct Mail<Q> {
@@ -84,6 +90,8 @@ pub(crate) struct Shared<Q> {
     pub(crate) causes: SharedCauses,
     /// Parcels with a sync or a close so far.
     pub(crate) orders: AtomicU64,
+    /// Changes of priorities so far.
+    changes: AtomicU64,
     mail: Mutex<Mail<Q>>,
     has_mail: AtomicBool,
     fences: AtomicBool,
@@ -120,6 +128,7 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
             epoch: Instant::now(),
             causes: SharedCauses::default(),
             orders: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
             mail: Mutex::new(Mail {
                 letters: Vec::new(),
                 dirty: Vec::new(),
@@ -212,9 +221,18 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
     }
 
     /// Changes the priority of a request; of several changes before the engine looks, the last.
-    pub(crate) fn change(&self, id: Id, change: Change) {
+    pub(crate) fn change(&self, id: Id, priority: Priority, deadline: Option<Instant>) {
         if !self.is_closing() {
+            let change = self.new_change(priority, deadline);
             self.post(|mail| _ = mail.changes.insert(id, change));
+        }
+    }
+
+    pub(crate) fn new_change(&self, priority: Priority, deadline: Option<Instant>) -> Change {
+        Change {
+            priority,
+            deadline,
+            number: 1 + self.changes.fetch_add(1, Ordering::Relaxed),
         }
     }
 

@@ -1,14 +1,4 @@
-//! Options of a storage and its queues: limits, threads, hooks. They are created by `default()` and
-//! then set.
-//!
-//! ```
-//! use millstream::{Priority, QueueOptions, StorageOptions};
-//! let mut options = StorageOptions::default();
-//! options.depth = 64;
-//! options.threads.workers = Some(2);
-//! let mut streaming = QueueOptions::default();
-//! streaming.priority = Priority::High;
-//! ```
+//! Options of a storage and its queues: limits, threads, hooks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +22,7 @@ pub trait JobSystem: Send + Sync {
     fn spawn(&self, job: Job);
 }
 
-/// Threads of a storage.
+/// Threads of a storage; see [how options are set](crate#options).
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ThreadOptions {
@@ -60,7 +50,7 @@ impl ThreadOptions {
     }
 }
 
-/// Options of a storage. The defaults suit a game.
+/// Options of a storage; see [how options are set](crate#options). The defaults suit a game.
 #[non_exhaustive]
 pub struct StorageOptions {
     /// The device. Default: io_uring, or threads where it is refused.
@@ -160,7 +150,7 @@ impl StorageOptions {
     }
 }
 
-/// Options of a queue.
+/// Options of a queue; see [how options are set](crate#options).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct QueueOptions {

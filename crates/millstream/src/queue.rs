@@ -18,7 +18,7 @@ use crate::fence::Fence;
 use crate::group::Group;
 use crate::ids::{FileId, Id};
 use crate::limits::SEQUENCE_WINDOW_MAX;
-use crate::mailbox::{Shared, closed_error};
+use crate::mailbox::{Change, Shared, closed_error};
 use crate::options::QueueOptions;
 use crate::park;
 use crate::priority::Priority;
@@ -73,29 +73,31 @@ impl Parcel {
 }
 
 /// What is asked of a queue besides its entries. A repeated wish replaces the earlier one; only
-/// cancellations of different things accumulate.
+/// selections of different things accumulate.
 #[derive(Default)]
 pub(crate) struct Wishes {
-    pub(crate) cancellations: Vec<Cancellation>,
+    pub(crate) selections: Vec<Selection>,
     pub(crate) paused: Option<bool>,
     pub(crate) bandwidth: Option<Option<u64>>,
     /// No handle is left.
     pub(crate) dropped: bool,
 }
 
-/// A cancellation of the entries below `before` that `which` names.
-pub(crate) struct Cancellation {
+/// The entries below `before` that `which` names are canceled, or their priority is changed.
+pub(crate) struct Selection {
     pub(crate) before: u64,
     pub(crate) which: Which,
+    /// `None`: they are canceled.
+    pub(crate) change: Option<Change>,
 }
 
-/// What a [`Cancellation`] selects.
+/// What a [`Selection`] names.
 pub(crate) enum Which {
     Tagged { mask: u64, value: u64 },
     Group(Group),
 }
 
-impl Cancellation {
+impl Selection {
     pub(crate) fn matches(&self, sequence: u64, tag: u64, own: Option<&Group>) -> bool {
         sequence < self.before
             && match &self.which {
@@ -117,8 +119,8 @@ impl Which {
     }
 }
 
-/// How many of the latest cancellations not yet taken by the engine are compared with a new one.
-const CANCELLATIONS_COMPARED: usize = 32;
+/// How many of the latest selections not yet taken by the engine are compared with a new one.
+const SELECTIONS_COMPARED: usize = 32;
 
 #[derive(Default)]
 struct Submitted {
@@ -416,15 +418,19 @@ impl QueueShared {
         }
     }
 
-    /// Cancels entries handed over before. A repeat of a cancellation that the engine has not taken
-    /// yet replaces it.
-    pub(crate) fn cancel(self: &Arc<Self>, which: Which) {
-        self.ask(|Wishes { cancellations, .. }, before| {
-            let last = cancellations.iter_mut().rev();
-            let mut last = last.take(CANCELLATIONS_COMPARED);
-            match last.find(|other| other.which.is_same(&which)) {
-                Some(same) => same.before = before,
-                None => cancellations.push(Cancellation { before, which }),
+    /// Cancels entries handed over before, or changes their priority. A repeat of a selection that
+    /// the engine has not taken yet replaces it.
+    pub(crate) fn select(self: &Arc<Self>, which: Which, change: Option<Change>) {
+        self.ask(|Wishes { selections, .. }, before| {
+            let last = selections.iter_mut().rev().take(SELECTIONS_COMPARED);
+            let mut alike = last.filter(|other| other.change.is_some() == change.is_some());
+            match alike.find(|other| other.which.is_same(&which)) {
+                Some(same) => (same.before, same.change) = (before, change),
+                None => selections.push(Selection {
+                    before,
+                    which,
+                    change,
+                }),
             }
         });
     }

@@ -157,6 +157,8 @@ pub(crate) struct Usual {
     pub(crate) raw_len_max: u64,
     /// Bytes counted in the byte budget of its queue.
     pub(crate) charged: u64,
+    /// The number of the latest change of its priority; 0: none.
+    pub(crate) changed: u64,
 }
 
 impl Default for Usual {
@@ -168,6 +170,7 @@ impl Default for Usual {
             raw_len: u64::MAX,
             raw_len_max: limits::RAW_BYTES_MAX_DEFAULT,
             charged: 0,
+            changed: 0,
         }
     }
 }
@@ -203,6 +206,11 @@ pub struct Parts {
 // SAFETY: the pointer is used only by the device and the workers, as `Read::borrowed` demands of
 // its caller; everything else in it is Send.
 unsafe impl Send for Parts {}
+
+#[expect(unsafe_code, reason = "an error with a request is shown by any thread")]
+// SAFETY: `&Parts` leads to no code of the application and to none of its memory: all of these are
+// private, and taken through `&mut Parts` alone.
+unsafe impl Sync for Parts {}
 
 impl Parts {
     #[inline(always)]
@@ -558,7 +566,8 @@ macro_rules! request {
         }
 
         impl<D> $name<D> {
-            /// Tags it for [`Queue::cancel_tagged`](crate::Queue::cancel_tagged); 0 by default.
+            /// Tags it for [`Queue::cancel_tagged`](crate::Queue::cancel_tagged) and
+            /// [`Queue::reprioritize_tagged`](crate::Queue::reprioritize_tagged); 0 by default.
             #[inline(always)]
             pub fn tag(mut self, tag: u64) -> Self {
                 self.0.tag = tag;

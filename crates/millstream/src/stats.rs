@@ -2,7 +2,9 @@
 //! a snapshot reads them and does not wait. Latencies are in logarithmic buckets with four steps
 //! per octave.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::priority::{PRIORITIES, Priority};
 
@@ -179,6 +181,28 @@ impl Stats {
     }
 }
 
+/// Shows in one line how requests ended, what was moved, and where the time went.
+impl fmt::Display for Stats {
+    #[expect(clippy::cast_precision_loss, reason = "rounded to a tenth of a MiB")]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: u64| bytes as f64 / (1 << 20) as f64;
+        write!(
+            f,
+            "{} requests done, {} failed, {} canceled; {:.1} MiB stored, {:.1} MiB raw, \
+             {} operations; device busy {:.1?}, idle {:.1?}, decoding {:.1?}",
+            self.done,
+            self.failed,
+            self.canceled,
+            mib(self.stored_bytes),
+            mib(self.raw_bytes),
+            self.operations,
+            Duration::from_nanos(self.device_busy_ns),
+            Duration::from_nanos(self.device_idle_ns),
+            Duration::from_nanos(self.decode_ns),
+        )
+    }
+}
+
 /// A histogram with one writer.
 pub(crate) struct Latency {
     counts: [Counter; BUCKETS],
@@ -286,6 +310,17 @@ mod tests {
                 assert!(apart, "{value}");
             }
         }
+    }
+
+    #[test]
+    fn statistics_are_shown_in_a_line() {
+        let counters = Counters::default();
+        counters.done.set(3);
+        counters.raw_bytes.set(3 << 19);
+        counters.decode_ns.set(1_250_000);
+        let shown = "3 requests done, 0 failed, 0 canceled; 0.0 MiB stored, 1.5 MiB raw, \
+                     0 operations; device busy 0.0ns, idle 0.0ns, decoding 1.2ms";
+        assert_eq!(counters.snapshot().to_string(), shown);
     }
 
     #[test]

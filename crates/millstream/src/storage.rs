@@ -293,7 +293,7 @@ impl Storage {
     pub fn reprioritize_ticket(&self, bits: u64, priority: Priority, deadline: Option<Instant>) {
         if self.is_ticket_complete(bits) == Some(false) {
             self.mailbox()
-                .change(Id::from_bits(bits), (priority, deadline));
+                .change(Id::from_bits(bits), priority, deadline);
         }
     }
 

@@ -129,23 +129,18 @@ impl<T: 'static> Ticket<T> {
     ///
     /// # Errors
     /// The request's error. `NotSubmitted`, `OnStorageThread`, `StillHeld`, and `Closed` in a
-    /// forked child, if it cannot be waited for: the ticket stays valid.
-    ///
-    /// # Panics
-    /// If the outcome was taken before.
+    /// forked child, if it cannot be waited for: the ticket stays valid. `InvalidArgument`, here
+    /// and in all methods that take the outcome, if it was taken before.
     #[inline(always)]
     pub fn wait(&mut self) -> Result<T, Error> {
         self.outcome().into_result()
     }
 
     /// As [`Ticket::wait`], with user data, and with the memory also on failure.
-    ///
-    /// # Panics
-    /// If the outcome was taken before.
     #[inline(always)]
     pub fn outcome(&mut self) -> Outcome<T> {
-        match self.slot.claim() {
-            Some(outcome) => Outcome::new(outcome),
+        match self.try_take() {
+            Some(outcome) => outcome,
             None => match self.block(None) {
                 Ok(Some(outcome)) => outcome,
                 Ok(None) => unreachable!("a wait without a deadline ends with an outcome"),
@@ -158,21 +153,21 @@ impl<T: 'static> Ticket<T> {
     ///
     /// # Errors
     /// As [`Ticket::wait`], for a ticket that cannot be waited for.
-    ///
-    /// # Panics
-    /// If the outcome was taken before.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<Option<Outcome<T>>, Error> {
-        match self.slot.claim() {
-            Some(outcome) => Ok(Some(Outcome::new(outcome))),
+        match self.try_take() {
+            Some(outcome) => Ok(Some(outcome)),
             None => self.block(park::deadline(Some(timeout))),
         }
     }
 
     /// Returns the outcome if the request has completed.
-    ///
-    /// # Panics
-    /// If the outcome was taken before.
+    #[inline(always)]
     pub fn try_take(&mut self) -> Option<Outcome<T>> {
+        if self.slot.is_claimed() {
+            let cause = "the ticket's outcome was taken before";
+            let error = Error::new(ErrorKind::InvalidArgument, cause);
+            return Some(Outcome::not_complete(error));
+        }
         self.slot.claim().map(Outcome::new)
     }
 
@@ -186,8 +181,8 @@ impl<T: 'static> Ticket<T> {
 
     /// Polls for the outcome; `Err`: it will never complete.
     fn poll_with(&mut self, waker: &Waker) -> Poll<Result<Outcome<T>, Error>> {
-        if let Some(outcome) = self.slot.claim() {
-            return Poll::Ready(Ok(Outcome::new(outcome)));
+        if let Some(outcome) = self.try_take() {
+            return Poll::Ready(Ok(outcome));
         }
         if !self.slot.is_submitted() {
             let cause = "submit its batch first";
@@ -197,17 +192,14 @@ impl<T: 'static> Ticket<T> {
             return Poll::Ready(Err(still_held(self.slot.shared())));
         }
         self.slot.register(waker);
-        match self.slot.claim() {
-            Some(outcome) => Poll::Ready(Ok(Outcome::new(outcome))),
+        match self.try_take() {
+            Some(outcome) => Poll::Ready(Ok(outcome)),
             None if self.is_still_held() => Poll::Ready(Err(still_held(self.slot.shared()))),
             None => Poll::Pending,
         }
     }
 
     /// Polls for the whole outcome, as a future does. Each call replaces the waker.
-    ///
-    /// # Panics
-    /// If the outcome was taken before.
     pub fn poll_outcome(&mut self, context: &mut Context<'_>) -> Poll<Outcome<T>> {
         let polled = self.poll_with(context.waker());
         polled.map(|outcome| outcome.unwrap_or_else(Outcome::not_complete))
@@ -216,8 +208,8 @@ impl<T: 'static> Ticket<T> {
     /// Changes its priority and deadline; what is in flight keeps its own.
     pub fn reprioritize(&self, priority: Priority, deadline: Option<Instant>) {
         if !self.is_complete() {
-            let change = (priority, deadline);
-            self.slot.shared().change(self.slot.id(), change);
+            let id = self.slot.id();
+            self.slot.shared().change(id, priority, deadline);
         }
     }
 
@@ -291,8 +283,6 @@ impl<T> Drop for Ticket<T> {
 impl<T: 'static> Future for Ticket<T> {
     type Output = Result<T, Error>;
 
-    /// # Panics
-    /// If the outcome was taken before.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.poll_outcome(context).map(Outcome::into_result)
     }

@@ -71,6 +71,8 @@ static void null_is_refused(void) {
     NUL(mst_queue_operate(queue, NULL, &ticket));
     NUL(mst_queue_close_file(NULL, file));
     NUL(mst_queue_cancel_tagged(NULL, 0, 0));
+    NUL(mst_queue_reprioritize_tagged(NULL, 0, 0, MST_PRIORITY_LOW, 0));
+    EXPECT(MST_ERROR_INVALID_ARGUMENT, mst_queue_reprioritize_tagged(queue, 0, 0, 99, 0));
     NUL(mst_queue_cancel_group(NULL, group));
     NUL(mst_queue_cancel_group(queue, NULL));
     NUL(mst_queue_pause(NULL, true));
@@ -254,7 +256,8 @@ static void descriptors_are_checked(void) {
     } bad[] = {
         {{.size = sizeof good}},
         {{.size = sizeof good, .file = file, .offset = 1}},
-        {{.size = sizeof good, .file = file, .reserved = 1}},
+        {{.size = sizeof good, .file = file, .flags = 1u << 31}},
+        {{.size = sizeof good, .file = file, .length = 1, .entry_name = "a"}},
         {{.size = sizeof good, .file = file, .codec = 256}},
         {{.size = sizeof good, .file = file, .codec = -1}},
         {{.size = sizeof good, .file = file, .options = {.priority = 5}}},

@@ -63,8 +63,19 @@ int main(int argc, char **argv) {
     EXPECT(MST_ERROR_NOT_FOUND, mst_package_entry(base, 3, &entry, &name, &size));
     OK(mst_source_metadata(base, &entries[0], &data, &size));
 
-    /* A part of an entry, and what is no part of it. */
+    /* By name, in one call. */
     mst_ticket ticket;
+    mst_read_desc named = {.size = sizeof named, .source = base, .entry_name = "sub/c.txt",
+                           .memory = bytes, .memory_size = sizeof bytes};
+    OK(mst_queue_read(queue, &named, &ticket));
+    OK(mst_ticket_wait(storage, ticket, MST_FOREVER, NULL));
+    CHECK(memcmp(bytes, "gamma", 5) == 0);
+    named.entry_name = "nothing";
+    EXPECT(MST_ERROR_NOT_FOUND, mst_queue_read(queue, &named, &ticket));
+    named.source = NULL;
+    EXPECT(MST_ERROR_INVALID_ARGUMENT, mst_queue_read(queue, &named, &ticket));
+
+    /* A part of an entry, and what is no part of it. */
     mst_read_desc part = {.size = sizeof part, .source = base, .entry = entries[0], .offset = 1,
                           .length = 3, .memory = bytes, .memory_size = sizeof bytes};
     OK(mst_queue_read(queue, &part, &ticket));

@@ -212,6 +212,22 @@ static void what_holds_a_request_is_what_it_waits_for(mst_file file) {
     mst_queue_free(paused);
 }
 
+static void requests_without_tickets_are_reprioritized_by_tag(mst_file file) {
+    uint64_t before, after;
+    OK(mst_storage_latency(storage, MST_PRIORITY_LOW, 1, &before));
+    CHECK(before == 0);
+    OK(mst_queue_pause(queue, true));
+    mst_read_desc read = {.size = sizeof read, .file = file, .length = 1,
+                          .options = {.tag = 0x72, .flags = MST_REQUEST_DETACHED}};
+    OK(mst_queue_read(queue, &read, NULL));
+    OK(mst_queue_reprioritize_tagged(queue, 0x0f, 0x01, MST_PRIORITY_REALTIME, 0));
+    OK(mst_queue_reprioritize_tagged(queue, 0x0f, 0x02, MST_PRIORITY_LOW, 1000000000));
+    OK(mst_queue_pause(queue, false));
+    OK(mst_queue_wait_idle(queue, MST_FOREVER));
+    OK(mst_storage_latency(storage, MST_PRIORITY_LOW, 1, &after));
+    CHECK(after > 0);
+}
+
 static void a_full_queue_is_reported_when_told_to_try(mst_file file) {
     mst_queue_desc small = {.size = sizeof small, .capacity = 1};
     mst_queue *full;
@@ -509,6 +525,7 @@ int main(int argc, char **argv) {
     tickets_are_claimed_once(file);
     a_ticket_tells_what_it_waits_for(file);
     what_holds_a_request_is_what_it_waits_for(file);
+    requests_without_tickets_are_reprioritized_by_tag(file);
     a_full_queue_is_reported_when_told_to_try(file);
     writes_and_operations_reach_the_disk();
     streams_read_write_and_replace();

@@ -8,6 +8,7 @@
 #include <vector>
 #if __cplusplus >= 202002L
 #include <atomic>
+#include <mutex>
 #include <semaphore>
 #include <thread>
 #endif
@@ -84,6 +85,40 @@ static task load(const ms::queue &queue, mst_file file, std::size_t size) {
     CHECK(done && done->buffer.span().size() == size);
     landed.release();
 }
+
+struct run_loop {
+    std::mutex lock;
+    std::vector<std::coroutine_handle<>> ready;
+    std::counting_semaphore<> count{0};
+
+    void push(std::coroutine_handle<> handle) {
+        {
+            std::lock_guard guard(lock);
+            ready.push_back(handle);
+        }
+        count.release();
+    }
+    void run_one() {
+        CHECK(count.try_acquire_for(std::chrono::seconds(20)));
+        std::unique_lock guard(lock);
+        auto handle = ready.back();
+        ready.pop_back();
+        guard.unlock();
+        handle.resume();
+    }
+};
+
+static task load_on(const ms::queue &queue, mst_file file, const ms::fence &open, run_loop &loop) {
+    const auto own = std::this_thread::get_id();
+    auto desc = whole(file);
+    desc.options.after = open.get();
+    desc.options.after_value = 1;
+    auto done = co_await queue.read(desc).value().on(
+        [&loop](std::coroutine_handle<> handle) { loop.push(handle); });
+    CHECK(done && std::this_thread::get_id() == own);
+    CHECK(queue.read(whole(file)).value().wait());
+    landed.release();
+}
 #endif
 
 int main(int argc, char **argv) {
@@ -157,6 +192,51 @@ int main(int argc, char **argv) {
         });
     }
     CHECK(sum == 199 * 200 / 2 && group.counts().done == 200);
+    // Tags, groups, statuses, writes of a batch, and what is known of a file.
+    CHECK(storage.info(file).value().length == content.size());
+    CHECK(storage.info(storage.open("/no/such/file").value()).error().result
+          == MST_ERROR_NOT_FOUND);
+    {
+        auto statuses = ms::status_array::create(1).value();
+        CHECK(statuses.at(0).value() == MST_ERROR_NOT_READY && !statuses.at(1));
+        auto closed = ms::fence::create().value();
+        auto grouped = ms::group::create().value();
+        auto held = whole(file);
+        held.options.after = closed.get();
+        held.options.after_value = 1;
+        held.options.tag = 0x15;
+        auto tagged = queue.read(held).value();
+        held.options.tag = 0x26;
+        held.options.group = grouped.get();
+        auto member = queue.read(held).value();
+        held.options.group = nullptr;
+        auto other = queue.read(held).value();
+        CHECK(queue.live() >= 3);
+        CHECK(queue.cancel_tagged(0x0f, 0x05) && queue.cancel_group(grouped));
+        CHECK(tagged.wait().error().result == MST_ERROR_CANCELED);
+        CHECK(member.wait().error().result == MST_ERROR_CANCELED);
+        CHECK(queue.reprioritize_tagged(0x0f, 0x06, MST_PRIORITY_LOW));
+        CHECK(closed.signal(1) && other.wait());
+
+        mst_file_desc create = {};
+        create.flags = MST_FILE_WRITE | MST_FILE_CREATE;
+        mst_write_desc write = {};
+        write.file = storage.open((path + "2").c_str(), create).value();
+        write.memory = content.data();
+        write.memory_size = 1000;
+        mst_operation_desc sync = {};
+        sync.operation = MST_OPERATION_SYNC;
+        sync.file = write.file;
+        // A status is of all requests of its queue since the last one.
+        auto own = ms::queue::create(storage).value();
+        auto batch = ms::batch::create(own).value();
+        auto written = batch.write(write).value();
+        auto synced = batch.operate(sync).value();
+        CHECK(batch.write_status(statuses, 0) && batch.submit());
+        CHECK(written.wait().value().bytes == 1000 && synced.wait() && own.wait_idle());
+        CHECK(statuses.at(0).value() == MST_OK && statuses.reset(0));
+        CHECK(statuses.at(0).value() == MST_ERROR_NOT_READY);
+    }
 #if __cplusplus >= 202002L
     // A coroutine that is destroyed while it waits is never resumed.
     {
@@ -177,6 +257,15 @@ int main(int argc, char **argv) {
         load(queue, file, content.size());
     for (int i = 0; i < 50; i++)
         CHECK(landed.try_acquire_for(std::chrono::seconds(20)));
+    // An executor resumes on a thread of its own, which may wait.
+    {
+        run_loop loop;
+        auto open = ms::fence::create().value();
+        load_on(queue, file, open, loop);
+        CHECK(open.signal(1));
+        while (!landed.try_acquire())
+            loop.run_one();
+    }
 #endif
     CHECK(storage.stats().failed >= 1);
     std::puts("done");

@@ -115,6 +115,34 @@ fn the_example_of_the_header_for_cpp_compiles_without_a_warning() {
 }
 
 #[test]
+fn the_example_of_an_executor_compiles_as_cpp20() {
+    let header = std::fs::read_to_string(root().join("include/millstream.hpp")).expect("read");
+    let lines = header
+        .lines()
+        .filter_map(|line| line.strip_prefix("     *     "));
+    let example: Vec<&str> = lines.collect();
+    assert!(example.len() == 2, "{example:?}");
+    let program = format!(
+        "#include <millstream.hpp>\n#include <functional>\n\
+         struct jobs_of_a_thread {{ void push(std::function<void()> job) {{ job(); }} }};\n\
+         struct task {{ struct promise_type {{\n\
+         task get_return_object() {{ return {{}}; }}\n\
+         std::suspend_never initial_suspend() {{ return {{}}; }}\n\
+         std::suspend_never final_suspend() noexcept {{ return {{}}; }}\n\
+         void return_void() {{}}\nvoid unhandled_exception() {{}}\n}}; }};\n\
+         task load(const millstream::queue &queue, mst_read_desc desc, jobs_of_a_thread &jobs) {{\n\
+         {}\n(void)done;\n}}\nint main() {{}}\n",
+        example.join("\n")
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = folder.path().join("executor.cpp");
+    std::fs::write(&source, program).expect("written");
+    for compiler in compilers(["g++", "clang++"]) {
+        Program::compile(&source, folder.path(), compiler, &["-std=c++20"]);
+    }
+}
+
+#[test]
 fn results_are_read_where_they_are_const_and_never_refer_to_temporaries() {
     let folder = tempfile::tempdir().expect("a folder");
     let read = "const millstream::result<int> r(3); const auto &copy = *r; \

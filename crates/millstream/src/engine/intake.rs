@@ -132,12 +132,12 @@ impl Engine {
 
     #[inline(always)]
     fn was_canceled(&mut self, queue: u32, index: u32) -> bool {
-        if self.queues.state(queue).cancellations.is_empty() {
+        if self.queues.state(queue).selections.is_empty() {
             return false;
         }
-        let cancellations = std::mem::take(&mut self.queues.state(queue).cancellations);
-        let canceled = self.is_canceled(index, &cancellations);
-        self.queues.state(queue).cancellations = cancellations;
+        let selections = std::mem::take(&mut self.queues.state(queue).selections);
+        let canceled = self.is_canceled(index, &selections);
+        self.queues.state(queue).selections = selections;
         canceled
     }
 

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::ids::Id;
 use crate::limits;
 use crate::mailbox::{Change, Letter};
-use crate::queue::{Cancellation, NO_INDEX, QueueShared, Wishes};
+use crate::queue::{NO_INDEX, QueueShared, Selection, Wishes};
 use crate::state::State;
 
 impl Engine {
@@ -97,8 +97,8 @@ impl Engine {
 
     /// Applies the wishes of a queue.
     fn grant(&mut self, (queue, asked): (u32, Wishes)) {
-        if !asked.cancellations.is_empty() {
-            self.cancel_where(queue, asked.cancellations);
+        if !asked.selections.is_empty() {
+            self.select(queue, asked.selections);
         }
         let now_ns = self.now_ns;
         let state = self.queues.state(queue);
@@ -146,27 +146,34 @@ impl Engine {
         slots.filter(live).collect()
     }
 
-    pub(super) fn cancel_where(&mut self, queue: u32, mut cancellations: Vec<Cancellation>) {
+    pub(super) fn select(&mut self, queue: u32, mut selections: Vec<Selection>) {
         for index in self.live_of(queue) {
-            if self.is_canceled(index, &cancellations) {
+            if self.is_canceled(index, &selections) {
                 self.drive(index, What::End(Error::new(ErrorKind::Canceled, "")));
             }
         }
         // The others concern entries that have not arrived: they stay until intake is past those.
         let state = self.queues.state(queue);
-        cancellations.retain(|one| one.before > state.next_sequence);
-        state.cancellations.append(&mut cancellations);
+        selections.retain(|one| one.before > state.next_sequence);
+        state.selections.append(&mut selections);
     }
 
-    pub(super) fn is_canceled(&mut self, index: u32, cancellations: &[Cancellation]) -> bool {
-        let tag = self.side.tag(index);
-        let col = &self.cols[index as usize];
-        let group = match col.has(flag::USUAL) {
-            true => self.side.usual(index).group.as_ref(),
-            false => None,
-        };
-        let mut each = cancellations.iter();
-        each.any(|one| one.matches(col.sequence, tag, group))
+    /// Whether selections cancel a request; otherwise changes its priority as they say.
+    pub(super) fn is_canceled(&mut self, index: u32, selections: &[Selection]) -> bool {
+        for one in selections {
+            let tag = self.side.tag(index);
+            let col = &self.cols[index as usize];
+            let group = match col.has(flag::USUAL) {
+                true => self.side.usual(index).group.as_ref(),
+                false => None,
+            };
+            match one.change {
+                _ if !one.matches(col.sequence, tag, group) => {}
+                Some(change) => self.change(index, change),
+                None => return true,
+            }
+        }
+        false
     }
 
     /// Releases held requests of a queue, as far as it may; at their turn they may be held again.
@@ -198,8 +205,13 @@ impl Engine {
         }
     }
 
-    pub(super) fn change(&mut self, index: u32, (priority, deadline): Change) {
-        let id = self.id(index);
+    pub(super) fn change(&mut self, index: u32, change: Change) {
+        let usual = self.usual(index);
+        if change.number < usual.changed {
+            return;
+        }
+        (usual.deadline, usual.changed) = (change.deadline, change.number);
+        let (id, priority) = (self.id(index), change.priority);
         let col = &mut self.cols[index as usize];
         let before = held_key(std::mem::replace(&mut col.priority, priority), col.arrival);
         let after = held_key(priority, col.arrival);
@@ -207,7 +219,6 @@ impl Engine {
         if state.held.remove(&before).is_some() {
             state.held.insert(after, id);
         }
-        self.usual(index).deadline = deadline;
         self.reschedule(index);
     }
 }

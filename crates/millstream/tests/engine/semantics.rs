@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::support::{Bench, each_backend, each_backend_with, options, over_sim};
+use crate::support::{
+    Bench, each_backend, each_backend_and_pumped, each_backend_with, options, over_sim,
+};
 use millstream::{
     Access, Buffer, CodecId, Decode, Error, ErrorKind, Fence, FileId, FileOp, FileOptions, Group,
     Job, JobSystem, Priority, QueueOptions, Read, StatusArray, Storage, Ticket, Write, limits,
@@ -204,6 +206,47 @@ fn s05_deadlines_order_a_priority_and_missed_ones_are_counted() {
         assert_eq!((stats.deadlines_missed, stats.failed), (1, 0));
         let urgent = stats.completed(Priority::Realtime);
         assert_eq!(urgent, 1, "its priority was changed");
+    });
+}
+
+/// 5. Requests of a tag change priority and deadline together; of several changes the last counts.
+#[test]
+fn s05_requests_submitted_before_are_reprioritized_by_tag_however_they_are_delivered() {
+    // A pumped storage has not taken them in at the call.
+    each_backend_and_pumped(|bench| {
+        let queue = bench.queue();
+        let file = bench.file("data", 1 << 20);
+        queue.pause();
+        let read = |tag| Read::range(file, 0, 10).tag(tag);
+        let mut batch = queue.batch();
+        batch.post(read(0x11)).expect("room");
+        batch.detach(read(0x21)).expect("room");
+        batch.post(read(0x12)).expect("room");
+        let (lowered, raised) = (batch.add(read(0x31)), batch.add(read(0x31)));
+        let (mut lowered, mut raised) = (lowered.expect("room"), raised.expect("room"));
+        batch.submit();
+        let mut held = batch.add(read(0x11)).expect("room");
+        lowered.reprioritize(Priority::Realtime, None);
+        queue.reprioritize_tagged(0x0f, 0x01, Priority::Realtime, None);
+        queue.reprioritize_tagged(0x0f, 0x01, Priority::High, Some(Instant::now()));
+        raised.reprioritize(Priority::Realtime, None);
+        let mut later = queue.submit(read(0x11)).expect("room");
+        batch.submit();
+        queue.resume();
+        for ticket in [&mut lowered, &mut raised, &mut held, &mut later] {
+            ticket.wait().expect("read");
+        }
+        assert_eq!(kind(queue.drain(None)), Ok(true));
+        let stats = bench.storage.stats();
+        let completed = [Priority::Normal, Priority::High, Priority::Realtime];
+        assert_eq!(
+            completed.map(|priority| stats.completed(priority)),
+            [3, 3, 1]
+        );
+        assert_eq!(
+            stats.deadlines_missed, 3,
+            "the deadlines of the last change"
+        );
     });
 }
 

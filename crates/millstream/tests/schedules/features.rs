@@ -282,8 +282,12 @@ impl Features {
             }
             18..=20 => self.change_one(),
             21 => {
-                let tag = self.random.u64(0..4);
-                self.queue().cancel_tagged(3, tag);
+                let (tag, priority) = (self.random.u64(0..4), self.priority());
+                let deadline = self.random.bool().then(Instant::now);
+                match self.random.bool() {
+                    true => self.queue().cancel_tagged(3, tag),
+                    false => (self.queue()).reprioritize_tagged(3, tag, priority, deadline),
+                }
             }
             22 => {
                 let new = queue(&mut self.random, &self.storage);
