@@ -44,7 +44,7 @@ fn open(path: &Path) -> Result<Opened, IoError> {
 fn refused(path: &Path, mode: OpenMode) -> IoError {
     let path = path.to_owned();
     let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::spawn(move || sender.send(OsFileSystem::new().open(&path, mode)));
+    std::thread::spawn(move || _ = sender.send(OsFileSystem::new().open(&path, mode)));
     receiver
         .recv_timeout(Duration::from_secs(20))
         .expect("opening waits for somebody")
