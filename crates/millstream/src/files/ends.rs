@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
-use millstream_io::{Numbering, Opened};
+use millstream_io::{Known, Numbering};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::ids::Id;
@@ -40,9 +40,9 @@ struct End {
 pub(crate) struct Ends(HashMap<EndKey, End>);
 
 impl Ends {
-    pub(super) fn key(opened: &Opened, place: &Path) -> EndKey {
-        match opened.numbering {
-            Numbering::Stable => (opened.identity.device, opened.identity.inode),
+    pub(super) fn key(known: &Known, place: &Path) -> EndKey {
+        match known.numbering {
+            Numbering::Stable => (known.identity.device, known.identity.inode),
             _ => (u64::MAX, xxh3_64(place.as_os_str().as_encoded_bytes())),
         }
     }

@@ -7,7 +7,7 @@
 //! cannot belong to another. One look serves all handles that were made before it. Requests of a
 //! handle that shares are passed on to the other, which lives until both are closed.
 
-use millstream_io::{Descriptor, IoError, Known, Numbering};
+use millstream_io::{IoError, Known, Numbering, OwnedDescriptor};
 
 use super::Files;
 use super::file::{Lane, Phase};
@@ -102,7 +102,7 @@ impl Files {
     }
 
     /// Gives a handle a new descriptor in place of its own.
-    pub(super) fn renew(&mut self, reader: FileId, descriptor: Descriptor, writer: u32) {
+    pub(super) fn renew(&mut self, reader: FileId, descriptor: OwnedDescriptor, writer: u32) {
         self.descriptors += 1;
         let index = reader.0.index();
         let Some(file) = self.get(reader).filter(|file| file.descriptor().is_some()) else {

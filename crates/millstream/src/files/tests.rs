@@ -47,7 +47,7 @@ fn try_all(files: &mut Files, until_ns: u64) -> (Vec<u64>, Vec<u64>) {
                 renewed: Vec::new(),
                 spent_ns: 0,
             };
-            if files.open_done(index, &answer, now_ns) {
+            if files.open_done(index, answer, now_ns) {
                 failed.push(now_ns);
             }
         }
@@ -73,4 +73,29 @@ fn once_a_second_has_passed_all_opens_that_wait_for_a_descriptor_fail_at_once() 
     let (_, failed) = try_all(&mut files(false, 100), 5000 * MS);
     assert_eq!(failed.len(), 100);
     assert!(failed.iter().all(|at| *at == failed[0]), "{failed:?}");
+}
+
+#[test]
+fn descriptors_that_are_being_closed_to_make_room_are_not_closed_again_at_the_end() {
+    let system = OsFileSystem::new();
+    for refused in [false, true] {
+        let mut files = files(true, 0);
+        let opened = system.open(Path::new("Cargo.toml"), OpenMode::default());
+        files.at(0).direct = Direct::Open(opened.expect("there").descriptor);
+        if refused {
+            files.at(0).refuse_direct();
+        }
+        let call = files.at(0).let_go();
+        files.take_all(true);
+        assert!(files.closes.is_empty(), "the call closes them");
+        assert_eq!(files.at(0).descriptors(), 2);
+        assert!(files.at(0).gone(LetGoAnswer::Kept(call)).is_none());
+        assert_eq!(matches!(files.at(0).direct, Direct::Refused(_)), refused);
+        assert_eq!(files.at(0).descriptors(), 2);
+        files.take_all(true);
+        assert_eq!(files.closes.len(), 2);
+        for (descriptor, _) in files.closes.drain(..) {
+            system.close(descriptor).expect("open until now");
+        }
+    }
 }

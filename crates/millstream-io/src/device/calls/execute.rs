@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use super::{Call, CallAnswer, LetGoAnswer, LetGoCall, OpenAnswer, OpenCall, offer};
-use crate::device::{Completion, Descriptor, Segment, system};
+use crate::device::{Completion, Descriptor, OwnedDescriptor, Segment, system};
 use crate::error::{Errno, IoError, guard};
 use crate::fs::{Access, FileSystem, Known, MappedView, Numbering, OpenMode, Opened, mostly};
 use crate::limits::{CONTENT_BYTES_MAX, CONTENT_STEP_BYTES, MEMORY_ALIGNMENT};
@@ -55,6 +55,7 @@ impl Call {
                 spent_ns: 0,
             })),
             Call::Look(_) => CallAnswer::Known(Err(error)),
+            Call::LetGo(call) => CallAnswer::LetGo(Box::new(LetGoAnswer::Kept(*call))),
             Call::Len(_) => CallAnswer::Len(Err(error)),
             Call::Content(_) => CallAnswer::Content(Err(error)),
             Call::Transfer(operation) => CallAnswer::Moved(Completion::canceled(&operation)),
@@ -123,7 +124,7 @@ pub(super) fn execute(fs: &dyn FileSystem, call: Call) -> CallAnswer {
 }
 
 fn let_go(fs: &dyn FileSystem, call: LetGoCall) -> LetGoAnswer {
-    let known = guarded("statx", || fs.known(call.file)).ok();
+    let known = guarded("statx", || fs.known(*call.file)).ok();
     let is_kept = match &known {
         Some(known) => {
             let found = guarded("statx", || fs.known_at(&call.path));
@@ -166,7 +167,7 @@ fn guarded<T>(call: &'static str, run: impl FnOnce() -> Result<T, IoError>) -> R
 }
 
 /// Closes a descriptor through which nothing was written.
-fn close(fs: &dyn FileSystem, descriptor: Descriptor) {
+fn close(fs: &dyn FileSystem, descriptor: OwnedDescriptor) {
     let _ = guard(|| fs.close(descriptor));
 }
 
@@ -258,7 +259,7 @@ fn open_one(
 /// Whether a file that was opened is the expected one.
 fn is_expected(fs: &dyn FileSystem, expected: &Known, opened: &Opened) -> bool {
     let asked = expected.generation.and_then(|_| {
-        let known = guarded("statx", || fs.known(opened.descriptor));
+        let known = guarded("statx", || fs.known(*opened.descriptor));
         known.ok()
     });
     expected.is_same(&asked.unwrap_or_else(|| Known::of(opened)))
@@ -275,7 +276,7 @@ fn is_direct_wanted(fs: &dyn FileSystem, call: &OpenCall, opened: &Opened) -> bo
         // Cached files are read from the page cache: no second descriptor yet.
         Access::Auto => {
             opened.len >= call.direct_from && {
-                let cached = guard(|| fs.cached(opened.descriptor, 0, opened.len));
+                let cached = guard(|| fs.cached(*opened.descriptor, 0, opened.len));
                 !mostly(cached.flatten(), opened.len)
             }
         }
