@@ -12,6 +12,7 @@
 //!   Zero bytes from a read of more than zero mean the end of the file.
 //! - Completions arrive in any order.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -69,9 +70,10 @@ pub use features::{FeatureMask, UringFeatures};
 /// The owner's identifier of an operation; a device only passes it on.
 pub type OperationId = u64;
 
-/// An open file, as identified by the [`FileSystem`](crate::FileSystem) that opened it: a file
-/// descriptor or handle of the system, or a number of the simulator. It is `Copy`: its holder keeps
-/// the file open while operations are in flight (the engine counts them).
+/// The number of an open file, as operations carry it: a file descriptor or handle of the system,
+/// or a number of the simulator, as the [`FileSystem`](crate::FileSystem) that opened the file
+/// gave it. The holder of the [`OwnedDescriptor`] keeps the file open while operations are in
+/// flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Descriptor(pub(crate) u64);
 
@@ -92,6 +94,40 @@ impl Descriptor {
     #[must_use]
     pub fn raw(self) -> u64 {
         self.0
+    }
+}
+
+/// Ownership of an open file: what [`FileSystem::open`](crate::FileSystem::open) returns and
+/// [`FileSystem::close`](crate::FileSystem::close) consumes, so that a file is closed once.
+/// Dereferences to its number. Dropped, it leaks the file: a close may block, and report an error.
+///
+/// ```compile_fail,E0382
+/// use millstream_io::{FileSystem, OwnedDescriptor};
+/// fn close_twice(files: &dyn FileSystem, file: OwnedDescriptor) {
+///     let _ = files.close(file);
+///     let _ = files.close(file);
+/// }
+/// ```
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "the file stays open until its descriptor is passed to `FileSystem::close`"]
+pub struct OwnedDescriptor(pub(crate) Descriptor);
+
+impl OwnedDescriptor {
+    /// Returns the ownership of the file with this number, for a file system of the application.
+    ///
+    /// # Safety
+    /// As [`Descriptor::from_raw`]; and nothing else owns the file, as with
+    /// `OwnedFd::from_raw_fd`.
+    #[expect(unsafe_code, reason = "declares the contract of owning a file")]
+    pub unsafe fn from_raw(number: u64) -> OwnedDescriptor {
+        OwnedDescriptor(Descriptor(number))
+    }
+}
+
+impl Deref for OwnedDescriptor {
+    type Target = Descriptor;
+    fn deref(&self) -> &Descriptor {
+        &self.0
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::device::Descriptor;
+use crate::device::{Descriptor, OwnedDescriptor};
 use crate::error::{Errno, IoError};
 use crate::limits::CACHED_EIGHTHS;
 
@@ -141,10 +141,10 @@ pub enum Numbering {
 }
 
 /// An open file.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Opened {
     /// Closed by [`FileSystem::close`].
-    pub descriptor: Descriptor,
+    pub descriptor: OwnedDescriptor,
     /// Length in bytes.
     pub len: u64,
     /// Identifies the file and its state.
@@ -232,7 +232,7 @@ pub trait FileSystem: Send + Sync {
     ///
     /// # Errors
     /// The system's error; the descriptor is closed in any case.
-    fn close(&self, descriptor: Descriptor) -> Result<(), IoError>;
+    fn close(&self, descriptor: OwnedDescriptor) -> Result<(), IoError>;
 
     /// Returns how many of `len` bytes at `offset` are in the page cache, if the system reports it
     /// (`cachestat`; without it, 0 or `len` by a NOWAIT read of the first byte).

@@ -22,8 +22,8 @@ pub mod thread;
 pub use backend::{Backend, DeviceMaker};
 pub use device::modeled::DiskModel;
 pub use device::{
-    Completion, Descriptor, Device, DeviceKind, Doorbell, Operation, OperationId, Segment,
-    Segments, Verb,
+    Completion, Descriptor, Device, DeviceKind, Doorbell, Operation, OperationId, OwnedDescriptor,
+    Segment, Segments, Verb,
 };
 pub use error::{Errno, IoError};
 pub use eventfd::{BorrowedEvent, EventFd};

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use millstream_io::device::calls::{LetGoAnswer, LetGoCall, OpenAnswer, OpenCall};
 use millstream_io::fs::is_out_of_descriptors;
-use millstream_io::{Access, Descriptor, IoError, Numbering, OpenMode};
+use millstream_io::{Access, IoError, Numbering, OpenMode, OwnedDescriptor};
 
 use crate::error::{Error, ErrorKind};
 use crate::ids::{FileId, Id};
@@ -46,9 +46,8 @@ pub(crate) use file::{Direct, File, Lane};
 pub(crate) use handles::Look;
 use writes::Writes;
 
-/// A descriptor that is to be closed, and who hears of an error.
+/// The close of a descriptor: who hears of an error.
 pub(crate) struct Closing {
-    pub(crate) descriptor: Descriptor,
     pub(crate) path: Arc<Path>,
     /// Of a handle that was opened for writing.
     writes: Option<u32>,
@@ -148,7 +147,7 @@ pub(crate) struct Files {
     writes: Vec<Writes>,
     free_writes: Vec<u32>,
     /// Descriptors to be closed.
-    pub(crate) closes: Vec<Closing>,
+    pub(crate) closes: Vec<(OwnedDescriptor, Closing)>,
     slow: HashMap<u64, SlowMount>,
     pub(crate) ends: Ends,
     access: Access,
@@ -231,8 +230,8 @@ impl Files {
         if file.end.is_some() || !file.options.write {
             return;
         }
-        if let Some(about) = &file.about {
-            let key = Ends::key(about, &file.place);
+        if let Some(known) = &file.known {
+            let key = Ends::key(known, &file.place);
             file.end = Some(key);
             self.ends.opened(key);
         }
@@ -300,7 +299,7 @@ impl Files {
 
     /// The state of the direct descriptor that a request needs, which is queued if there is room;
     /// `Closed`: there is none now, and what can be read through the page cache is.
-    pub(crate) fn want_direct(&mut self, index: u32, demanded: bool) -> Direct {
+    pub(crate) fn want_direct(&mut self, index: u32, demanded: bool) -> &Direct {
         let is_short = self.shortage.is_some();
         let room = demanded || self.room() > 0 && !is_short;
         let file = self.at(index);
@@ -309,7 +308,7 @@ impl Files {
             self.descriptors += 1;
             self.enter(index, Lane::Direct);
         }
-        self.at(index).direct
+        &self.at(index).direct
     }
 
     /// The next file to open, if one may be opened now: its index, whether it is urgent, and the
@@ -418,13 +417,13 @@ impl Files {
 
     /// Takes the answer of an open; returns whether its waiters are to check again. A file for
     /// which the process has no descriptor left is queued again.
-    pub(crate) fn open_done(&mut self, index: u32, answer: &OpenAnswer, now_ns: u64) -> bool {
+    pub(crate) fn open_done(&mut self, index: u32, answer: OpenAnswer, now_ns: u64) -> bool {
         let is_done = self.take_answer(index, answer, now_ns);
         self.note_sharers(index);
         is_done
     }
 
-    fn take_answer(&mut self, index: u32, answer: &OpenAnswer, now_ns: u64) -> bool {
+    fn take_answer(&mut self, index: u32, answer: OpenAnswer, now_ns: u64) -> bool {
         self.opening.remove(&index);
         let reserved = if answer.opened.is_some() { 2 } else { 1 };
         self.descriptors -= reserved;
@@ -433,38 +432,39 @@ impl Files {
             self.rotating |= opened.rotating;
             self.layered |= opened.numbering == Numbering::Layered;
         }
-        let is_over = self.note_shortage(answer, now_ns);
+        let is_over = self.note_shortage(&answer, now_ns);
         let descriptors_limit = self.descriptors_limit;
         let file = self.at(index);
-        match &answer.opened {
-            Some(Ok(opened)) => file.note_opened(opened.clone()),
+        match answer.opened {
+            Some(Ok(opened)) => file.note_opened(opened),
             // The process has fewer descriptors than the limit, which is lowered for now.
-            Some(Err(error)) if is_out_of_descriptors(error) && !is_over => {
+            Some(Err(error)) if is_out_of_descriptors(&error) && !is_over => {
                 file.phase = Phase::Closed;
-                file.opened_once = file.about.is_some();
+                file.opened_once = file.known.is_some();
                 // Room for one open, which is tried again.
                 self.descriptors_max = descriptors_limit.min(held + 2);
                 self.want(index, Lane::Urgent);
                 return false;
             }
-            Some(Err(error)) if is_out_of_descriptors(error) => {
-                file.phase = Phase::Failed(short_of_descriptors(held, descriptors_limit, error));
+            Some(Err(error)) if is_out_of_descriptors(&error) => {
+                file.phase = Phase::Failed(short_of_descriptors(held, descriptors_limit, &error));
             }
-            Some(Err(error)) => file.phase = Phase::Failed(file.open_error(error)),
+            Some(Err(error)) => file.phase = Phase::Failed(file.open_error(&error)),
             None => {}
         }
-        file.direct_done(answer.direct.as_ref(), is_over);
+        let is_direct = matches!(answer.direct, Some(Ok(_)));
+        file.direct_done(answer.direct, is_over);
         let count = file.descriptors();
         let readers = std::mem::take(&mut file.readers);
-        for (reader, renewed) in readers.into_iter().zip(&answer.renewed) {
+        for (reader, renewed) in readers.into_iter().zip(answer.renewed) {
             if let Some(descriptor) = renewed {
-                self.renew(reader, *descriptor, index);
+                self.renew(reader, descriptor, index);
             }
         }
         self.note_end(index);
         self.descriptors += match reserved {
             2 => count,
-            _ => usize::from(matches!(answer.direct, Some(Ok(_)))),
+            _ => usize::from(is_direct),
         };
         self.note_idle(index);
         if is_over && self.opening() == 0 {
@@ -806,7 +806,7 @@ impl Files {
     pub(crate) fn must_open(&self, file: FileId) -> bool {
         self.peek(file).is_some_and(|file| {
             let is_under_way = matches!(file.phase, Phase::Queued(..) | Phase::Opening);
-            file.options.changes() && file.about.is_none() && is_under_way
+            file.options.changes() && file.known.is_none() && is_under_way
         })
     }
 
@@ -848,21 +848,21 @@ impl Files {
             if let Some(writes) = writes {
                 self.writes[writes as usize].users += 1;
             }
-            let closing = self.closes.last_mut().expect("it was added");
+            let (_, closing) = self.closes.last_mut().expect("it was added");
             (closing.writes, closing.by) = (writes, by);
         }
     }
 
     /// Has a descriptor of a handle closed.
-    fn close_later(&mut self, index: u32, descriptor: Descriptor) {
+    fn close_later(&mut self, index: u32, descriptor: OwnedDescriptor) {
         let path = Arc::clone(&self.at(index).path);
         self.closing += 1;
-        self.closes.push(Closing {
-            descriptor,
+        let closing = Closing {
             path,
             writes: None,
             by: None,
-        });
+        };
+        self.closes.push((descriptor, closing));
     }
 
     /// Takes all descriptors of files without operations, at the end of the storage; those on

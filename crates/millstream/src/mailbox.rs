@@ -195,7 +195,7 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
     }
 
     /// Puts something into the mail; false if the engine has ended: then nothing was put.
-    fn post(&self, put: impl FnOnce(&mut Mail<Q>)) -> bool {
+    pub(crate) fn post(&self, put: impl FnOnce(&mut Mail<Q>)) -> bool {
         if self.is_forked() {
             return false;
         }

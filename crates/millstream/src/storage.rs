@@ -134,7 +134,7 @@ impl Storage {
         }
         let path = cleaned(path.as_ref());
         let place = self.place(&path);
-        match self.add(path, place, options, None) {
+        match self.add(path, place, options, &mut None) {
             Some((file, _)) => file,
             None => {
                 self.mailbox()
@@ -161,25 +161,28 @@ impl Storage {
         anchored.map_or_else(|| Arc::clone(path), Arc::from)
     }
 
-    /// Gives a new handle to the engine; returns it, and whether the engine still takes it. `None`:
-    /// the storage has as many files as it may.
+    /// Gives a new handle to the engine, with the file if it is open; returns it, and whether the
+    /// engine still takes it: if not, the file is left. `None`: the storage has as many files as it
+    /// may.
     fn add(
         &self,
         path: Arc<Path>,
         place: Arc<Path>,
         options: FileOptions,
-        opened: Option<Opened>,
+        opened: &mut Option<Opened>,
     ) -> Option<(FileId, bool)> {
         let mut names = lock(&self.mailbox().names);
         let file = names.open(&place)?;
-        let new = NewFile {
-            path,
-            place,
-            options,
-            opened,
-        };
         // Under the lock: once another thread finds the name, its letter must be in the mail.
-        let is_taken = self.mailbox().send(Letter::File(file, Box::new(new)));
+        let is_taken = self.mailbox().post(|mail| {
+            let new = NewFile {
+                path,
+                place,
+                options,
+                opened: opened.take(),
+            };
+            mail.letters.push(Letter::File(file, Box::new(new)));
+        });
         Some((file, is_taken))
     }
 
@@ -236,15 +239,15 @@ impl Storage {
             write: mode.write,
             ..FileOptions::default()
         };
-        let descriptor = opened.descriptor;
         let place = self.place(&path);
-        let refused = match self.add(path, place, options, Some(opened)) {
+        let mut opened = Some(opened);
+        let refused = match self.add(path, place, options, &mut opened) {
             Some((file, true)) => return Ok(file),
             Some((_, false)) => closed_error(),
             None => Error::new(ErrorKind::Limit, "the storage has as many files as it may"),
         };
         // The result is ignored: nothing was written through the engine, and the call fails anyway.
-        let _ = self.mailbox().fs.close(descriptor);
+        let _ = opened.map(|opened| self.mailbox().fs.close(opened.descriptor));
         Err(refused)
     }
 

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Completion, Descriptor, Doorbell, Operation, Segment, poll_until};
+use super::{Completion, Descriptor, Doorbell, Operation, OwnedDescriptor, Segment, poll_until};
 use crate::error::IoError;
 use crate::fork::ForkGuard;
 use crate::fs::{Access, FileSystem, Known, MappedView, OpenMode, Opened};
@@ -56,7 +56,7 @@ pub enum Call {
     /// Opens a file.
     Open(Box<OpenCall>),
     /// Closes a file.
-    Close(Descriptor),
+    Close(OwnedDescriptor),
     /// Looks at what a path leads to, without opening it.
     Look(Arc<Path>),
     /// Closes a file that is opened again when it is needed.
@@ -111,9 +111,9 @@ pub enum Call {
 #[derive(Debug)]
 pub struct LetGoCall {
     /// The buffered descriptor.
-    pub file: Descriptor,
+    pub file: OwnedDescriptor,
     /// The direct descriptor, if it is open.
-    pub direct: Option<Descriptor>,
+    pub direct: Option<OwnedDescriptor>,
     /// The path.
     pub path: Arc<Path>,
     /// Keep it open if the file system does not say what identifies files.
@@ -194,12 +194,12 @@ pub struct OpenAnswer {
     /// needs more than [`MEMORY_ALIGNMENT`](crate::limits::MEMORY_ALIGNMENT).
     pub opened: Option<Result<Opened, IoError>>,
     /// The direct descriptor, if its open was tried.
-    pub direct: Option<Result<Descriptor, IoError>>,
+    pub direct: Option<Result<OwnedDescriptor, IoError>>,
     /// The bytes read for the offer, if it was used.
     pub read: Option<OfferRead>,
     /// The descriptors that [`OpenCall::renew`] asks for: none for files that the path did not lead
     /// to before, and for those that could not be opened.
-    pub renewed: Vec<Option<Descriptor>>,
+    pub renewed: Vec<Option<OwnedDescriptor>>,
     /// How long the call took, in nanoseconds.
     pub spent_ns: u64,
 }
@@ -280,7 +280,7 @@ impl Calls {
     /// deadline.
     /// Returns the ids of calls that still hang: their threads and memory are leaked, and
     /// descriptors that they open are closed again. A close that has not begun leaks its
-    /// descriptor.
+    /// descriptor, a [`LetGoCall`] gives its descriptors back.
     pub fn shutdown(mut self, deadline: Instant, into: &mut Vec<CallDone>) -> Vec<u64> {
         if self.guard.is_child() {
             return Vec::new();

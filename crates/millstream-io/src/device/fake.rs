@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use super::{Descriptor, Operation, OperationId, Segment, Segments, Verb};
+use super::{Descriptor, Operation, OperationId, OwnedDescriptor, Segment, Segments, Verb};
 use crate::error::IoError;
 use crate::fs::{FileSystem, Identity, MountKind, Numbering, OpenMode, Opened};
 
@@ -93,7 +93,7 @@ impl FileSystem for Fake {
     fn open(&self, path: &Path, _: OpenMode) -> Result<Opened, IoError> {
         self.pass(path.to_str().unwrap());
         Ok(Opened {
-            descriptor: Descriptor(path.to_str().unwrap().len() as u64),
+            descriptor: OwnedDescriptor(Descriptor(path.to_str().unwrap().len() as u64)),
             len: 0,
             identity: Identity::default(),
             numbering: Numbering::Stable,
@@ -105,9 +105,9 @@ impl FileSystem for Fake {
             position: None,
         })
     }
-    fn close(&self, descriptor: Descriptor) -> Result<(), IoError> {
+    fn close(&self, descriptor: OwnedDescriptor) -> Result<(), IoError> {
         let mut state = self.state.lock().unwrap();
-        state.closed.push(descriptor.0);
+        state.closed.push(descriptor.raw());
         self.changed.notify_all();
         Ok(())
     }

@@ -6,14 +6,14 @@
 )]
 
 use std::mem::{align_of, offset_of, size_of};
-use std::os::fd::RawFd;
+use std::os::fd::{IntoRawFd as _, OwnedFd, RawFd};
 
 #[cfg(not(target_os = "linux"))]
 use libc::{pread as pread64, preadv as preadv64, pwrite as pwrite64, pwritev as pwritev64};
 #[cfg(target_os = "linux")]
 use libc::{pread64, preadv64, pwrite64, pwritev64};
 
-use super::{Descriptor, Operation, Segment, Segments, Verb};
+use super::{Descriptor, Operation, OwnedDescriptor, Segment, Segments, Verb};
 use crate::error::Errno;
 use crate::limits::OPERATION_BYTES_MAX;
 
@@ -28,13 +28,12 @@ impl Descriptor {
     pub(crate) fn fd(self) -> RawFd {
         RawFd::try_from(self.0).unwrap_or(-1)
     }
+}
 
-    /// Returns the descriptor of a file that the system opened.
-    ///
-    /// # Panics
-    /// If `fd` is negative.
-    pub(crate) fn of(fd: RawFd) -> Descriptor {
-        Descriptor(u64::try_from(fd).expect("the system opens files with descriptors from 0 on"))
+impl From<OwnedFd> for OwnedDescriptor {
+    fn from(file: OwnedFd) -> OwnedDescriptor {
+        let number = u64::try_from(file.into_raw_fd());
+        OwnedDescriptor(Descriptor(number.expect("an owned descriptor is not -1")))
     }
 }
 

@@ -73,7 +73,7 @@ impl LocalFile {
     }
 
     fn descriptor(&self) -> Descriptor {
-        self.opened().descriptor
+        *self.opened().descriptor
     }
 
     /// Whether a read of the range would hardly wait for the disk, as far as the system reports: at
@@ -174,13 +174,13 @@ mod tests {
         let mut into = [9; 8];
         assert_eq!(file.read_at(2, &mut into).unwrap(), 4);
         assert_eq!(&into[..4], b"\0abc");
-        let told = file.fs().cached(file.opened().descriptor, 0, 6).is_some();
+        let told = file.fs().cached(*file.opened().descriptor, 0, 6).is_some();
         assert_eq!(file.is_cached(0, 6), told, "just written");
         assert_eq!((file.path(), file.opened().len), (path.as_path(), 0));
         let (name, again, opened) = file.into_opened();
         assert_eq!(&*name, path);
         assert!(again.write && !again.create && !again.truncate && !again.exclusive);
-        assert_eq!(fs.len(opened.descriptor).unwrap(), 6, "still open");
+        assert_eq!(fs.len(*opened.descriptor).unwrap(), 6, "still open");
         fs.close(opened.descriptor).unwrap();
     }
 }

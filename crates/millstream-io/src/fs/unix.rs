@@ -9,7 +9,7 @@
     reason = "calls by number; see the section Safety of this file"
 )]
 
-use std::os::fd::{BorrowedFd, IntoRawFd as _, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags};
@@ -17,7 +17,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::names::{anchored, folder_of};
 use super::{FileSystem, Known, OpenMode, Opened, explain, transfer};
-use crate::device::Descriptor;
+use crate::device::{Descriptor, OwnedDescriptor};
 use crate::error::IoError;
 pub(super) use cause::likely;
 pub use folder::Folder;
@@ -54,14 +54,12 @@ impl FileSystem for OsFileSystem {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Opened, IoError> {
         mode.check()?;
         let file = open(path, mode).map_err(|errno| system::explain_open(path, mode, errno))?;
-        let mut opened = self.known.describe(&file, mode)?;
-        opened.descriptor = Descriptor::of(file.into_raw_fd());
-        Ok(opened)
+        self.known.describe(file, mode)
     }
 
     /// The descriptor is closed even if an error is returned.
-    fn close(&self, descriptor: Descriptor) -> Result<(), IoError> {
-        // SAFETY: a number is passed; the caller gives up the descriptor.
+    fn close(&self, descriptor: OwnedDescriptor) -> Result<(), IoError> {
+        // SAFETY: a number is passed, of the descriptor that this call owns.
         if unsafe { libc::close(descriptor.fd()) } == 0 {
             return Ok(());
         }

@@ -71,7 +71,7 @@ impl MappedView {
         // A length that exceeds the address space is refused by `map`.
         let len = usize::try_from(wanted).unwrap_or(usize::MAX);
         // SAFETY: the caller's promise is the one that `map` asks for; the descriptor is open.
-        let view = unsafe { MappedView::map(opened.descriptor, offset, len) };
+        let view = unsafe { MappedView::map(*opened.descriptor, offset, len) };
         // A mapping outlives its descriptor, and a close after reading has no error to report.
         let _ = files.close(opened.descriptor);
         view.map(Arc::new)

@@ -18,8 +18,8 @@ use windows_sys::Win32::Foundation::GENERIC_READ;
 use windows_sys::Win32::Storage::FileSystem as system;
 
 use super::{FileSystem, Known, MountKind, Numbering, OpenMode, Opened, explain, transfer};
-use crate::device::Descriptor;
 use crate::device::system::Port;
+use crate::device::{Descriptor, OwnedDescriptor};
 use crate::error::{Errno, IoError};
 pub(super) use cause::likely;
 pub(super) use name::verbatim;
@@ -91,6 +91,7 @@ impl OsFileSystem {
             .transpose()
             .map_err(|errno| explain("CreateIoCompletionPort", errno))?;
         let alignment = volume.alignment.filter(|_| mode.direct).unwrap_or(1);
+        let number = Descriptor::of(file.into_raw_handle(), alignment, port);
         Ok(Opened {
             len: if mode.truncate { 0 } else { about.len },
             identity: about.identity,
@@ -101,7 +102,7 @@ impl OsFileSystem {
             direct,
             rotating: volume.rotating,
             position: None,
-            descriptor: Descriptor::of(file.into_raw_handle(), alignment, port),
+            descriptor: OwnedDescriptor(number),
         })
     }
 }
@@ -119,7 +120,7 @@ impl FileSystem for OsFileSystem {
         self.describe(file, mode)
     }
 
-    fn close(&self, descriptor: Descriptor) -> Result<(), IoError> {
+    fn close(&self, descriptor: OwnedDescriptor) -> Result<(), IoError> {
         calls::close(descriptor).map_err(|errno| explain("close", errno))
     }
 

@@ -16,7 +16,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use millstream_io::fs::{AtomicFile, DirectAlignment, MappedView, OsFileSystem, probe};
-use millstream_io::{Descriptor, FileSystem, IoError, MountKind, OpenMode, Opened};
+use millstream_io::{
+    Descriptor, FileSystem, IoError, MountKind, OpenMode, Opened, OwnedDescriptor,
+};
 use millstream_testing::{Refusal, seccomp};
 
 const READ: OpenMode = OpenMode {
@@ -37,6 +39,12 @@ fn descriptor(number: u64) -> Descriptor {
     unsafe { Descriptor::from_raw(number) }
 }
 
+/// The ownership of what a number stands for, which is no file.
+fn ownership(descriptor: Descriptor) -> OwnedDescriptor {
+    // SAFETY: the tests close only numbers of no file.
+    unsafe { OwnedDescriptor::from_raw(descriptor.raw()) }
+}
+
 fn open(path: &Path) -> Result<Opened, IoError> {
     OsFileSystem::new().open(path, READ)
 }
@@ -45,7 +53,7 @@ fn open(path: &Path) -> Result<Opened, IoError> {
 fn refused(path: &Path, mode: OpenMode) -> IoError {
     let path = path.to_owned();
     let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::spawn(move || sender.send(OsFileSystem::new().open(&path, mode)));
+    std::thread::spawn(move || _ = sender.send(OsFileSystem::new().open(&path, mode)));
     receiver
         .recv_timeout(Duration::from_secs(20))
         .expect("opening waits for somebody")
@@ -108,7 +116,7 @@ fn regular_file_opens_with_all_that_is_known_of_it() {
     let opened = files.open(&path, READ).unwrap();
     let metadata = fs::metadata(&path).unwrap();
     assert_eq!(opened.len, 100_001);
-    assert_eq!(files.len(opened.descriptor).unwrap(), 100_001);
+    assert_eq!(files.len(*opened.descriptor).unwrap(), 100_001);
     assert_eq!(opened.identity.device, metadata.dev());
     assert_eq!(opened.identity.inode, metadata.ino());
     let modified_ns =
@@ -117,13 +125,13 @@ fn regular_file_opens_with_all_that_is_known_of_it() {
     assert_eq!(opened.mount, metadata.dev());
     let mut bytes = vec![0; 200_000];
     assert_eq!(
-        files.read_at(opened.descriptor, 1, &mut bytes).unwrap(),
+        files.read_at(*opened.descriptor, 1, &mut bytes).unwrap(),
         100_000
     );
     assert!(bytes[..100_000].iter().all(|&byte| byte == 7));
     assert_eq!(
         files
-            .read_at(opened.descriptor, 200_000, &mut bytes)
+            .read_at(*opened.descriptor, 200_000, &mut bytes)
             .unwrap(),
         0
     );
@@ -274,7 +282,7 @@ fn descriptor_limit_names_itself() {
         let lowered = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
         assert_eq!(lowered, 0);
         let files = OsFileSystem::new();
-        let mut held: Vec<Descriptor> = Vec::new();
+        let mut held: Vec<OwnedDescriptor> = Vec::new();
         loop {
             match files.open(file.path(), READ) {
                 Ok(opened) => held.push(opened.descriptor),
@@ -320,18 +328,18 @@ fn direct_alignment_is_what_the_kernel_takes() {
     let mut arena = millstream_io::Arena::new(1 << 20, None).unwrap();
     let mut block = arena.take(131_072).unwrap();
     let read = files
-        .read_at(opened.descriptor, 0, block.as_mut_slice())
+        .read_at(*opened.descriptor, 0, block.as_mut_slice())
         .unwrap();
     assert_eq!(read, 65_636, "a direct read ends at the end of the file");
     assert!(block.as_slice()[..read].iter().all(|&byte| byte == 3));
     let at = u64::from(offset);
     let into = &mut block.as_mut_slice()[memory as usize..][..offset as usize];
     assert_eq!(
-        files.read_at(opened.descriptor, at, into).unwrap(),
+        files.read_at(*opened.descriptor, at, into).unwrap(),
         offset as usize
     );
     let error = files
-        .read_at(opened.descriptor, 1, &mut block.as_mut_slice()[..4096])
+        .read_at(*opened.descriptor, 1, &mut block.as_mut_slice()[..4096])
         .unwrap_err();
     assert!(error.cause.contains("not aligned"), "{error}");
     arena.give(block);
@@ -346,11 +354,11 @@ fn cache_is_told_before_and_after_a_read() {
     file.as_file().sync_all().unwrap();
     let files = OsFileSystem::new();
     let opened = files.open(file.path(), READ).unwrap();
-    let cached = || files.cached(opened.descriptor, 0, len as u64);
+    let cached = || files.cached(*opened.descriptor, 0, len as u64);
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     if cached() == Some(0) {
         files
-            .read_at(opened.descriptor, 0, &mut vec![0; len])
+            .read_at(*opened.descriptor, 0, &mut vec![0; len])
             .unwrap();
         assert_eq!(cached(), Some(len as u64));
     } else {
@@ -372,7 +380,7 @@ fn bad_descriptors_are_errors() {
             files.len(descriptor).unwrap_err(),
             files.read_at(descriptor, 0, &mut [0]).unwrap_err(),
             files.sync(descriptor, true).unwrap_err(),
-            files.close(descriptor).unwrap_err(),
+            files.close(ownership(descriptor)).unwrap_err(),
         ];
         assert!(errors.iter().all(|error| error.errno.0 == libc::EBADF));
     }
@@ -381,7 +389,7 @@ fn bad_descriptors_are_errors() {
     for offset in [u64::MAX, u64::MAX - 1, 1 << 63] {
         assert!(
             files
-                .read_at(opened.descriptor, offset, &mut [0; 8])
+                .read_at(*opened.descriptor, offset, &mut [0; 8])
                 .is_err()
         );
     }
@@ -399,10 +407,10 @@ fn written_files_are_made_synced_and_cut() {
         ..READ
     };
     let opened = files.open(&path, mode).unwrap();
-    files.write_at(opened.descriptor, 0, b"abc").unwrap();
-    files.sync(opened.descriptor, true).unwrap();
-    files.sync(opened.descriptor, false).unwrap();
-    assert_eq!(files.len(opened.descriptor).unwrap(), 3);
+    files.write_at(*opened.descriptor, 0, b"abc").unwrap();
+    files.sync(*opened.descriptor, true).unwrap();
+    files.sync(*opened.descriptor, false).unwrap();
+    assert_eq!(files.len(*opened.descriptor).unwrap(), 3);
     files.close(opened.descriptor).unwrap();
     let cut = files
         .open(
@@ -684,13 +692,13 @@ fn block_device_opens_with_its_length() {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let opened = files.open(Path::new(&device), READ).unwrap();
         assert_eq!(opened.len, 3 << 20);
-        assert_eq!(files.len(opened.descriptor).unwrap(), 3 << 20);
+        assert_eq!(files.len(*opened.descriptor).unwrap(), 3 << 20);
         assert_eq!(opened.mount_kind, MountKind::Local);
         assert_eq!(opened.mount, fs::metadata(&device).unwrap().rdev());
         assert!(opened.direct.is_some());
         let mut bytes = [0; 100];
         assert_eq!(
-            files.read_at(opened.descriptor, 4000, &mut bytes).unwrap(),
+            files.read_at(*opened.descriptor, 4000, &mut bytes).unwrap(),
             100
         );
         assert_eq!(bytes, [9; 100]);
@@ -747,7 +755,7 @@ fn places_agree_with_the_files_in_them() {
 fn view(opened: &Opened, offset: u64, len: usize) -> Result<MappedView, IoError> {
     // SAFETY: the file is the test's own; where the test cuts it, it does not touch the view any
     // more.
-    unsafe { MappedView::map(opened.descriptor, offset, len) }
+    unsafe { MappedView::map(*opened.descriptor, offset, len) }
 }
 
 #[test]
@@ -806,7 +814,7 @@ fn view_is_brought_in_ahead_and_says_when_the_file_was_cut() {
     let part = view(&opened, 100, len - 100).unwrap();
     part.populate(7..7).unwrap();
     part.populate(0..part.len()).unwrap();
-    let cached = files.cached(opened.descriptor, 0, len as u64);
+    let cached = files.cached(*opened.descriptor, 0, len as u64);
     file.as_file().set_len(4096).unwrap();
     if let Err(error) = part.populate(8192..9000) {
         assert!(cached.is_none_or(|bytes| bytes == len as u64), "{cached:?}");

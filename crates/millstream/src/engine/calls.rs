@@ -9,7 +9,7 @@ use millstream_io::device::calls::{
     Call, CallAnswer, CallDone, LetGoAnswer, Offer, OfferMemory, OfferRead, OpenAnswer, OpenCall,
 };
 use millstream_io::limits::OFFER_BYTES_MAX;
-use millstream_io::{Access, IoError, Known, Segment};
+use millstream_io::{Access, IoError, Known, OwnedDescriptor, Segment};
 
 use super::columns::{flag, is_known};
 use super::intake::other_length;
@@ -121,8 +121,7 @@ impl Engine {
         self.each(|engine| &mut engine.files.closes, Engine::close_descriptor);
     }
 
-    fn close_descriptor(&mut self, closing: Closing) {
-        let descriptor = closing.descriptor;
+    fn close_descriptor(&mut self, (descriptor, closing): (OwnedDescriptor, Closing)) {
         let id = self.calls.add(Entry::Close(closing));
         self.lanes.call(id, false, Call::Close(descriptor));
     }
@@ -347,7 +346,7 @@ impl Engine {
         }
         // Held until its waiters are notified: the completion of the last would free it.
         self.files.at(file).hold();
-        if self.files.open_done(file, &answer, self.now_ns) {
+        if self.files.open_done(file, answer, self.now_ns) {
             self.wake_waiters(file);
             if self.files.at(file).closing {
                 // Its close may take effect now.

@@ -118,8 +118,8 @@ impl Engine {
         // Opens that were answered and operations that ended meanwhile left files open. On a mount
         // that can hang they stay so: this thread must come to its end.
         self.files.take_all(false);
-        for closing in std::mem::take(&mut self.files.closes) {
-            if let Some(Err(error)) = guard(|| self.shared.fs.close(closing.descriptor)) {
+        for (descriptor, closing) in std::mem::take(&mut self.files.closes) {
+            if let Some(Err(error)) = guard(|| self.shared.fs.close(descriptor)) {
                 self.close_failed(&closing.path, error);
             }
         }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use millstream_io::{Numbering, Opened};
+use millstream_io::{Known, Numbering};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::ids::Id;
@@ -42,9 +42,9 @@ struct End {
 pub(crate) struct Ends(HashMap<EndKey, End>);
 
 impl Ends {
-    pub(super) fn key(opened: &Opened, place: &Path) -> EndKey {
-        match opened.numbering {
-            Numbering::Stable => (opened.identity.device, opened.identity.inode),
+    pub(super) fn key(known: &Known, place: &Path) -> EndKey {
+        match known.numbering {
+            Numbering::Stable => (known.identity.device, known.identity.inode),
             _ => (u64::MAX, xxh3_64(place.as_os_str().as_encoded_bytes())),
         }
     }

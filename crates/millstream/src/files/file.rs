@@ -6,7 +6,9 @@ use std::sync::Arc;
 use millstream_io::device::calls::{LetGoAnswer, LetGoCall};
 use millstream_io::fs::is_out_of_descriptors;
 use millstream_io::limits::MEMORY_ALIGNMENT;
-use millstream_io::{Access, Descriptor, Errno, IoError, Known, MountKind, Numbering, Opened};
+use millstream_io::{
+    Access, Descriptor, Errno, IoError, Known, MountKind, Numbering, Opened, OwnedDescriptor,
+};
 
 use super::ends::EndKey;
 use super::streak::Streak;
@@ -27,9 +29,9 @@ pub(super) enum Phase {
     Queued(Lane, u64),
     /// Being opened.
     Opening,
-    Open(Descriptor),
-    /// Being closed to make room, if its path still leads to it.
-    LettingGo,
+    Open(OwnedDescriptor),
+    /// Its descriptors, so many, are being closed to make room, if its path still leads to it.
+    LettingGo(usize),
     Failed(Error),
     /// Waits for a look at its path: it may share the descriptors of this handle.
     Looking(u32),
@@ -38,13 +40,13 @@ pub(super) enum Phase {
 }
 
 /// State of its descriptor that bypasses the page cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Direct {
     Closed,
     Opening,
-    Open(Descriptor),
+    Open(OwnedDescriptor),
     /// Open, but the system refuses to read through it.
-    Refused(Descriptor),
+    Refused(OwnedDescriptor),
     Unavailable,
 }
 
@@ -82,10 +84,12 @@ pub(crate) struct File {
     pub(crate) access: Access,
     pub(super) phase: Phase,
     pub(super) direct: Direct,
-    /// What the last open reported.
-    pub(crate) about: Option<Opened>,
-    /// By what the file is recognized when it is opened again.
+    /// By what the file is recognized when it is opened again, once it was open.
     pub(super) known: Option<Known>,
+    /// Number of its mount; 0 until it was open.
+    mount: u64,
+    /// Position of its first byte, if it is on a rotating disk.
+    start: Option<u64>,
     /// The length is that of the open, and no whole read has used it.
     pub(crate) is_fresh: bool,
     pub(crate) facts: Option<FileFacts>,
@@ -123,7 +127,7 @@ pub(crate) struct File {
     pub(super) errors_since: u64,
     pub(super) errors_from: u64,
     /// Descriptors of operations in flight that others have replaced.
-    pub(super) replaced: Vec<Descriptor>,
+    pub(super) replaced: Vec<OwnedDescriptor>,
     /// Handles of its path that read, and get new descriptors with its first open.
     pub(super) readers: Vec<FileId>,
     /// Handles that wait to share its descriptors.
@@ -150,8 +154,9 @@ impl File {
             access,
             phase: Phase::Closed,
             direct: Direct::Closed,
-            about: None,
             known: None,
+            mount: 0,
+            start: None,
             is_fresh: true,
             facts: None,
             operations: 0,
@@ -184,16 +189,16 @@ impl File {
     /// The descriptor through the page cache, if the file is open.
     #[inline]
     pub(crate) fn descriptor(&self) -> Option<Descriptor> {
-        match self.phase {
-            Phase::Open(descriptor) => Some(descriptor),
+        match &self.phase {
+            Phase::Open(descriptor) => Some(**descriptor),
             _ => None,
         }
     }
 
     #[inline]
     pub(crate) fn direct_descriptor(&self) -> Option<Descriptor> {
-        match self.direct {
-            Direct::Open(descriptor) => Some(descriptor),
+        match &self.direct {
+            Direct::Open(descriptor) => Some(**descriptor),
             _ => None,
         }
     }
@@ -230,13 +235,13 @@ impl File {
     /// Takes the answer of an open of its direct descriptor; `is_over`: a shortage of descriptors.
     pub(super) fn direct_done(
         &mut self,
-        answer: Option<&Result<Descriptor, IoError>>,
+        answer: Option<Result<OwnedDescriptor, IoError>>,
         is_over: bool,
     ) {
         match answer {
-            Some(Ok(descriptor)) => self.direct = Direct::Open(*descriptor),
+            Some(Ok(descriptor)) => self.direct = Direct::Open(descriptor),
             // The next read asks again.
-            Some(Err(error)) if is_out_of_descriptors(error) => {
+            Some(Err(error)) if is_out_of_descriptors(&error) => {
                 self.direct = Direct::Closed;
                 self.is_short_of_direct = is_over;
             }
@@ -254,29 +259,26 @@ impl File {
     }
 
     pub(crate) fn mount(&self) -> u64 {
-        self.about.as_ref().map_or(0, |about| about.mount)
+        self.mount
     }
 
     pub(crate) fn info(&self) -> Option<FileInfo> {
         let facts = self.facts.as_ref()?;
         Some(FileInfo {
             len: facts.len,
-            identity: self.about.as_ref()?.identity,
+            identity: self.known?.identity,
             direct: facts.masks.is_some(),
         })
     }
 
-    /// Where byte `at` is on a rotating disk. Without a position from the system, files are taken
-    /// to lie one after the other by inode.
+    /// Where byte `at` is on a rotating disk.
     pub(crate) fn position(&self, at: u64) -> Option<u64> {
-        let about = self.about.as_ref().filter(|about| about.rotating)?;
-        let start = about.position.unwrap_or(about.identity.inode << 24);
-        Some(start.saturating_add(at))
+        Some(self.start?.saturating_add(at))
     }
 
     /// The system refuses direct reads: later reads go through the page cache.
     pub(crate) fn refuse_direct(&mut self) {
-        self.direct = match self.direct {
+        self.direct = match std::mem::replace(&mut self.direct, Direct::Unavailable) {
             // The descriptor stays open, and is closed with the file.
             Direct::Open(descriptor) => Direct::Refused(descriptor),
             _ => Direct::Unavailable,
@@ -291,14 +293,18 @@ impl File {
     }
 
     pub(super) fn descriptors(&self) -> usize {
-        usize::from(matches!(self.phase, Phase::Open(_) | Phase::LettingGo))
-            + usize::from(matches!(self.direct, Direct::Open(_) | Direct::Refused(_)))
+        let buffered = match self.phase {
+            Phase::Open(_) => 1,
+            Phase::LettingGo(count) => count,
+            _ => 0,
+        };
+        buffered + usize::from(matches!(self.direct, Direct::Open(_) | Direct::Refused(_)))
     }
 
     pub(crate) fn is_being_opened(&self) -> bool {
         let is_out = matches!(
             self.phase,
-            Phase::Opening | Phase::LettingGo | Phase::Looking(_)
+            Phase::Opening | Phase::LettingGo(_) | Phase::Looking(_)
         );
         is_out || self.direct == Direct::Opening
     }
@@ -378,15 +384,18 @@ impl File {
             can_hang: opened.mount_kind == MountKind::Slow,
             package: self.options.package,
         });
-        self.phase = Phase::Open(opened.descriptor);
         self.known = Some(Known::of(&opened));
-        self.about = Some(opened);
+        self.mount = opened.mount;
+        // Without a position from the system, files are taken to lie one after the other by inode.
+        let start = opened.position.unwrap_or(opened.identity.inode << 24);
+        self.start = opened.rotating.then_some(start);
+        self.phase = Phase::Open(opened.descriptor);
     }
 
     /// The error of requests of a file that could not be opened.
     pub(super) fn open_error(&self, error: &IoError) -> Error {
         match error.errno {
-            Errno::STALE if self.about.is_some() => Error::new(ErrorKind::StaleFile, error.cause),
+            Errno::STALE if self.known.is_some() => Error::new(ErrorKind::StaleFile, error.cause),
             _ => Error::from(error.clone()),
         }
     }
@@ -411,37 +420,38 @@ impl File {
     }
 
     /// Gives up its descriptor and its direct one, which are to be closed.
-    pub(super) fn take_descriptors(&mut self) -> (Option<Descriptor>, Option<Descriptor>) {
+    pub(super) fn take_descriptors(
+        &mut self,
+    ) -> (Option<OwnedDescriptor>, Option<OwnedDescriptor>) {
         assert_eq!(self.operations, 0, "an operation keeps its file open");
-        let buffered = self.descriptor();
-        if buffered.is_some() {
-            self.phase = Phase::Closed;
-        }
+        let buffered = match std::mem::replace(&mut self.phase, Phase::Closed) {
+            Phase::Open(descriptor) => Some(descriptor),
+            other => {
+                self.phase = other;
+                None
+            }
+        };
         (buffered, self.take_direct())
     }
 
-    pub(super) fn take_direct(&mut self) -> Option<Descriptor> {
-        let (Direct::Open(descriptor) | Direct::Refused(descriptor)) = self.direct else {
-            return None;
+    pub(super) fn take_direct(&mut self) -> Option<OwnedDescriptor> {
+        let (left, taken) = match std::mem::replace(&mut self.direct, Direct::Closed) {
+            Direct::Open(descriptor) => (Direct::Closed, Some(descriptor)),
+            Direct::Refused(descriptor) => (Direct::Unavailable, Some(descriptor)),
+            other => (other, None),
         };
-        self.direct = match self.direct {
-            Direct::Refused(_) => Direct::Unavailable,
-            _ => Direct::Closed,
-        };
-        Some(descriptor)
+        self.direct = left;
+        taken
     }
 
     /// Begins to close it, to make room.
     pub(super) fn let_go(&mut self) -> LetGoCall {
-        assert_eq!(self.operations, 0, "an operation keeps its file open");
-        let file = self.descriptor().expect("an idle file that is open");
-        self.phase = Phase::LettingGo;
+        let count = self.descriptors();
+        let (file, direct) = self.take_descriptors();
+        self.phase = Phase::LettingGo(count);
         LetGoCall {
-            file,
-            direct: match self.direct {
-                Direct::Open(descriptor) | Direct::Refused(descriptor) => Some(descriptor),
-                _ => None,
-            },
+            file: file.expect("an idle file that is open"),
+            direct,
             path: Arc::clone(&self.place),
             certain: self.adopted,
         }
@@ -452,11 +462,16 @@ impl File {
         match answer {
             LetGoAnswer::Kept(call) => {
                 self.phase = Phase::Open(call.file);
+                if let Some(direct) = call.direct {
+                    self.direct = match self.direct {
+                        Direct::Unavailable => Direct::Refused(direct),
+                        _ => Direct::Open(direct),
+                    };
+                }
                 None
             }
             LetGoAnswer::Closed { known, result } => {
                 self.phase = Phase::Closed;
-                self.take_direct();
                 self.known = known.or(self.known);
                 result.err()
             }

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use millstream_io::{Descriptor, IoError, Known, Numbering};
+use millstream_io::{IoError, Known, Numbering, OwnedDescriptor};
 
 use super::file::{Lane, Phase};
 use super::{File, Files};
@@ -116,7 +116,7 @@ impl Files {
     }
 
     /// Gives a handle a new descriptor in place of its own.
-    pub(super) fn renew(&mut self, reader: FileId, descriptor: Descriptor, writer: u32) {
+    pub(super) fn renew(&mut self, reader: FileId, descriptor: OwnedDescriptor, writer: u32) {
         self.descriptors += 1;
         let index = reader.0.index();
         let is_open = |file: &&mut File| file.descriptor().is_some() && !file.is_being_opened();

@@ -46,7 +46,7 @@ fn try_all(files: &mut Files, until_ns: u64) -> (Vec<u64>, Vec<u64>) {
                 renewed: Vec::new(),
                 spent_ns: 0,
             };
-            if files.open_done(index, &answer, now_ns) {
+            if files.open_done(index, answer, now_ns) {
                 failed.push(now_ns);
             }
         }
@@ -90,22 +90,22 @@ fn the_end_of_a_direct_open_asks_for_no_second_look() {
     files.add(owner, new());
     let open = || OsFileSystem::new().open(Path::new("Cargo.toml"), OpenMode::default());
     let answer = |buffered: bool| {
-        let opened = open().expect("there");
+        let opened = || open().expect("there");
         OpenAnswer {
-            direct: (!buffered).then_some(Ok(opened.descriptor)),
-            opened: buffered.then_some(Ok(opened)),
+            direct: (!buffered).then(|| Ok(opened().descriptor)),
+            opened: buffered.then(|| Ok(opened())),
             read: None,
             renewed: Vec::new(),
             spent_ns: 0,
         }
     };
     assert!(files.next_open(0).is_some());
-    files.open_done(0, &answer(true), 0);
+    files.open_done(0, answer(true), 0);
     files.want_direct(0, true);
     assert!(files.next_open(0).is_some());
     // In one round: a letter with a new handle, and the answer.
     files.add(other, new());
-    files.open_done(0, &answer(false), 0);
+    files.open_done(0, answer(false), 0);
     let mut looks = Vec::new();
     while let Some((look, _)) = files.next_look() {
         looks.push(look);
@@ -127,4 +127,29 @@ fn the_end_of_a_direct_open_asks_for_no_second_look() {
         }
     }
     assert_eq!(freed, 2);
+}
+
+#[test]
+fn descriptors_that_are_being_closed_to_make_room_are_not_closed_again_at_the_end() {
+    let system = OsFileSystem::new();
+    for refused in [false, true] {
+        let mut files = files(true, 0);
+        let opened = system.open(Path::new("Cargo.toml"), OpenMode::default());
+        files.at(0).direct = Direct::Open(opened.expect("there").descriptor);
+        if refused {
+            files.at(0).refuse_direct();
+        }
+        let call = files.at(0).let_go();
+        files.take_all(true);
+        assert!(files.closes.is_empty(), "the call closes them");
+        assert_eq!(files.at(0).descriptors(), 2);
+        assert!(files.at(0).gone(LetGoAnswer::Kept(call)).is_none());
+        assert_eq!(matches!(files.at(0).direct, Direct::Refused(_)), refused);
+        assert_eq!(files.at(0).descriptors(), 2);
+        files.take_all(true);
+        assert_eq!(files.closes.len(), 2);
+        for (descriptor, _) in files.closes.drain(..) {
+            system.close(descriptor).expect("open until now");
+        }
+    }
 }

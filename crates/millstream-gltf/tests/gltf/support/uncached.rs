@@ -5,7 +5,7 @@ use std::path::Path;
 
 use millstream_io::fs::OsFileSystem;
 use millstream_io::fs::{OpenMode, Opened};
-use millstream_io::{Descriptor, FileSystem, IoError};
+use millstream_io::{Descriptor, FileSystem, IoError, OwnedDescriptor};
 
 pub(crate) struct Uncached(OsFileSystem);
 
@@ -20,7 +20,7 @@ impl FileSystem for Uncached {
         self.0.open(path, mode)
     }
 
-    fn close(&self, descriptor: Descriptor) -> Result<(), IoError> {
+    fn close(&self, descriptor: OwnedDescriptor) -> Result<(), IoError> {
         self.0.close(descriptor)
     }
 

@@ -123,7 +123,7 @@ fn helpers_and_owner_copy_a_real_file_together() {
         .open(path.path(), OpenMode::default())
         .unwrap()
         .descriptor;
-    if fs.read_cached(file, 0, &mut [0; 16]) != Some(16) {
+    if fs.read_cached(*file, 0, &mut [0; 16]) != Some(16) {
         println!("SKIP: this file system reads nothing without waiting");
         return;
     }
@@ -135,7 +135,7 @@ fn helpers_and_owner_copy_a_real_file_together() {
             .chunks_mut(64 << 10)
             .enumerate()
             .map(|(at, into)| Operation {
-                file,
+                file: *file,
                 ..read(at as u64, at as u64 * (64 << 10), into)
             })
             .collect();

@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use super::{Call, CallAnswer, LetGoAnswer, LetGoCall, OpenAnswer, OpenCall, offer};
-use crate::device::{Completion, Descriptor, Segment, system};
+use crate::device::{Completion, Descriptor, OwnedDescriptor, Segment, system};
 use crate::error::{Errno, IoError, guard};
 use crate::fs::{Access, FileSystem, Known, MappedView, Numbering, OpenMode, Opened, mostly};
 use crate::limits::{CONTENT_BYTES_MAX, CONTENT_STEP_BYTES, MEMORY_ALIGNMENT};
@@ -124,7 +124,7 @@ pub(super) fn execute(fs: &dyn FileSystem, call: Call) -> CallAnswer {
 }
 
 fn let_go(fs: &dyn FileSystem, call: LetGoCall) -> LetGoAnswer {
-    let known = guarded("statx", || fs.known(call.file)).ok();
+    let known = guarded("statx", || fs.known(*call.file)).ok();
     let is_kept = match &known {
         Some(known) => {
             let found = guarded("statx", || fs.known_at(&call.path));
@@ -167,7 +167,7 @@ fn guarded<T>(call: &'static str, run: impl FnOnce() -> Result<T, IoError>) -> R
 }
 
 /// Closes a descriptor through which nothing was written.
-fn close(fs: &dyn FileSystem, descriptor: Descriptor) {
+fn close(fs: &dyn FileSystem, descriptor: OwnedDescriptor) {
     let _ = guard(|| fs.close(descriptor));
 }
 
@@ -236,7 +236,7 @@ fn renew(
     call: &OpenCall,
     known: &Known,
     before: &Known,
-) -> Option<Descriptor> {
+) -> Option<OwnedDescriptor> {
     // Both are of before the copy, which may number the file anew.
     let numbered = Known {
         numbering: Numbering::Stable,
@@ -286,7 +286,7 @@ fn open_one(
 /// Whether a file that was opened is the expected one.
 fn is_expected(fs: &dyn FileSystem, expected: &Known, opened: &Opened) -> bool {
     let asked = expected.generation.and_then(|_| {
-        let known = guarded("statx", || fs.known(opened.descriptor));
+        let known = guarded("statx", || fs.known(*opened.descriptor));
         known.ok()
     });
     expected.is_same(&asked.unwrap_or_else(|| Known::of(opened)))
@@ -303,7 +303,7 @@ fn is_direct_wanted(fs: &dyn FileSystem, call: &OpenCall, opened: &Opened) -> bo
         // Cached files are read from the page cache: no second descriptor yet.
         Access::Auto => {
             opened.len >= call.direct_from && {
-                let cached = guard(|| fs.cached(opened.descriptor, 0, opened.len));
+                let cached = guard(|| fs.cached(*opened.descriptor, 0, opened.len));
                 !mostly(cached.flatten(), opened.len)
             }
         }

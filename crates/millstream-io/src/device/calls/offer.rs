@@ -91,14 +91,14 @@ pub(super) fn read(fs: &dyn FileSystem, call: &OpenCall, file: &Opened) -> Optio
     let long = call.access == Access::Auto && len >= call.direct_from && file.direct.is_some();
     if long {
         let last = offer.offset + len - 1;
-        if guard(|| fs.cached(file.descriptor, last, 1))?? == 0 {
+        if guard(|| fs.cached(*file.descriptor, last, 1))?? == 0 {
             return None;
         }
     }
     let bytes = usize::try_from(len).ok()?;
     let fill = |into: &mut [u8]| {
         let asked = into.len();
-        let read = guard(|| fs.read_cached(file.descriptor, offer.offset, into))?;
+        let read = guard(|| fs.read_cached(*file.descriptor, offer.offset, into))?;
         (read == Some(asked)).then_some(())
     };
     let buffer = match &offer.memory {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::SimOptions;
 use super::disk::{self, Content, Disk, File, Rule, SimCounts, SimOperation};
-use crate::device::{Descriptor, Doorbell};
+use crate::device::{Descriptor, Doorbell, OwnedDescriptor};
 use crate::error::{Errno, IoError};
 use crate::fs::{
     DirectAlignment, FileSystem, Identity, Known, MountKind, Numbering, OpenMode, Opened,
@@ -282,8 +282,9 @@ impl FileSystem for SimFiles {
                 file.version += 1;
             }
             let known = known(index, file);
+            let number = disk.new_descriptor(index, mode.write, mode.direct);
             Ok(Opened {
-                descriptor: Descriptor(disk.new_descriptor(index, mode.write, mode.direct)),
+                descriptor: OwnedDescriptor(Descriptor(number)),
                 len: known.len,
                 identity: known.identity,
                 numbering: known.numbering,
@@ -297,10 +298,10 @@ impl FileSystem for SimFiles {
         })
     }
 
-    fn close(&self, descriptor: Descriptor) -> Result<(), IoError> {
+    fn close(&self, descriptor: OwnedDescriptor) -> Result<(), IoError> {
         let mut disk = self.shared.disk();
         let asked = disk.call();
-        let closed = disk.close(descriptor.0).and(asked);
+        let closed = disk.close(descriptor.raw()).and(asked);
         closed.map_err(|errno| IoError::new("close", errno))
     }
 

@@ -17,7 +17,6 @@ use rustix::fs::{AtFlags, FileType, OFlags, Statx, StatxFlags, StatxTimestamp};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::refuse_type;
-use crate::device::Descriptor;
 use crate::error::IoError;
 use crate::fs::{self, Identity, MountKind, Numbering, OpenMode, Opened, explain};
 pub(super) use cached::read as read_cached;
@@ -59,8 +58,8 @@ impl Known {
         Ok(known)
     }
 
-    /// Returns the properties of a file that has just been opened.
-    pub(super) fn describe(&self, file: &OwnedFd, mode: OpenMode) -> Result<Opened, IoError> {
+    /// Returns the properties of a file that has just been opened, with its descriptor.
+    pub(super) fn describe(&self, file: OwnedFd, mode: OpenMode) -> Result<Opened, IoError> {
         let status = status(file.as_fd()).map_err(|errno| explain("statx", errno))?;
         let is_block = match FileType::from_raw_mode(u32::from(status.stx_mode)) {
             FileType::RegularFile => false,
@@ -78,7 +77,7 @@ impl Known {
         if mode.direct && direct.is_none() {
             return Err(refuse_direct(mount.kind));
         }
-        rustix::fs::fcntl_setfl(file, direct_flag(mode))
+        rustix::fs::fcntl_setfl(&file, direct_flag(mode))
             .map_err(|errno| explain("fcntl", errno))?;
         let len = if is_block {
             call::block_device_bytes(file.as_fd())
@@ -92,7 +91,7 @@ impl Known {
             (mount.rotating && is_block).then_some(0)
         };
         Ok(Opened {
-            descriptor: Descriptor(u64::MAX), // Set by `open`, when nothing can fail any more.
+            descriptor: file.into(),
             len,
             identity: identity(&status),
             numbering: mount.numbering,

@@ -10,7 +10,6 @@ use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::refuse_type;
-use crate::device::Descriptor;
 use crate::error::IoError;
 use crate::fs::{self, DirectAlignment, Identity, MountKind, Numbering, OpenMode, Opened, explain};
 use crate::limits::MEMORY_ALIGNMENT;
@@ -34,18 +33,18 @@ impl Known {
         Ok(known_by(&rustix::fs::fstat(file)?, numbering(local)))
     }
 
-    /// Returns the properties of a file that has just been opened.
-    pub(super) fn describe(&self, file: &OwnedFd, mode: OpenMode) -> Result<Opened, IoError> {
-        let about = rustix::fs::fstat(file).map_err(|errno| explain("fstat", errno))?;
+    /// Returns the properties of a file that has just been opened, with its descriptor.
+    pub(super) fn describe(&self, file: OwnedFd, mode: OpenMode) -> Result<Opened, IoError> {
+        let about = rustix::fs::fstat(&file).map_err(|errno| explain("fstat", errno))?;
         match FileType::from_raw_mode(about.st_mode) {
             FileType::RegularFile => {}
             other => return Err(refuse_type(other)),
         }
-        let mount = rustix::fs::fstatfs(file).map_err(|errno| explain("fstatfs", errno))?;
+        let mount = rustix::fs::fstatfs(&file).map_err(|errno| explain("fstatfs", errno))?;
         let local = mount.f_flags & MOUNT_LOCAL != 0;
-        rustix::fs::fcntl_setfl(file, OFlags::empty()).map_err(|errno| explain("fcntl", errno))?;
+        rustix::fs::fcntl_setfl(&file, OFlags::empty()).map_err(|errno| explain("fcntl", errno))?;
         if mode.direct {
-            rustix::fs::fcntl_nocache(file, true).map_err(|errno| explain("F_NOCACHE", errno))?;
+            rustix::fs::fcntl_nocache(&file, true).map_err(|errno| explain("F_NOCACHE", errno))?;
         }
         let known = known_by(&about, numbering(local));
         Ok(Opened {
@@ -63,7 +62,7 @@ impl Known {
             direct: local.then_some(DirectAlignment::both(MEMORY_ALIGNMENT as u32)),
             rotating: false,
             position: None,
-            descriptor: Descriptor(u64::MAX), // Set by `open`, when nothing can fail any more.
+            descriptor: file.into(),
         })
     }
 }

@@ -27,7 +27,7 @@ use windows_sys::Win32::System::Threading::{
 
 use super::super::{Identity, OpenMode};
 use crate::device::system::move_at;
-use crate::device::{Descriptor, Verb};
+use crate::device::{Descriptor, OwnedDescriptor, Verb};
 use crate::error::Errno;
 
 /// Calls that may hang on a server or find a volume gone. A table, so that tests can simulate such
@@ -136,9 +136,9 @@ pub(super) fn borrow(descriptor: &Descriptor) -> BorrowedHandle<'_> {
     unsafe { BorrowedHandle::borrow_raw(descriptor.handle()) }
 }
 
-/// Closes a handle, which its holder gives up.
-pub(super) fn close(descriptor: Descriptor) -> Result<(), Errno> {
-    // SAFETY: passes a number; the caller gives the handle up.
+/// Closes a handle.
+pub(super) fn close(descriptor: OwnedDescriptor) -> Result<(), Errno> {
+    // SAFETY: passes a number, of the handle that this call owns.
     check(unsafe { CloseHandle(descriptor.handle()) })
 }
 

@@ -38,7 +38,7 @@ fn refused(path: &Path, mode: OpenMode) -> IoError {
 
 fn content(files: &OsFileSystem, opened: &Opened) -> Vec<u8> {
     let mut into = vec![0; 100];
-    let read = files.read_at(opened.descriptor, 0, &mut into).unwrap();
+    let read = files.read_at(*opened.descriptor, 0, &mut into).unwrap();
     into.truncate(read);
     into
 }
@@ -161,9 +161,9 @@ fn modes_create_truncate_and_write() {
         ..READ
     };
     let opened = files.open(&path, create).unwrap();
-    assert_eq!((opened.len, files.len(opened.descriptor).unwrap()), (0, 0));
-    files.write_at(opened.descriptor, 3, b"abc").unwrap();
-    files.sync(opened.descriptor, true).unwrap();
+    assert_eq!((opened.len, files.len(*opened.descriptor).unwrap()), (0, 0));
+    files.write_at(*opened.descriptor, 3, b"abc").unwrap();
+    files.sync(*opened.descriptor, true).unwrap();
     assert_eq!(content(&files, &opened), b"\0\0\0abc");
     files.close(opened.descriptor).unwrap();
     let to = folder.path().join("other");
@@ -228,6 +228,7 @@ fn open_call(path: &Path) -> Call {
         access: Access::Auto,
         direct_from: u64::MAX,
         expected: None,
+        renew: 0,
         offer: None,
     }))
 }

@@ -12,7 +12,9 @@ use millstream_io::device::threads::{Threads, ThreadsOptions};
 use millstream_io::device::uring::{Uring, UringOptions};
 use millstream_io::device::{Abandoned, Completion, Device};
 use millstream_io::fs::OsFileSystem;
-use millstream_io::{Descriptor, FileSystem, OpenMode, Operation, Segment, Segments, Verb};
+use millstream_io::{
+    Descriptor, FileSystem, OpenMode, Operation, OwnedDescriptor, Segment, Segments, Verb,
+};
 
 const POISON: u8 = 0xa5;
 const CANARY_BYTES: usize = 4096;
@@ -216,7 +218,7 @@ impl Rig {
                     direct,
                     ..OpenMode::default()
                 };
-                let descriptor = files.open(&path, mode).ok()?.descriptor;
+                let descriptor = *files.open(&path, mode).ok()?.descriptor;
                 open.insert(descriptor, path);
                 Some(descriptor)
             }
@@ -228,7 +230,7 @@ impl Rig {
                     direct,
                     ..OpenMode::default()
                 };
-                let descriptor = files.open(&path, mode).unwrap().descriptor;
+                let descriptor = *files.open(&path, mode).unwrap().descriptor;
                 paths.insert(descriptor, path);
                 Some(descriptor)
             }
@@ -320,7 +322,7 @@ impl Drop for Rig {
     fn drop(&mut self) {
         if let Files::Real { files, open, .. } = &mut self.files {
             for (descriptor, _) in open.drain() {
-                files.close(descriptor).unwrap();
+                files.close(owned(descriptor)).unwrap();
             }
         }
     }
@@ -394,6 +396,12 @@ pub(crate) fn threads(threads: usize, depth: usize) -> Threads {
 pub(crate) fn descriptor(number: u64) -> Descriptor {
     // SAFETY: a file of the tests, or none.
     unsafe { Descriptor::from_raw(number) }
+}
+
+/// The ownership of a file that a test opened, to close it.
+pub(crate) fn owned(file: Descriptor) -> OwnedDescriptor {
+    // SAFETY: the tests let go of the ownership when they opened the file.
+    unsafe { OwnedDescriptor::from_raw(file.raw()) }
 }
 
 /// The devices that this system has beside threads and the simulator.

@@ -7,7 +7,7 @@ use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 use millstream_io::fs::DirectAlignment;
 use millstream_io::{Completion, Descriptor, Device, Errno, FileSystem, OpenMode, Verb};
 
-use crate::devices::common::{Memory, lend, lend_all, pattern, read};
+use crate::devices::common::{Memory, lend, lend_all, owned, pattern, read};
 
 const WRITABLE: OpenMode = OpenMode {
     write: true,
@@ -20,7 +20,7 @@ const WRITABLE: OpenMode = OpenMode {
 fn disk(options: SimOptions) -> (Sim, SimFiles, Descriptor) {
     let (sim, files) = Sim::new(options);
     files.add("a", pattern(1 << 16), SimFileOptions::default());
-    let file = files.open(Path::new("a"), WRITABLE).unwrap().descriptor;
+    let file = *files.open(Path::new("a"), WRITABLE).unwrap().descriptor;
     (sim, files, file)
 }
 
@@ -137,10 +137,8 @@ fn time_follows_bandwidth_latency_and_seeks() {
         ..SimFileOptions::default()
     };
     files.add_generated("far", 3, 1 << 40, rotating);
-    let file = files
-        .open(Path::new("far"), OpenMode::default())
-        .unwrap()
-        .descriptor;
+    let opened = files.open(Path::new("far"), OpenMode::default());
+    let file = *opened.unwrap().descriptor;
     let memory = Memory::new(1 << 20);
     let operation = read(0, file, 0, memory.segment(0, 1 << 20));
     assert!(lend(&mut sim, operation).is_ok());
@@ -219,7 +217,7 @@ fn the_file_system_keeps_its_contract() {
     assert_ne!(replaced.identity, opened.identity);
     assert_eq!(
         (
-            files.len(replaced.descriptor).unwrap(),
+            files.len(*replaced.descriptor).unwrap(),
             files.len(file).unwrap()
         ),
         (3, 1 << 16)
@@ -233,10 +231,10 @@ fn the_file_system_keeps_its_contract() {
     assert_eq!(files.sync(file, true).unwrap_err().errno, Errno::IO);
     assert!(files.sync(file, true).is_ok());
 
-    for descriptor in [file, opened.descriptor, replaced.descriptor] {
-        files.close(descriptor).unwrap();
+    for descriptor in [file, *opened.descriptor, *replaced.descriptor] {
+        files.close(owned(descriptor)).unwrap();
         assert_eq!(
-            files.close(descriptor).unwrap_err().errno,
+            files.close(owned(descriptor)).unwrap_err().errno,
             Errno::BAD_DESCRIPTOR
         );
     }
@@ -247,7 +245,7 @@ fn the_file_system_keeps_its_contract() {
 #[test]
 fn operations_on_a_closed_file_are_counted() {
     let (mut sim, files, file) = disk(SimOptions::default());
-    files.close(file).unwrap();
+    files.close(owned(file)).unwrap();
     let memory = Memory::new(4096);
     assert!(lend(&mut sim, read(0, file, 0, memory.segment(0, 4096))).is_ok());
     let stale = step(&mut sim);

@@ -8,7 +8,7 @@ use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
 use millstream_io::device::threads::{Threads, ThreadsOptions};
 use millstream_io::{Device, Errno, FileSystem, OpenMode, Segment};
 
-use crate::devices::common::{Memory, Rig, descriptor, lend, pattern, read, ring};
+use crate::devices::common::{Memory, Rig, descriptor, lend, owned, pattern, read, ring};
 
 const PAGE: usize = 4096;
 
@@ -256,10 +256,8 @@ fn a_hung_read_of_the_fake_disk_ends_when_it_is_released_or_writes_after_the_end
     let content = pattern(4 * PAGE);
     files.add("a", content.clone(), SimFileOptions::default());
     files.hang("a".as_ref(), 0..1, None);
-    let file = files
-        .open("a".as_ref(), OpenMode::default())
-        .unwrap()
-        .descriptor;
+    let opened = files.open("a".as_ref(), OpenMode::default());
+    let file = *opened.unwrap().descriptor;
     let memory = Memory::new(4 * PAGE);
     let mut completions = Vec::new();
     for id in 0..4 {
@@ -299,7 +297,7 @@ fn a_hung_read_of_the_fake_disk_ends_when_it_is_released_or_writes_after_the_end
         "what was abandoned is written, late"
     );
     assert_eq!(files.counts().closes_in_flight, 0);
-    files.close(file).unwrap();
+    files.close(owned(file)).unwrap();
     assert_eq!(
         files.counts().closes_in_flight,
         1,

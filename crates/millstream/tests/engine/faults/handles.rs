@@ -14,7 +14,9 @@ use millstream::{
 use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
 use millstream_io::device::threads::{Threads, ThreadsOptions};
 use millstream_io::fs::OsFileSystem;
-use millstream_io::{Descriptor, Device, Errno, FileSystem, IoError, Known, OpenMode, Opened};
+use millstream_io::{
+    Descriptor, Device, Errno, FileSystem, IoError, Known, OpenMode, Opened, OwnedDescriptor,
+};
 use millstream_testing::{FaultFs, or_skip, this_test, wait_for};
 
 use crate::faults::rig::{Rig, each, failure_kind, landed, pattern, result};
@@ -423,7 +425,7 @@ impl FileSystem for Lossy {
         }
         Ok(opened)
     }
-    fn close(&self, file: Descriptor) -> Result<(), IoError> {
+    fn close(&self, file: OwnedDescriptor) -> Result<(), IoError> {
         let mut written = self.written.lock().unwrap();
         let is_written = written.extract_if(.., |own| *own == file.raw()).count() > 0;
         self.fs.close(file)?;

@@ -16,6 +16,7 @@ use millstream_io::device::threads::{Threads, ThreadsOptions};
 use millstream_io::fs::OsFileSystem;
 use millstream_io::{
     Descriptor, Device, Errno, FileSystem, IoError, Known, Numbering, OpenMode, Opened,
+    OwnedDescriptor,
 };
 use millstream_testing::wait_for;
 
@@ -90,7 +91,7 @@ impl FileSystem for Hooked {
         self.opened.pass();
         opened
     }
-    fn close(&self, file: Descriptor) -> Result<(), IoError> {
+    fn close(&self, file: OwnedDescriptor) -> Result<(), IoError> {
         self.closed.lock().unwrap().push(file.raw());
         match self.keeps.load(Ordering::SeqCst) {
             true => Ok(()),

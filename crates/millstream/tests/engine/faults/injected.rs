@@ -22,7 +22,7 @@ use millstream_io::device::{Abandoned, OperationId};
 use millstream_io::fs::OsFileSystem;
 use millstream_io::{
     Completion, Descriptor, Device, Doorbell, Errno, FileSystem, IoError, OpenMode, Opened,
-    Operation, Region, Verb,
+    Operation, OwnedDescriptor, Region, Verb,
 };
 use millstream_testing::{this_test, wait_for};
 
@@ -157,7 +157,7 @@ impl FileSystem for Injected {
         Ok(opened)
     }
 
-    fn close(&self, descriptor: Descriptor) -> Result<(), IoError> {
+    fn close(&self, descriptor: OwnedDescriptor) -> Result<(), IoError> {
         let raw = descriptor.raw();
         let written = self.faults.with(|state| state.open.remove(&raw));
         let written = written.expect("a descriptor is closed once");
