@@ -584,7 +584,11 @@ struct mst_storage_desc {
     size_t block_bytes;
     /** Limit of staging memory, from 16 KiB to 64 GiB. 0: 128 MiB. */
     size_t staging_bytes;
-    /** Limit of open descriptors, at least 2. 0: 512, at most half of the process's limit. */
+    /**
+     * Limit of open descriptors, at least 2. 0: 512, at most half of the process's limit. Files
+     * that were written to, and those whose path leads to another file, stay open until their
+     * close and are not counted.
+     */
     size_t descriptors;
     /** Free destination memory kept for reuse. 0: 256 MiB. */
     size_t retained_bytes;
@@ -739,6 +743,11 @@ struct mst_stats {
      * that hangs holds so much of it that another request would find no room.
      */
     uint64_t windows_outside;
+    /**
+     * Closes that reported an error, of a delayed write for example. Each is logged, and the next
+     * syncs of files of the path report it.
+     */
+    uint64_t close_errors;
 };
 
 /**
