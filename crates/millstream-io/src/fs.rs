@@ -165,7 +165,7 @@ pub struct Opened {
     pub position: Option<u64>,
 }
 
-/// What identifies a file and its state: by this a file is recognized when its path is opened again.
+/// What identifies a file and its state: by this it is recognized when its path is opened again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
     /// Device, inode and time of the last modification.

@@ -558,8 +558,8 @@ impl Batch {
     }
 
     /// Closes a file once everything before it has completed, and its open. Requests after it fail
-    /// with `StaleFile`. If the system reports an error when the file is closed, of a delayed write,
-    /// it shows in [`Queue::take_errors`] of this queue. Never blocks, even if the queue is full.
+    /// with `StaleFile`. If the system reports an error of a delayed write when the file is closed,
+    /// [`Queue::take_errors`] of this queue has it. Never blocks, even if the queue is full.
     ///
     /// # Errors
     /// `StaleFile`; `Closed` in a forked child.

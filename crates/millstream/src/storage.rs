@@ -144,8 +144,8 @@ impl Storage {
         }
     }
 
-    /// Returns the newest handle of a path that is open, without opening it. The path is compared as
-    /// it is spelled, but for `.` and empty parts.
+    /// Returns the newest open handle of a path, without opening it. The path is compared as it is
+    /// spelled, but for `.` and empty parts.
     #[must_use]
     pub fn find(&self, path: impl AsRef<Path>) -> Option<FileId> {
         if self.mailbox().is_forked() {

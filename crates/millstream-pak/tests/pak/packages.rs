@@ -1133,7 +1133,7 @@ fn sections_of_several_pages_say_the_same_page_by_page_and_at_once() {
             assert_eq!(Metadata::decode(told).expect("decoded"), *record);
         }
         assert_eq!(package.lookup(b"textures/none").expect("asked"), None);
-        let error = package.read("textures/none").err().expect("there is none");
+        let error = package.read("textures/none").expect_err("there is none");
         assert_eq!(error.kind(), millstream_pak::ErrorKind::NotFound);
         assert!(error.to_string().contains("'textures/none'"), "{error}");
         let listed = package.folder(b"textures").expect("listed");

@@ -94,7 +94,7 @@ impl Files {
     }
 
     /// Before the first open of a handle for writing: notes the handles of its path whose
-    /// descriptors lead to another file afterwards, on overlay; returns what identifies their files.
+    /// descriptors lead to another file afterwards, on overlay; returns what identifies these.
     pub(super) fn note_readers(&mut self, index: u32) -> Vec<Known> {
         let file = self.peek_at(index);
         let (mut next, mut readers, mut known) = (file.next, Vec::new(), Vec::new());

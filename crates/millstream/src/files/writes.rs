@@ -15,8 +15,8 @@ pub(super) struct Writes {
     base: u64,
     /// Syncs that wait for writes, by epoch.
     syncs: Vec<(u64, Id)>,
-    /// The last errors of writes and closes, by number, with their epochs. Each handle remembers the
-    /// first number since it was made, and the epoch from which on it has reported none.
+    /// The last errors of writes and closes, by number, with their epochs. Each handle remembers
+    /// the first number since it was made, and the epoch from which on it has reported none.
     errors: VecDeque<(u64, Error)>,
     /// The number of the first of these.
     first: u64,

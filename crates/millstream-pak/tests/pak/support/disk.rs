@@ -41,7 +41,7 @@ impl Disk {
             ..OpenMode::default()
         };
         let opened = self.files.open(path, mode).expect("opened");
-        let written = self.files.write_at(opened.descriptor, 0, bytes);
+        let written = self.files.write_at(*opened.descriptor, 0, bytes);
         written.expect("written");
         self.files.close(opened.descriptor).expect("closed");
         // The list of all operations grows otherwise.

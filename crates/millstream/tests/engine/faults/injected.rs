@@ -1,8 +1,8 @@
 //! Calls of the file system and operations of the device that fail, with every error that a machine
 //! short of something returns, once or always, at any of them.
 //!
-//! The wrappers pass everything on to the system but the calls of a plan, and syncs. A close that is
-//! to fail closes all the same, as the system's does.
+//! The wrappers pass everything on to the system but the calls of a plan, and syncs. A close that
+//! is to fail closes all the same, as the system's does.
 
 #![expect(unsafe_code, reason = "passes on what a device is lent")]
 
@@ -827,7 +827,7 @@ fn the_error_of_a_close_after_writes_is_not_lost() {
             let reported = synced.as_ref().err().and_then(Error::errno) == Some(errno);
             let (count, _) = rig.queue.take_errors();
             rig.finish();
-            // By a sync of the handle or, if that was closed, of the next one, or by the queue or log.
+            // By a sync of the handle or, if that was closed, of the next one, the queue or log.
             let words = Errno(errno).to_string();
             let lines = lines.lock().expect("no panic");
             let is_logged = lines.iter().any(|line| line.contains(&words));
