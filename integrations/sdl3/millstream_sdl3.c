@@ -82,6 +82,7 @@ static bool SDLCALL close_stream(void *user) {
     struct stream *stream = user;
     bool done = ok(stream->flags & MST_STREAM_REPLACE ? mst_stream_commit(stream->stream)
                                                       : mst_stream_close(stream->stream));
+    mst_stream_free(stream->stream);
     SDL_free(stream);
     return done;
 }

@@ -980,6 +980,11 @@ typedef int32_t mst_layer_kind;
 #define MST_LAYER_PACKAGE 0
 /** A folder of loose files. */
 #define MST_LAYER_FOLDER 1
+/**
+ * Bit of `mst_layer.flags`: names of this layer and those above are found without regard to the
+ * case of ASCII letters.
+ */
+#define MST_LAYER_FOLD_CASE 1
 
 /** A layer of mounts. */
 struct mst_layer {
@@ -987,8 +992,8 @@ struct mst_layer {
     const char *path;
     /** What it is. */
     mst_layer_kind kind;
-    /** Must be 0. */
-    uint32_t reserved;
+    /** `MST_LAYER_` bits. */
+    uint32_t flags;
 };
 
 /** What a verification found. */
@@ -1675,7 +1680,10 @@ MST_API mst_result mst_batch_close_file(mst_batch *batch, mst_file file);
  * `mst_stream_window`: bytes that are in memory already, to be used in place.
  */
 
-/** A position in a file or an entry. Used by one thread at a time. */
+/**
+ * A position in a file or an entry. Used by one thread at a time.
+ * `None` once it is closed.
+ */
 struct mst_stream;
 /**
  * Bit of `mst_stream_desc.flags`: for writing. With neither this nor `MST_STREAM_READ`: for
@@ -1758,12 +1766,15 @@ MST_API mst_result mst_stream_flush(mst_stream *stream);
 MST_API mst_result mst_stream_sync(mst_stream *stream);
 
 /**
- * Ends a replacement: makes the new content durable and puts it in the place of the old. Frees the
- * stream, also if it fails; the old file stays then. Waits.
+ * Ends a replacement: makes the new content durable and puts it in the place of the old; if it
+ * fails, the old file stays. The stream is closed in any case, and still to be freed. Waits.
  */
 MST_API mst_result mst_stream_commit(mst_stream *stream);
 
-/** Closes a stream and frees it, also if it fails: reports what could not be written. Waits. */
+/**
+ * Closes a stream, also if it fails: reports what could not be written. It is still to be freed
+ * (`mst_stream_free`). Waits.
+ */
 MST_API mst_result mst_stream_close(mst_stream *stream);
 
 /**

@@ -646,9 +646,8 @@ class stream {
     status seek(std::uint64_t position) const {
         return detail::status_of(mst_stream_seek(get(), position));
     }
-    /* Close and commit free the stream. */
-    status close() { return detail::status_of(mst_stream_close(own.release())); }
-    status commit() { return detail::status_of(mst_stream_commit(own.release())); }
+    status close() { return detail::status_of(mst_stream_close(get())); }
+    status commit() { return detail::status_of(mst_stream_commit(get())); }
 };
 
 } // namespace millstream

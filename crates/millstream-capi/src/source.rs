@@ -91,6 +91,10 @@ pub const MST_LAYER_PACKAGE: mst_layer_kind = 0;
 /// A folder of loose files.
 pub const MST_LAYER_FOLDER: mst_layer_kind = 1;
 
+/// Bit of `mst_layer.flags`: names of this layer and those above are found without regard to the
+/// case of ASCII letters.
+pub const MST_LAYER_FOLD_CASE: u32 = 1;
+
 /// A layer of mounts.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -99,8 +103,8 @@ pub struct mst_layer {
     pub path: *const c_char,
     /// What it is.
     pub kind: mst_layer_kind,
-    /// Must be 0.
-    pub reserved: u32,
+    /// `MST_LAYER_` bits.
+    pub flags: u32,
 }
 
 /// What a verification found.
@@ -223,7 +227,10 @@ pub unsafe extern "C" fn mst_mounts_open(
         let result = unsafe { out(source)? };
         let mut mounts = Mounts::new();
         for layer in layers {
-            check_flags(layer.reserved, 0)?;
+            check_flags(layer.flags, MST_LAYER_FOLD_CASE)?;
+            if layer.flags & MST_LAYER_FOLD_CASE != 0 {
+                mounts = mounts.fold_case();
+            }
             // SAFETY: as above.
             let place: &Path = unsafe { path(layer.path)? };
             match layer.kind {

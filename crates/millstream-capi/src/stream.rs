@@ -8,13 +8,22 @@ use std::ffi::{c_char, c_void};
 use millstream_stream::{FileStream, Mode, OpenOptions, ReadStream, Stream, WriteStream};
 
 use crate::desc::{Descriptor, at, at_mut, border, bytes, out, path, read_desc_or_default, text};
-use crate::error::{invalid, mst_result};
-use crate::handle::{free, owned, take};
+use crate::error::{Failure, invalid, mst_result};
+use crate::handle::{free, owned};
 use crate::source::mst_source;
 use crate::storage::{check_flags, mst_storage};
 
 /// A position in a file or an entry. Used by one thread at a time.
-pub struct mst_stream(FileStream);
+/// `None` once it is closed.
+pub struct mst_stream(Option<FileStream>);
+
+/// # Safety
+/// The pointer is NULL, or a stream that no other thread uses.
+unsafe fn stream_at<'a>(stream: *mut mst_stream) -> Result<&'a mut FileStream, Failure> {
+    // SAFETY: the caller's promise.
+    let stream = unsafe { at_mut(stream)? };
+    stream.0.as_mut().ok_or(invalid(c"the stream is closed"))
+}
 
 /// Bit of `mst_stream_desc.flags`: for writing. With neither this nor `MST_STREAM_READ`: for
 /// reading.
@@ -79,7 +88,7 @@ pub unsafe extern "C" fn mst_stream_open(
             };
             streams.open_with(name, options)?
         };
-        result.write(owned(mst_stream(opened)));
+        result.write(owned(mst_stream(Some(opened))));
         Ok(())
     })
 }
@@ -98,7 +107,7 @@ pub unsafe extern "C" fn mst_stream_open_entry(
         // SAFETY: as above.
         let (name, result) = unsafe { (text(name)?, out(stream)?) };
         let opened = storage.streams()?.open_entry(&source.source, name)?;
-        result.write(owned(mst_stream(opened)));
+        result.write(owned(mst_stream(Some(opened))));
         Ok(())
     })
 }
@@ -113,7 +122,7 @@ pub unsafe extern "C" fn mst_stream_read(
 ) -> mst_result {
     border(|| {
         // SAFETY: see `mst_stream_open`.
-        let (stream, read) = unsafe { (at_mut(stream)?, out(read)?) };
+        let (stream, read) = unsafe { (stream_at(stream)?, out(read)?) };
         read.write(0);
         if size == 0 {
             return Ok(());
@@ -126,7 +135,7 @@ pub unsafe extern "C" fn mst_stream_read(
         let into = unsafe { std::slice::from_raw_parts_mut(memory.cast::<u8>(), size) };
         let mut done = 0;
         while done < size {
-            let count = stream.0.read_some(&mut into[done..])?;
+            let count = stream.read_some(&mut into[done..])?;
             done += count;
             read.write(done);
             if count == 0 {
@@ -148,8 +157,8 @@ pub unsafe extern "C" fn mst_stream_window(
 ) -> mst_result {
     border(|| {
         // SAFETY: see `mst_stream_open`.
-        let (stream, data, size) = unsafe { (at_mut(stream)?, out(data)?, out(size)?) };
-        let window = stream.0.window()?;
+        let (stream, data, size) = unsafe { (stream_at(stream)?, out(data)?, out(size)?) };
+        let window = stream.window()?;
         data.write(window.as_ptr().cast());
         size.write(window.len());
         Ok(())
@@ -161,11 +170,11 @@ pub unsafe extern "C" fn mst_stream_window(
 pub unsafe extern "C" fn mst_stream_advance(stream: *mut mst_stream, count: usize) -> mst_result {
     border(|| {
         // SAFETY: see `mst_stream_open`.
-        let stream = unsafe { at_mut(stream)? };
-        if count > stream.0.window()?.len() {
+        let stream = unsafe { stream_at(stream)? };
+        if count > stream.window()?.len() {
             return Err(invalid(c"the window has not so many bytes"));
         }
-        stream.0.advance(count);
+        stream.advance(count);
         Ok(())
     })
 }
@@ -181,8 +190,8 @@ pub unsafe extern "C" fn mst_stream_write(
 ) -> mst_result {
     border(|| {
         // SAFETY: see `mst_stream_open`.
-        let (stream, from) = unsafe { (at_mut(stream)?, bytes(memory.cast::<u8>(), size)?) };
-        Ok(stream.0.write_slice(from)?)
+        let (stream, from) = unsafe { (stream_at(stream)?, bytes(memory.cast::<u8>(), size)?) };
+        Ok(stream.write_slice(from)?)
     })
 }
 
@@ -191,8 +200,8 @@ pub unsafe extern "C" fn mst_stream_write(
 pub unsafe extern "C" fn mst_stream_seek(stream: *mut mst_stream, position: u64) -> mst_result {
     border(|| {
         // SAFETY: see `mst_stream_open`.
-        let stream = unsafe { at_mut(stream)? };
-        Ok(stream.0.seek_to(position)?)
+        let stream = unsafe { stream_at(stream)? };
+        Ok(stream.seek_to(position)?)
     })
 }
 
@@ -200,7 +209,8 @@ pub unsafe extern "C" fn mst_stream_seek(stream: *mut mst_stream, position: u64)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_stream_position(stream: *const mst_stream) -> u64 {
     // SAFETY: see `mst_stream_open`.
-    unsafe { stream.as_ref() }.map_or(0, |stream| stream.0.position())
+    let stream = unsafe { stream.as_ref() }.and_then(|stream| stream.0.as_ref());
+    stream.map_or(0, FileStream::position)
 }
 
 /// Bytes of the file or the entry.
@@ -211,8 +221,8 @@ pub unsafe extern "C" fn mst_stream_length(
 ) -> mst_result {
     border(|| {
         // SAFETY: see `mst_stream_open`.
-        let (stream, length) = unsafe { (at_mut(stream)?, out(length)?) };
-        length.write(stream.0.len()?);
+        let (stream, length) = unsafe { (stream_at(stream)?, out(length)?) };
+        length.write(stream.len()?);
         Ok(())
     })
 }
@@ -222,7 +232,7 @@ pub unsafe extern "C" fn mst_stream_length(
 pub unsafe extern "C" fn mst_stream_flush(stream: *mut mst_stream) -> mst_result {
     border(|| {
         // SAFETY: see `mst_stream_open`.
-        Ok(unsafe { at_mut(stream)? }.0.flush_all()?)
+        Ok(unsafe { stream_at(stream)? }.flush_all()?)
     })
 }
 
@@ -231,28 +241,29 @@ pub unsafe extern "C" fn mst_stream_flush(stream: *mut mst_stream) -> mst_result
 pub unsafe extern "C" fn mst_stream_sync(stream: *mut mst_stream) -> mst_result {
     border(|| {
         // SAFETY: see `mst_stream_open`.
-        Ok(unsafe { at_mut(stream)? }.0.sync()?)
+        Ok(unsafe { stream_at(stream)? }.sync()?)
     })
 }
 
-/// Ends a replacement: makes the new content durable and puts it in the place of the old. Frees the
-/// stream, also if it fails; the old file stays then. Waits.
+/// Ends a replacement: makes the new content durable and puts it in the place of the old; if it
+/// fails, the old file stays. The stream is closed in any case, and still to be freed. Waits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_stream_commit(stream: *mut mst_stream) -> mst_result {
     border(|| {
         // SAFETY: see `mst_stream_open`.
-        let stream = unsafe { take(stream) }.ok_or(invalid(c"a stream is NULL"))?;
-        Ok(stream.0.commit()?)
+        let stream = unsafe { at_mut(stream)? }.0.take();
+        Ok(stream.ok_or(invalid(c"the stream is closed"))?.commit()?)
     })
 }
 
-/// Closes a stream and frees it, also if it fails: reports what could not be written. Waits.
+/// Closes a stream, also if it fails: reports what could not be written. It is still to be freed
+/// (`mst_stream_free`). Waits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_stream_close(stream: *mut mst_stream) -> mst_result {
     border(|| {
         // SAFETY: see `mst_stream_open`.
-        let mut stream = unsafe { take(stream) }.ok_or(invalid(c"a stream is NULL"))?;
-        Ok(stream.0.close()?)
+        let stream = unsafe { at_mut(stream)? }.0.take();
+        Ok(stream.ok_or(invalid(c"the stream is closed"))?.close()?)
     })
 }
 

@@ -117,6 +117,13 @@ int main(int argc, char **argv) {
     content_is(mounts, "a.txt", "alpha of the patch");
     content_is(mounts, "b.txt", "loose");
     content_is(mounts, "sub/c.txt", "gamma");
+    EXPECT(MST_ERROR_NOT_FOUND, mst_source_find(mounts, "B.TXT", &entries[0]));
+    mst_source_free(mounts);
+    layers[0].flags = MST_LAYER_FOLD_CASE;
+    OK(mst_mounts_open(storage, layers, 3, &mounts));
+    content_is(mounts, "A.txt", "alpha of the patch");
+    content_is(mounts, "B.TXT", "loose");
+    content_is(mounts, "sub/c.txt", "gamma");
     OK(mst_source_find_many(mounts, names, 3, entries, NULL));
     CHECK(entries[1].place[0] == UINT64_MAX && entries[2].raw_size == 5);
     EXPECT(MST_ERROR_UNSUPPORTED, mst_package_count(mounts, &entry_count));
@@ -132,6 +139,7 @@ int main(int argc, char **argv) {
     OK(mst_stream_read(stream, bytes, 16, &size));
     CHECK(size == 13);
     OK(mst_stream_close(stream));
+    mst_stream_free(stream);
     mst_queue_free(queue);
     mst_storage_free(storage);
     puts("done");

@@ -440,6 +440,7 @@ static void streams_read_write_and_replace(void) {
     CHECK(mst_stream_position(stream) == LENGTH);
     CHECK(!fopen(path, "rb"));
     OK(mst_stream_commit(stream));
+    mst_stream_free(stream);
     OK(mst_stream_open(storage, path, NULL, &stream));
     uint64_t length;
     size_t count;
@@ -456,6 +457,10 @@ static void streams_read_write_and_replace(void) {
     CHECK(mst_stream_position(stream) == 1000 + count);
     EXPECT(MST_ERROR_INVALID_ARGUMENT, mst_stream_write(stream, bytes, 1));
     OK(mst_stream_close(stream));
+    /* Closed, it is still to be freed. */
+    EXPECT(MST_ERROR_INVALID_ARGUMENT, mst_stream_seek(stream, 0));
+    EXPECT(MST_ERROR_INVALID_ARGUMENT, mst_stream_close(stream));
+    mst_stream_free(stream);
     /* A failure names the file, and the system's reason. */
     EXPECT(MST_ERROR_NOT_FOUND, mst_stream_open(storage, in(folder, "no stream"), NULL, &stream));
     CHECK(strstr(mst_error_path(mst_last_error()), "no stream"));
@@ -468,6 +473,7 @@ static void streams_read_write_and_replace(void) {
     OK(mst_stream_sync(stream));
     CHECK(mst_stream_position(stream) == LENGTH + 1);
     OK(mst_stream_close(stream));
+    mst_stream_free(stream);
 }
 
 static void the_storage_tells_what_it_did(void) {
