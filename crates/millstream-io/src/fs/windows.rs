@@ -17,7 +17,7 @@ use std::sync::Arc;
 use windows_sys::Win32::Foundation::GENERIC_READ;
 use windows_sys::Win32::Storage::FileSystem as system;
 
-use super::{FileSystem, Known, MountKind, Numbering, OpenMode, Opened, explain, transfer};
+use super::{FileSystem, Known, Numbering, OpenMode, Opened, explain, transfer};
 use crate::device::system::Port;
 use crate::device::{Descriptor, OwnedDescriptor};
 use crate::error::{Errno, IoError};
@@ -95,7 +95,7 @@ impl OsFileSystem {
         Ok(Opened {
             len: if mode.truncate { 0 } else { about.len },
             identity: about.identity,
-            numbering: numbering(volume.kind),
+            numbering: volume.numbering,
             birth_ns: None,
             mount: volume.mount(about.identity.device),
             mount_kind: volume.kind,
@@ -137,7 +137,7 @@ impl FileSystem for OsFileSystem {
         let about = calls::about(&handle);
         let about = about.map_err(|errno| explain("GetFileInformationByHandle", errno))?;
         let volume = self.volumes.of(&handle, about.identity.device);
-        Ok(known_by(&about, numbering(volume.kind)))
+        Ok(known_by(&about, volume.numbering))
     }
 
     fn known_at(&self, path: &Path) -> Result<Known, IoError> {
@@ -186,15 +186,6 @@ impl FileSystem for OsFileSystem {
     fn remove(&self, path: &Path) -> Result<(), IoError> {
         let removed = std::fs::remove_file(name::verbatim(path)?);
         removed.map_err(|error| explain("DeleteFile", &error))
-    }
-}
-
-/// Shares number files as their servers like. Times of birth say nothing: a file made soon after
-/// another of its name was removed gets that one's.
-fn numbering(kind: MountKind) -> Numbering {
-    match kind {
-        MountKind::Slow => Numbering::Other,
-        _ => Numbering::Stable,
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{FileType, OFlags, Stat};
+use rustix::fs::{FileType, OFlags, Stat, StatFs};
 use rustix::io::Errno;
 
 use super::refuse_type;
@@ -29,8 +29,7 @@ impl Known {
     /// See [`FileSystem::known`](crate::FileSystem::known).
     pub(super) fn known(&self, file: BorrowedFd<'_>) -> Result<fs::Known, Errno> {
         let mount = rustix::fs::fstatfs(file)?;
-        let local = mount.f_flags & MOUNT_LOCAL != 0;
-        Ok(known_by(&rustix::fs::fstat(file)?, numbering(local)))
+        Ok(known_by(&rustix::fs::fstat(file)?, numbering(&mount)))
     }
 
     /// Returns the properties of a file that has just been opened, with its descriptor.
@@ -46,7 +45,7 @@ impl Known {
         if mode.direct {
             rustix::fs::fcntl_nocache(&file, true).map_err(|errno| explain("F_NOCACHE", errno))?;
         }
-        let known = known_by(&about, numbering(local));
+        let known = known_by(&about, numbering(&mount));
         Ok(Opened {
             len: known.len,
             identity: known.identity,
@@ -73,8 +72,9 @@ pub(super) fn known_at(path: &Path) -> Result<fs::Known, Errno> {
 }
 
 /// APFS never uses a number again.
-fn numbering(local: bool) -> Numbering {
-    match local {
+fn numbering(mount: &StatFs) -> Numbering {
+    let name = mount.f_fstypename.iter().map(|unit| *unit as u8);
+    match name.take_while(|unit| *unit != 0).eq(*b"apfs") {
         true => Numbering::Stable,
         false => Numbering::Other,
     }

@@ -130,6 +130,26 @@ unsafe fn opened(file: HANDLE) -> Result<OwnedHandle, Errno> {
     Ok(unsafe { OwnedHandle::from_raw_handle(file) })
 }
 
+/// Returns the name of the file system of an open file: `NTFS`, say.
+pub(super) fn file_system(file: &impl AsRawHandle) -> Result<String, Errno> {
+    let mut name = [0u16; 32];
+    // SAFETY: the system writes as many units as it is told there are.
+    check(unsafe {
+        system::GetVolumeInformationByHandleW(
+            file.as_raw_handle(),
+            null_mut(),
+            0,
+            null_mut(),
+            null_mut(),
+            null_mut(),
+            name.as_mut_ptr(),
+            name.len() as u32,
+        )
+    })?;
+    let len = name.iter().position(|unit| *unit == 0);
+    Ok(String::from_utf16_lossy(&name[..len.unwrap_or(name.len())]))
+}
+
 /// Borrows the handle of an open file.
 pub(super) fn borrow(descriptor: &Descriptor) -> BorrowedHandle<'_> {
     // SAFETY: open by the contract of Descriptor.

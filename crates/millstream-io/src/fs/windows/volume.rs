@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock};
 
 use windows_sys::Win32::Storage::FileSystem as system;
 
-use super::super::{DirectAlignment, MountKind};
+use super::super::{DirectAlignment, MountKind, Numbering};
 use super::calls;
 use crate::limits::{MEMORY_ALIGNMENT, MOUNTS_REMEMBERED_MAX};
 
@@ -17,6 +17,9 @@ pub(crate) struct Volume {
     /// Alignment of unbuffered transfers; `None` where there are none.
     pub(crate) alignment: Option<u32>,
     pub(crate) rotating: bool,
+    /// FAT numbers files by the place of their entry, and servers as they like. Times of birth say
+    /// nothing: a file made soon after another of its name was removed gets that one's.
+    pub(crate) numbering: Numbering,
 }
 
 impl Volume {
@@ -65,6 +68,7 @@ fn examine(file: &impl AsRawHandle, is_remote: bool) -> Volume {
             kind: MountKind::Slow,
             alignment: None,
             rotating: false,
+            numbering: Numbering::Other,
         };
     }
     // If the system does not report the sector size, a page is right on any volume.
@@ -78,6 +82,10 @@ fn examine(file: &impl AsRawHandle, is_remote: bool) -> Volume {
             MEMORY_ALIGNMENT as u32
         }),
         rotating: is_rotating(file).unwrap_or(false),
+        numbering: match calls::file_system(file).as_deref() {
+            Ok("NTFS" | "ReFS") => Numbering::Stable,
+            _ => Numbering::Other,
+        },
     }
 }
 
