@@ -18,7 +18,7 @@ use millstream_io::{
     Descriptor, Device, Errno, FileSystem, IoError, Known, Numbering, OpenMode, Opened,
     OwnedDescriptor,
 };
-use millstream_testing::wait_for;
+use millstream_testing::{Child, this_test, wait_for};
 
 use crate::support::over_sim;
 
@@ -38,6 +38,15 @@ const DEFAULT: FileOptions = FileOptions {
     access: None,
     package: false,
 };
+
+/// Runs a test in a process of its own: at the end of a storage, what a call that hangs holds is
+/// leaked on purpose.
+fn leaking(test: &'static str, body: impl Fn()) {
+    let outcome = Child::of(test).leaks_on_purpose().run(body);
+    if let Err(unavailable) = outcome {
+        unavailable.announce();
+    }
+}
 
 /// A place where threads are held while it is shut.
 #[derive(Default)]
@@ -198,7 +207,6 @@ impl Bed {
     }
 }
 
-/// Aborts: `unneeded` has the first handle, which `opened` frees first.
 #[test]
 fn a_handle_closed_while_it_is_opened_and_another_waits_to_share_it() {
     // Also on ext4, if the open fails.
@@ -213,7 +221,6 @@ fn a_handle_closed_while_it_is_opened_and_another_waits_to_share_it() {
     assert_eq!(bed.whole(second), b"content");
 }
 
-/// As above: the file does not exist, and all is the system's own.
 #[test]
 fn handles_of_a_missing_file_the_first_of_which_is_closed_at_once() {
     let storage = Storage::new(crate::support::options(|_| {})).expect("a storage");
@@ -232,7 +239,6 @@ fn handles_of_a_missing_file_the_first_of_which_is_closed_at_once() {
     }
 }
 
-/// Loses data: the length of an open is older than the appends that have completed meanwhile.
 #[test]
 fn an_open_for_writing_that_ends_after_an_append_does_not_move_the_end_back() {
     let bed = Bed::new(None, 64);
@@ -250,7 +256,6 @@ fn an_open_for_writing_that_ends_after_an_append_does_not_move_the_end_back() {
     assert_eq!(String::from_utf8_lossy(&found), "0123456789-appended-MORE");
 }
 
-/// Overwrites: handles of two files, one of which has replaced the other, have one end.
 #[test]
 fn appends_to_a_log_that_was_rotated_go_to_their_own_file() {
     // As on overlay, FUSE, NFS.
@@ -278,8 +283,6 @@ fn appends_to_a_log_that_was_rotated_go_to_their_own_file() {
     );
 }
 
-/// Reads another file: on overlay, the first open for writing gives readers a descriptor of what
-/// the path leads to now.
 #[test]
 fn a_reader_on_overlay_whose_path_was_replaced_keeps_its_file_when_that_is_opened_for_writing() {
     let bed = Bed::new(Some(Numbering::Layered), 64);
@@ -293,67 +296,68 @@ fn a_reader_on_overlay_whose_path_was_replaced_keeps_its_file_when_that_is_opene
     assert_eq!(String::from_utf8_lossy(&bed.whole(reader)), "one one");
 }
 
-/// Aborts: a close to make room that has not begun is answered as a plain call.
 #[test]
 fn a_storage_ends_while_closes_to_make_room_wait() {
-    let bed = Bed::new(None, 128);
-    let mut files = Vec::new();
-    for number in 0..60 {
-        let path = bed.file(&format!("{number}"), b"x");
-        files.push(bed.storage.open(&path, READ));
-        bed.whole(files[number]);
-    }
-    bed.fs.known.shut();
-    for number in 0..60 {
-        let path = bed.file(&format!("more{number}"), b"x");
-        let file = bed.storage.open(&path, READ);
-        bed.queue.detach(Read::whole(file)).expect("accepted");
-    }
-    bed.fs.known.holds(1);
-    let fs = Arc::clone(&bed.fs);
-    drop(bed.queue);
-    let report = bed.storage.close(Duration::ZERO);
-    assert!(report.operations > 0);
-    fs.known.open();
+    leaking(this_test!(), || {
+        let bed = Bed::new(None, 128);
+        let mut files = Vec::new();
+        for number in 0..60 {
+            let path = bed.file(&format!("{number}"), b"x");
+            files.push(bed.storage.open(&path, READ));
+            bed.whole(files[number]);
+        }
+        bed.fs.known.shut();
+        for number in 0..60 {
+            let path = bed.file(&format!("more{number}"), b"x");
+            let file = bed.storage.open(&path, READ);
+            bed.queue.detach(Read::whole(file)).expect("accepted");
+        }
+        bed.fs.known.holds(1);
+        let fs = Arc::clone(&bed.fs);
+        drop(bed.queue);
+        let report = bed.storage.close(Duration::ZERO);
+        assert!(report.operations > 0);
+        fs.known.open();
+    });
 }
 
-/// Closes a descriptor twice, which another thread of the process may have by then.
 #[test]
 fn a_storage_that_ends_while_a_close_to_make_room_hangs_closes_each_descriptor_once() {
-    let bed = Bed::new(None, 4);
-    let path = bed.file("direct", &vec![7; 1 << 20]);
-    let direct = FileOptions {
-        access: Some(Access::Direct),
-        ..READ
-    };
-    let file = bed.storage.open(&path, direct);
-    assert_eq!(bed.whole(file).len(), 1 << 20);
-    assert_eq!(bed.storage.stats().descriptors, 2);
-    bed.fs.keeps.store(true, Ordering::SeqCst);
-    bed.fs.known.shut();
-    for number in 0..3 {
-        let path = bed.file(&format!("{number}"), b"x");
-        let file = bed.storage.open(&path, READ);
-        bed.queue.detach(Read::whole(file)).expect("accepted");
-    }
-    bed.fs.known.holds(1);
-    let fs = Arc::clone(&bed.fs);
-    drop(bed.queue);
-    let _ = bed.storage.close(Duration::from_millis(100));
-    fs.known.open();
-    std::thread::sleep(Duration::from_millis(500));
-    let mut closed = fs.closed.lock().unwrap().clone();
-    closed.sort_unstable();
-    let all = closed.len();
-    closed.dedup();
-    assert_eq!(
-        all,
-        closed.len(),
-        "a descriptor was closed twice: {closed:?}"
-    );
+    leaking(this_test!(), || {
+        let bed = Bed::new(None, 4);
+        let path = bed.file("direct", &vec![7; 1 << 20]);
+        let direct = FileOptions {
+            access: Some(Access::Direct),
+            ..READ
+        };
+        let file = bed.storage.open(&path, direct);
+        assert_eq!(bed.whole(file).len(), 1 << 20);
+        assert_eq!(bed.storage.stats().descriptors, 2);
+        bed.fs.keeps.store(true, Ordering::SeqCst);
+        bed.fs.known.shut();
+        for number in 0..3 {
+            let path = bed.file(&format!("{number}"), b"x");
+            let file = bed.storage.open(&path, READ);
+            bed.queue.detach(Read::whole(file)).expect("accepted");
+        }
+        bed.fs.known.holds(1);
+        let fs = Arc::clone(&bed.fs);
+        drop(bed.queue);
+        let _ = bed.storage.close(Duration::from_millis(100));
+        fs.known.open();
+        std::thread::sleep(Duration::from_millis(500));
+        let mut closed = fs.closed.lock().unwrap().clone();
+        closed.sort_unstable();
+        let all = closed.len();
+        closed.dedup();
+        assert_eq!(
+            all,
+            closed.len(),
+            "a descriptor was closed twice: {closed:?}"
+        );
+    });
 }
 
-/// Never ends: the sync is passed on, and its epoch is freed with the handle.
 #[test]
 fn a_sync_of_a_handle_that_another_queue_has_closed_before_it_shares_ends() {
     let bed = Bed::new(None, 64);
@@ -372,7 +376,6 @@ fn a_sync_of_a_handle_that_another_queue_has_closed_before_it_shares_ends() {
     assert!(ended.is_some(), "it waits for {:?}", sync.waits_for());
 }
 
-/// Aborts: as above, with a write that the handle does not allow.
 #[test]
 fn a_write_of_a_reader_that_another_queue_has_closed_before_it_shares_fails() {
     let bed = Bed::new(None, 64);
@@ -393,7 +396,6 @@ fn a_write_of_a_reader_that_another_queue_has_closed_before_it_shares_fails() {
     assert!(write.wait().is_err());
 }
 
-/// Stale: `Read::whole` reads the file "as long as it is then".
 #[test]
 fn the_first_whole_read_of_a_handle_sees_what_another_handle_has_appended() {
     let bed = Bed::new(None, 64);
@@ -408,7 +410,6 @@ fn the_first_whole_read_of_a_handle_sees_what_another_handle_has_appended() {
     );
 }
 
-/// Aborts: each handle that is opened apart names the owner in `unneeded`.
 #[test]
 fn two_handles_that_look_in_vain_for_an_owner_that_was_closed() {
     let (sim, files) = Sim::new(SimOptions::default());
@@ -430,7 +431,6 @@ fn two_handles_that_look_in_vain_for_an_owner_that_was_closed() {
     }
 }
 
-/// Stale: a handle that shares says the length of the owner's open.
 #[test]
 fn a_new_handle_tells_the_length_of_its_own_open() {
     let bed = Bed::new(None, 64);
@@ -442,7 +442,6 @@ fn a_new_handle_tells_the_length_of_its_own_open() {
     assert_eq!(bed.opened(new), 20);
 }
 
-/// Nothing: of a file that reports no length (procfs), though a whole read has its content.
 #[test]
 fn a_read_of_at_most_so_many_bytes_of_a_file_without_length() {
     let bed = Bed::new(None, 64);
@@ -455,7 +454,6 @@ fn a_read_of_at_most_so_many_bytes_of_a_file_without_length() {
     assert_eq!(read.wait().expect("read").len(), 10);
 }
 
-/// Reads another folder's file: the current folder was removed, and the path stays relative.
 #[test]
 fn a_relative_path_in_a_folder_that_is_gone_means_nothing_elsewhere() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -481,7 +479,6 @@ fn a_relative_path_in_a_folder_that_is_gone_means_nothing_elsewhere() {
     );
 }
 
-/// Overwrites what another program appended after the open and before the first append.
 #[test]
 fn the_first_append_goes_to_the_end_that_the_file_has_then() {
     let bed = Bed::new(None, 64);
@@ -514,8 +511,6 @@ fn sim() -> SimBed {
     }
 }
 
-/// Reports too little: the order of writes of a path is made for the handle that wrote, and freed
-/// with it.
 #[test]
 fn a_sync_reports_the_failed_write_of_another_handle_that_was_closed() {
     let bed = sim();
@@ -550,7 +545,6 @@ fn a_sync_reports_the_failed_write_of_another_handle_that_was_closed() {
     );
 }
 
-/// Reports too much: a sync ends while a write that was submitted before it waits.
 #[test]
 fn a_sync_of_a_path_waits_for_writes_of_a_handle_with_a_close_under_way() {
     let bed = sim();
@@ -571,7 +565,6 @@ fn a_sync_of_a_path_waits_for_writes_of_a_handle_with_a_close_under_way() {
     assert!(early.is_none(), "the sync ended before the write");
 }
 
-/// Each handle reports an error once; those that share have one memory of it.
 #[test]
 fn syncs_of_two_readers_that_share_both_report_an_error() {
     let bed = sim();
@@ -601,7 +594,6 @@ fn syncs_of_two_readers_that_share_both_report_an_error() {
     assert_eq!(results, [true, true]);
 }
 
-/// Never ends: of those behind the line, the first 2048 were canceled, and nobody calls the others.
 #[test]
 fn an_append_behind_many_canceled_ones_ends() {
     let bed = sim();
@@ -650,7 +642,6 @@ fn an_append_behind_many_canceled_ones_ends() {
     }
 }
 
-/// Overwrites: after a failed append, the end goes back behind a write that has landed there.
 #[test]
 fn an_append_follows_a_write_that_landed_where_an_append_failed() {
     for seed in 0..40 {
@@ -695,7 +686,6 @@ fn an_append_follows_a_write_that_landed_where_an_append_failed() {
     }
 }
 
-/// A write that was canceled in flight lands all the same: the end of the file is behind it.
 #[test]
 fn an_append_follows_a_write_that_was_canceled_too_late() {
     let bed = sim();
@@ -725,7 +715,6 @@ fn an_append_follows_a_write_that_was_canceled_too_late() {
     assert!(text.ends_with("NNNNN"), "not at the end: {text}");
 }
 
-/// Writes while its queue is paused: appends that wait in line are taken along.
 #[test]
 fn appends_in_line_wait_while_their_queue_is_paused() {
     let bed = sim();
@@ -764,7 +753,6 @@ fn appends_in_line_wait_while_their_queue_is_paused() {
     assert_eq!(found, 15, "appends of a paused queue were written");
 }
 
-/// Out of order: a new append goes into the line while older ones wait behind it, in `behind`.
 #[test]
 fn a_fast_log_is_in_order() {
     let folder = tempfile::tempdir().expect("a folder");
