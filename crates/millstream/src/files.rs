@@ -466,6 +466,7 @@ impl Files {
             2 => count,
             _ => usize::from(is_direct),
         };
+        self.count_pinned(index);
         self.note_idle(index);
         if is_over && self.opening() == 0 {
             // The next open has a second of its own.
@@ -582,11 +583,17 @@ impl Files {
 
     /// Has a handle stay open until its close.
     fn pin(&mut self, index: u32) {
+        self.at(index).pinned.get_or_insert(0);
+        self.count_pinned(index);
+    }
+
+    /// The descriptors of a handle that stays open do not count in the limit, also later ones.
+    fn count_pinned(&mut self, index: u32) {
         let file = self.at(index);
-        if file.pinned.is_none() {
-            let count = file.descriptors();
-            file.pinned = Some(count);
-            self.pinned += count;
+        let count = file.descriptors();
+        if let Some(pinned) = &mut file.pinned {
+            let before = std::mem::replace(pinned, count);
+            self.pinned = self.pinned + count - before;
         }
     }
 

@@ -153,3 +153,25 @@ fn descriptors_that_are_being_closed_to_make_room_are_not_closed_again_at_the_en
         }
     }
 }
+
+#[test]
+fn a_handle_that_stays_open_leaves_room_for_others_also_with_a_direct_descriptor() {
+    let mut files = files(true, 1);
+    files.descriptors_max = 2;
+    let open = || OsFileSystem::new().open(Path::new("Cargo.toml"), OpenMode::default());
+    let answer = |opened, direct| OpenAnswer {
+        opened,
+        direct,
+        read: None,
+        renewed: Vec::new(),
+        spent_ns: 0,
+    };
+    files.write_begins(1);
+    files.want_direct(1, true);
+    assert_eq!(files.next_open(0).expect("the direct one is first").0, 1);
+    let direct = open().expect("there").descriptor;
+    files.open_done(1, answer(None, Some(Ok(direct))), 0);
+    assert_eq!(files.next_open(0).expect("there is room").0, 0);
+    files.open_done(0, answer(Some(open()), None), 0);
+    assert_eq!((files.descriptors, files.pinned), (3, 2));
+}
