@@ -307,11 +307,19 @@ impl Engine {
     fn count_stall(&self) {
         let counters = &self.shared.counters;
         counters.stalls.add(1);
+        let text = format!(
+            "requests wait and nothing is in flight: this is a fault of Millstream (for a device: \
+             {}; for staging: {}, {} bytes of it in use; opens: {}, descriptors: {})",
+            self.scheduler.has_waiting() || self.memory_scheduler.has_waiting(),
+            self.has_waiters(),
+            self.staging.in_use(),
+            self.files.opening(),
+            self.files.descriptors,
+        );
+        assert!(!self.shared.options.abort_on_stall, "{text}");
         if counters.stalls.get() == 1 {
-            let text = "requests wait and nothing is in flight: this is a fault of Millstream";
-            self.shared.warn(text.into());
+            self.shared.warn(text);
         }
-        assert!(!self.shared.options.abort_on_stall, "a stall");
     }
 
     /// Handles each item of a list, which is reused; returns whether there was any.

@@ -66,6 +66,8 @@ impl Engine {
                 break;
             };
             if self.is_held(index) {
+                // It has let its file go: the next round may begin another open.
+                worked = true;
                 continue;
             }
             let issue = match self.is_likely_full(index) {

@@ -123,6 +123,7 @@ impl Engine {
                 break;
             };
             if self.is_held(index) || self.is_kept_by_mount(index) {
+                worked = true;
                 continue;
             }
             match self.serve_waiter(index, priority) {
