@@ -29,7 +29,8 @@ fn a_full_queue_refuses_signals_and_status_entries_that_may_not_wait() {
         let file = bench.file("data", 100);
         let (gate, reached, statuses) = (Fence::new(0), Fence::new(0), StatusArray::new(1));
         let mut batch = queue.batch();
-        batch.detach(read(file)).expect("room");
+        let gated = read(file).after(&gate, 1);
+        batch.detach(gated).expect("room");
         let _gated = queue.submit(read(file).after(&gate, 1)).expect("room");
         let refused = [
             batch.try_signal(&reached, 1),

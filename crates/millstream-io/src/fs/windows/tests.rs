@@ -228,7 +228,7 @@ fn open_call(path: &Path) -> Call {
         access: Access::Auto,
         direct_from: u64::MAX,
         expected: None,
-        renew: 0,
+        renew: Vec::new(),
         offer: None,
     }))
 }
