@@ -77,7 +77,7 @@ impl Engine {
         self.side.settle(&mut wakers, |freed| {
             queues.touch(0).free(freed);
         });
-        while queues.next_effect(&mut wakers).is_some() {}
+        while queues.next_effect(&mut wakers, |_| true).is_some() {}
         wake_all(&mut wakers);
     }
 
