@@ -202,8 +202,14 @@ impl<T> PriorityLists<T> {
         self.len += 1;
     }
 
-    pub(crate) fn push_front(&mut self, priority: Priority, item: T) {
-        self.lists[priority as usize].push_front(item);
+    /// Inserts an item before the first one for which `is_later` holds; if that holds for one, it
+    /// holds for all behind it.
+    pub(crate) fn insert(&mut self, priority: Priority, item: T, is_later: impl Fn(&T) -> bool) {
+        let list = &mut self.lists[priority as usize];
+        match list.back().is_some_and(&is_later) {
+            true => list.insert(list.partition_point(|one| !is_later(one)), item),
+            false => list.push_back(item),
+        }
         self.len += 1;
     }
 

@@ -14,7 +14,7 @@ use millstream_io::error::guard;
 use super::columns::{flag, is_known};
 use super::intake::file_system_panicked;
 use super::issue::Issue;
-use super::{Engine, Flow};
+use super::{Engine, Flow, What};
 use crate::decode::jobs::Lent;
 use crate::error::{Error, ErrorKind};
 use crate::files::{EndKey, InLine};
@@ -30,17 +30,13 @@ impl Engine {
     /// Issues the next operation of an append, or has it wait for others.
     #[cold]
     pub(super) fn issue_append(&mut self, index: u32, priority: Priority) -> Issue {
-        let (id, body) = (self.id(index), *self.side.peek(index));
+        let body = *self.side.peek(index);
         let file = body.file.0.index();
         let key = self.files.end_of(file);
-        let one = InLine {
-            id,
-            len: body.len,
-            priority,
-        };
-        if !self.files.ends.take(key, one) {
+        let one = self.in_line(index, priority);
+        if !self.files.ends.take(key, one.id) {
             self.leave(index, Event::Hold);
-            self.waits(index, WaitsFor::Earlier);
+            self.line_up(key, one);
             return Issue::Left;
         }
         if self.is_full(file, Lane::Main) {
@@ -52,14 +48,16 @@ impl Engine {
                 Err(issue) => return issue,
             };
             let members = self.followers_in_line(one, file, key);
-            let total: u64 = members.iter().map(|one| one.len).sum();
-            if members.len() > 1 {
+            if !members.is_empty() {
+                let total: u64 = members.iter().map(|one| one.len).sum();
                 let buffer = self.shared.buffers.take(total as usize).ok();
                 let place = self.files.ends.place(key, end, total);
                 if let (Some(at), Some(buffer)) = (place, buffer) {
                     return self.begin_appends(members, at, buffer, priority);
                 }
-                self.files.ends.put_back(key, &members[1..]);
+                for follower in &members[1..] {
+                    self.line_up(key, *follower);
+                }
             }
             let Some(at) = self.files.ends.place(key, end, body.len) else {
                 let cause = "the file would end beyond 2^64";
@@ -78,6 +76,22 @@ impl Engine {
             self.leave(index, Event::Issued);
         }
         Issue::Issued
+    }
+
+    fn in_line(&self, index: u32, priority: Priority) -> InLine {
+        InLine {
+            id: self.id(index),
+            len: self.side.peek(index).len,
+            priority,
+            arrival: self.cols[index as usize].arrival,
+        }
+    }
+
+    fn line_up(&mut self, key: EndKey, one: InLine) {
+        let cols = &self.cols;
+        let ends = &mut self.files.ends;
+        ends.line_up(key, one, |id| is_known(cols, id));
+        self.waits(one.id.index(), WaitsFor::Earlier);
     }
 
     /// The length of the file of an append that begins.
@@ -102,19 +116,22 @@ impl Engine {
         Err(Issue::Left)
     }
 
-    /// Takes appends out of the line that are written with the first, if that is small.
+    /// Takes appends out of the line that are written with the first, if that is small. Returns
+    /// them all, or none if there are no others.
     fn followers_in_line(&mut self, first: InLine, file: u32, key: EndKey) -> Vec<InLine> {
-        let (mut members, mut total) = (vec![first], first.len);
-        while total <= APPEND_COPY_BYTES_MAX.max(first.len)
-            && first.len <= APPEND_COPY_BYTES_MAX
+        let (mut members, mut total) = (Vec::new(), first.len);
+        while first.len <= APPEND_COPY_BYTES_MAX
             && members.len() < APPENDS_MAX
             && let Some(one) = self.next_in_line(key)
         {
             let is_of_file = self.side.peek(one.id.index()).file.0.index() == file;
             let fits = one.len <= APPEND_COPY_BYTES_MAX && total + one.len <= APPEND_BYTES_MAX;
             if !fits || !is_of_file {
-                self.files.ends.put_back(key, &[one]);
+                self.line_up(key, one);
                 break;
+            }
+            if members.is_empty() {
+                members.push(first);
             }
             members.push(one);
             total += one.len;
@@ -144,6 +161,35 @@ impl Engine {
         }
         self.hold(index);
         true
+    }
+
+    /// Puts an append back in line that its queue held back, unless its file was closed: with the
+    /// next event, it might come behind later ones of its queue. Returns whether it did.
+    fn line_up_again(&mut self, index: u32) -> bool {
+        let col = &self.cols[index as usize];
+        if col.verb != Verb::Append || col.ending.is_some() {
+            return false;
+        }
+        let priority = col.priority;
+        let file = self.files.peek_at(self.side.peek(index).file.0.index());
+        let end = file.end().filter(|_| file.descriptor().is_some());
+        let Some(key) = end else {
+            return false;
+        };
+        let flow = self.need_file(index);
+        assert!(flow.is_none(), "the file is open");
+        self.line_up(key, self.in_line(index, priority));
+        if !self.files.ends.is_held(key) {
+            self.next_append(key);
+        }
+        true
+    }
+
+    /// A request goes on that its queue held back.
+    pub(super) fn let_go(&mut self, id: Id) {
+        if !self.line_up_again(id.index()) {
+            self.events.push_back((id, What::Released));
+        }
     }
 
     /// Begins the operation of several appends, the first of which was picked.
@@ -268,11 +314,11 @@ impl Engine {
     }
 
     /// Puts appends back in line that an operation did not write.
-    fn back_to_line(&mut self, mut rest: Vec<InLine>, key: EndKey) {
-        rest.retain(|one| {
+    fn back_to_line(&mut self, rest: Vec<InLine>, key: EndKey) {
+        for one in rest {
             if !self.is_known(one.id) {
                 self.quarantine_back(one.id, 1, 0);
-                return false;
+                continue;
             }
             let index = one.id.index();
             let col = &mut self.cols[index as usize];
@@ -280,14 +326,12 @@ impl Engine {
             if col.ending.is_some() {
                 let flow = self.after_out(index);
                 self.follow(index, flow);
-                return false;
+                continue;
             }
             col.issued = 0;
             col.state.on(Event::Hold);
-            self.waits(index, WaitsFor::Earlier);
-            true
-        });
-        self.files.ends.put_back(key, &rest);
+            self.line_up(key, one);
+        }
     }
 
     /// Begins the next append in line.

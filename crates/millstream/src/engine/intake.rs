@@ -353,8 +353,6 @@ impl Engine {
 
     /// Passes a request on to the handle whose descriptors its own shares.
     fn pass_on(&mut self, index: u32, from: u32, to: u32) {
-        // The epoch of a sync, or of a write that is refused, is in the order of writes of both.
-        self.files.share_writes(from, to);
         let owner = self.files.at(to);
         owner.hold();
         let id = owner.id;

@@ -11,8 +11,8 @@ use millstream_io::error::guard;
 use millstream_io::fs::mostly;
 use millstream_io::{Access, Descriptor, Segment, Verb as IoVerb};
 
+use super::Engine;
 use super::columns::{flag, held_key, push_waiting, staged_of};
-use super::{Engine, What};
 use crate::decode::jobs::Task;
 use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
@@ -184,16 +184,22 @@ impl Engine {
         self.leave(index, Event::Hold);
         self.hold(index);
         if holds_end {
+            // A length that it has asked for is of no use when others have appended.
+            self.cols[index as usize].flags &= !flag::ASKED;
             self.give_turn_on(index);
         }
         true
     }
 
-    /// Whether the queue of a request is paused or out of bandwidth.
+    /// Whether the queue of a request is paused or out of bandwidth, or holds back an earlier one.
     pub(super) fn is_limited_now(&mut self, index: u32) -> bool {
-        let queue = u32::from(self.cols[index as usize].queue);
-        let state = self.queues.state(queue);
-        state.paused || state.held_until(self.now_ns).is_some()
+        let col = &self.cols[index as usize];
+        let key = held_key(col.priority, col.arrival);
+        let state = self.queues.state(u32::from(col.queue));
+        let first = state.held.first_key_value();
+        state.paused
+            || state.held_until(self.now_ns).is_some()
+            || first.is_some_and(|(first, _)| *first < key)
     }
 
     /// Has a request wait for its queue's pause or bandwidth to end.
@@ -656,7 +662,7 @@ impl Engine {
             && !state.paused
             && let Some((_, id)) = state.held.pop_first()
         {
-            self.events.push_back((id, What::Released));
+            self.let_go(id);
         }
     }
 

@@ -193,12 +193,12 @@ impl Engine {
             (Some(_), None) => limits::HELD_RELEASED,
         };
         for _ in 0..most {
-            let Some((_, id)) = state.held.pop_first() else {
+            let Some((_, id)) = self.queues.state(queue).held.pop_first() else {
                 break;
             };
-            self.events.push_back((id, What::Released));
+            self.let_go(id);
         }
-        if !state.held.is_empty() {
+        if !self.queues.state(queue).held.is_empty() {
             let again = until.unwrap_or(now_ns + limits::HELD_RETRY_NS);
             self.holds.remove(queue);
             self.holds.insert(again, 0, queue);

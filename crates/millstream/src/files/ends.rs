@@ -2,7 +2,7 @@
 //!
 //! Each append begins at the length that the file has then, as with `O_APPEND`. So what follows a
 //! short, failed or canceled one goes to the real end, and nothing is written over. Appends that
-//! find another under way wait in line, by priority, in order within each.
+//! find another under way wait in line, by priority, in the order of arrival within each.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,6 +22,7 @@ pub(crate) struct InLine {
     pub(crate) id: Id,
     pub(crate) len: u64,
     pub(crate) priority: Priority,
+    pub(crate) arrival: u64,
 }
 
 #[derive(Default)]
@@ -34,8 +35,14 @@ struct End {
     is_out: bool,
     /// The end of what an operation that never comes back may still write.
     lost: u64,
+    /// Those that ended meanwhile are in it until their turn, or until it grows.
     line: PriorityLists<InLine>,
+    /// Where the line is cleared of those that ended.
+    line_full: usize,
 }
+
+/// Length of a line that is not worth a look at each.
+const LINE_SHORT: usize = 64;
 
 /// The ends of all files that are open for writing.
 #[derive(Default)]
@@ -68,14 +75,25 @@ impl Ends {
         end.expect("an end lives as long as its files")
     }
 
-    /// Whether an append is under way, or may begin now; if not, it waits in line.
-    pub(crate) fn take(&mut self, key: EndKey, one: InLine) -> bool {
+    /// Whether a request's append is under way, or may begin now.
+    pub(crate) fn take(&mut self, key: EndKey, id: Id) -> bool {
+        *self.end(key).holder.get_or_insert(id) == id
+    }
+
+    /// Puts an append in line.
+    pub(crate) fn line_up(&mut self, key: EndKey, one: InLine, is_known: impl Fn(Id) -> bool) {
         let end = self.end(key);
-        let is_turn = *end.holder.get_or_insert(one.id) == one.id;
-        if !is_turn {
-            end.line.push(one.priority, one);
+        if end.line.len() >= end.line_full.max(LINE_SHORT) {
+            end.line.extract(|other| !is_known(other.id));
+            end.line_full = end.line.len() * 2;
         }
-        is_turn
+        let is_later = |other: &InLine| other.arrival > one.arrival;
+        end.line.insert(one.priority, one, is_later);
+    }
+
+    /// Whether any append is under way. If none is, the line is empty.
+    pub(crate) fn is_held(&self, key: EndKey) -> bool {
+        self.0.get(&key).is_some_and(|end| end.holder.is_some())
     }
 
     /// Whether a request's append is under way.
@@ -131,11 +149,53 @@ impl Ends {
     pub(crate) fn next(&mut self, key: EndKey) -> Option<InLine> {
         self.end(key).line.pop()
     }
+}
 
-    /// Puts appends back that were taken out of the line, in order.
-    pub(crate) fn put_back(&mut self, key: EndKey, appends: &[InLine]) {
-        for one in appends.iter().rev() {
-            self.end(key).line.push_front(one.priority, *one);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::StorageNumber;
+
+    const KEY: EndKey = (1, 2);
+
+    /// Ids of `storage`, which gives its number back at the end.
+    fn one(storage: StorageNumber, number: u32) -> InLine {
+        InLine {
+            id: Id::new(storage, number, 1),
+            len: 1,
+            priority: Priority::Normal,
+            arrival: number.into(),
         }
+    }
+
+    #[test]
+    fn appends_are_in_the_order_of_arrival_whenever_they_line_up() {
+        let (storage, first) = StorageNumber::take().expect("a number");
+        let mut ends = Ends::default();
+        ends.opened(KEY);
+        let mut numbers: Vec<u32> = (0..100).collect();
+        fastrand::Rng::with_seed(1).shuffle(&mut numbers);
+        for number in numbers {
+            ends.line_up(KEY, one(storage, number), |_| true);
+        }
+        for number in 0..100 {
+            assert_eq!(ends.next(KEY).map(|one| one.arrival), Some(number));
+        }
+        assert!(ends.next(KEY).is_none());
+        storage.give_back(first);
+    }
+
+    #[test]
+    fn a_line_whose_appends_end_before_their_turn_stays_short() {
+        let (storage, first) = StorageNumber::take().expect("a number");
+        let mut ends = Ends::default();
+        ends.opened(KEY);
+        let lives = |id: Id, now: u32| id.index() == 0 || id.index() + 10 > now;
+        for number in 0..100_000 {
+            ends.line_up(KEY, one(storage, number), |id| lives(id, number));
+            assert!(ends.end(KEY).line.len() <= LINE_SHORT);
+        }
+        assert_eq!(ends.next(KEY).map(|one| one.arrival), Some(0));
+        storage.give_back(first);
     }
 }

@@ -5,6 +5,7 @@
 //! and filters on the process. Most tests run over each backend in a child process of their own,
 //! which must hold what it held before once the storage is gone.
 
+mod appends;
 mod callbacks;
 mod caller;
 mod canary;
@@ -15,6 +16,7 @@ mod external;
 mod fork;
 mod handles;
 mod handles_race;
+mod hooked;
 mod identity;
 mod injected;
 mod limits;

@@ -6,11 +6,12 @@
 //! For every schedule: each request completes exactly once and with a right outcome; its bytes are
 //! right; borrowed memory is written neither after completion (it is poisoned then, and checked
 //! when everything is over) nor outside of its bounds; every descriptor is closed; no staging is
-//! kept; names mean what the outcomes of the operations on them say.
+//! kept; names mean what the outcomes of the operations on them say; a log holds what was appended.
 //!
 //! `SCHEDULE_SEED` is the first seed (default 0), `SCHEDULE_COUNT` the number of schedules. A
 //! failure prints the line that repeats it.
 
+mod appends;
 mod encodings;
 mod features;
 mod names;
@@ -20,8 +21,10 @@ mod schedule;
 
 millstream_testing::watch!();
 
-/// Of each of the two kinds.
+/// Of each kind, but of appends.
 const SCHEDULES: u64 = 10_000;
+
+const SCHEDULES_OF_APPENDS: u64 = 2_000;
 
 fn number(variable: &str, default: u64) -> u64 {
     match std::env::var(variable) {
@@ -32,18 +35,25 @@ fn number(variable: &str, default: u64) -> u64 {
     }
 }
 
-fn seeds() -> std::ops::Range<u64> {
+fn seeds(count: u64) -> std::ops::Range<u64> {
     let first = number("SCHEDULE_SEED", 0);
-    let count = number("SCHEDULE_COUNT", SCHEDULES);
+    let count = number("SCHEDULE_COUNT", count);
     first..first.saturating_add(count)
 }
 
 #[test]
 fn seeded_schedules_complete_every_request_once_and_correctly() {
-    runner::run(seeds(), |seed| schedule::Schedule::new(seed).run());
+    runner::run(seeds(SCHEDULES), |seed| schedule::Schedule::new(seed).run());
+}
+
+#[test]
+fn seeded_schedules_of_appends_keep_the_order_of_each_queue() {
+    runner::run(seeds(SCHEDULES_OF_APPENDS), |seed| {
+        appends::Appends::new(seed).run()
+    });
 }
 
 #[test]
 fn seeded_schedules_of_every_feature_end_every_request() {
-    runner::run(seeds(), |seed| features::Features::new(seed).run());
+    runner::run(seeds(SCHEDULES), |seed| features::Features::new(seed).run());
 }

@@ -436,7 +436,7 @@ fn a_let_go_that_is_canceled_gives_its_descriptors_back() {
     calls.submit();
     drop(calls);
     let state = fs.state.lock().unwrap();
-    assert_eq!(state.closed, [1, 2], "nobody was left to take them");
+    assert_eq!(state.closed, [1, 2], "none was left to take them");
 }
 
 #[test]

@@ -3,60 +3,29 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use millstream::{
-    Access, Backend, DeviceMaker, Error, ErrorKind, FileId, FileOp, FileOptions, QueueOptions,
-    Read, Storage, Write,
+    Access, ErrorKind, FileId, FileOp, FileOptions, QueueOptions, Read, Storage, Write,
 };
+use millstream_io::Errno;
 use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
-use millstream_io::device::threads::{Threads, ThreadsOptions};
-use millstream_io::fs::OsFileSystem;
-use millstream_io::{
-    Descriptor, Device, Errno, FileSystem, IoError, Known, OpenMode, Opened, OwnedDescriptor,
-};
 use millstream_testing::{FaultFs, or_skip, this_test, wait_for};
 
-use crate::faults::rig::{Rig, each, failure_kind, landed, pattern, result};
+use crate::faults::hooked::{Hooked, over};
+use crate::faults::rig::{Rig, WRITING, each, failure_kind, landed, pattern, result};
 use crate::support::over_sim;
-
-fn writing(create: bool, truncate: bool, exclusive: bool) -> FileOptions {
-    FileOptions {
-        write: true,
-        create,
-        truncate,
-        exclusive,
-        ..FileOptions::default()
-    }
-}
-
-fn open(rig: &Rig, path: &Path) -> FileId {
-    rig.storage.open(path, FileOptions::default())
-}
-
-fn whole(rig: &Rig, file: FileId) -> Result<Vec<u8>, Error> {
-    result(rig.submit(Read::whole(file))).map(|bytes| bytes.to_vec())
-}
-
-fn append(rig: &Rig, file: FileId, bytes: &[u8]) {
-    result(rig.submit(Write::append(file, bytes.to_vec()))).expect("appended");
-}
-
-fn close(rig: &Rig, file: FileId) {
-    rig.queue.close(file).expect("open");
-    assert!(rig.queue.drain(None).expect("drained"));
-}
 
 /// Has the storage close what it can.
 fn evict(rig: &Rig, folder: &Path) {
     for index in 0..8 {
         let path = folder.join(format!("evicting{index}"));
         fs::write(&path, b"E").expect("written");
-        let file = open(rig, &path);
-        assert_eq!(whole(rig, file).expect("read"), b"E");
-        close(rig, file);
+        let file = rig.open(&path);
+        assert_eq!(rig.whole(file).expect("read"), b"E");
+        rig.close(file);
     }
 }
 
@@ -73,30 +42,30 @@ fn an_open_sees_what_its_path_leads_to_then_and_earlier_handles_keep_their_file(
     each(this_test!(), |name, options| {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, rig) = (folder.path().join("a"), Rig::new(name, options));
-        let missing = open(&rig, &path);
+        let missing = rig.open(&path);
         assert_eq!(
-            whole(&rig, missing).map_err(|e| e.kind()),
+            rig.whole(missing).map_err(|e| e.kind()),
             Err(ErrorKind::NotFound)
         );
         fs::write(&path, b"one").expect("written");
-        let first = open(&rig, &path);
-        assert_eq!(whole(&rig, first).expect("read"), b"one", "{name}");
-        let same = open(&rig, &path);
+        let first = rig.open(&path);
+        assert_eq!(rig.whole(first).expect("read"), b"one", "{name}");
+        let same = rig.open(&path);
         save(&path, b"number two");
-        let second = open(&rig, &path);
-        assert_eq!(whole(&rig, second).expect("read"), b"number two", "{name}");
-        assert_eq!(whole(&rig, first).expect("read"), b"one", "{name}");
+        let second = rig.open(&path);
+        assert_eq!(rig.whole(second).expect("read"), b"number two", "{name}");
+        assert_eq!(rig.whole(first).expect("read"), b"one", "{name}");
         assert_eq!(rig.storage.find(&path), Some(second));
-        let of_same = whole(&rig, same).expect("read");
+        let of_same = rig.whole(same).expect("read");
         assert!(
             of_same == b"one" || of_same == b"number two",
             "opened in between"
         );
-        close(&rig, first);
-        assert_eq!(whole(&rig, same).expect("read"), of_same, "{name}");
-        assert_eq!(whole(&rig, second).expect("read"), b"number two", "{name}");
+        rig.close(first);
+        assert_eq!(rig.whole(same).expect("read"), of_same, "{name}");
+        assert_eq!(rig.whole(second).expect("read"), b"number two", "{name}");
         fs::remove_file(&path).expect("removed");
-        assert_eq!(whole(&rig, second).expect("read"), b"number two", "{name}");
+        assert_eq!(rig.whole(second).expect("read"), b"number two", "{name}");
         rig.finish();
     });
 }
@@ -107,7 +76,7 @@ fn a_path_opened_ten_thousand_times_to_read_takes_one_descriptor() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, rig) = (folder.path().join("a"), Rig::new(name, options));
         fs::write(&path, b"content").expect("written");
-        let files: Vec<FileId> = (0..10_000).map(|_| open(&rig, &path)).collect();
+        let files: Vec<FileId> = (0..10_000).map(|_| rig.open(&path)).collect();
         let tickets = rig.submit_all(files.iter().map(|file| Read::whole(*file)));
         for ticket in tickets {
             assert_eq!(landed(ticket)[..], *b"content", "{name}");
@@ -124,11 +93,7 @@ fn a_path_opened_ten_thousand_times_to_read_takes_one_descriptor() {
         for file in &files[..5000] {
             rig.queue.close(*file).expect("open");
         }
-        assert_eq!(
-            whole(&rig, files[7000]).expect("read"),
-            b"content",
-            "{name}"
-        );
+        assert_eq!(rig.whole(files[7000]).expect("read"), b"content", "{name}");
         assert_eq!(
             failure_kind(rig.submit(Read::whole(files[0]))),
             ErrorKind::StaleFile
@@ -148,25 +113,34 @@ fn what_an_open_does_to_its_file_each_open_does_before_its_close_takes_effect() 
         let folder = tempfile::tempdir().expect("a folder");
         let rig = Rig::new(name, options);
         let path = |file: &str| folder.path().join(file);
+        let truncating = FileOptions {
+            create: false,
+            truncate: true,
+            ..WRITING
+        };
         for round in 0..200 {
             let file = path(&format!("{round}"));
-            close(&rig, rig.storage.open(&file, writing(true, false, false)));
+            rig.close(rig.storage.open(&file, WRITING));
             assert!(
                 file.exists(),
                 "{name}: created before the close has completed"
             );
             fs::write(&file, b"old").expect("written");
-            close(&rig, rig.storage.open(&file, writing(false, true, false)));
+            rig.close(rig.storage.open(&file, truncating));
             assert_eq!(fs::metadata(&file).expect("there").len(), 0, "{name}");
         }
         let lock = |file| rig.storage.opened(file).expect("accepted").wait();
-        let first = rig.storage.open(path("lock"), writing(true, false, true));
+        let locking = FileOptions {
+            exclusive: true,
+            ..WRITING
+        };
+        let first = rig.storage.open(path("lock"), locking);
         assert!(lock(first).is_ok(), "{name}");
-        let second = rig.storage.open(path("lock"), writing(true, false, true));
+        let second = rig.storage.open(path("lock"), locking);
         let refused = lock(second).expect_err("it exists");
         assert!(refused.to_string().contains("exists"), "{name}: {refused}");
         // A failed open can be closed, too.
-        close(&rig, second);
+        rig.close(second);
         rig.finish();
     });
 }
@@ -177,19 +151,19 @@ fn a_whole_read_has_the_length_of_its_time_and_a_handle_any_number_of_them() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, rig) = (folder.path().join("a"), Rig::new(name, options));
         fs::write(&path, b"12345").expect("written");
-        let file = open(&rig, &path);
+        let file = rig.open(&path);
         for content in ["12345", "1234567890", "12", "", "123"] {
             fs::write(&path, content).expect("written");
-            let bytes = whole(&rig, file).expect("read");
+            let bytes = rig.whole(file).expect("read");
             assert!(
                 bytes == content.as_bytes() || content == "12345",
                 "{name}: {bytes:?}"
             );
-            let again = open(&rig, &path);
+            let again = rig.open(&path);
             let info = rig.storage.opened(again).expect("accepted").wait();
             assert_eq!(info.expect("open").len, content.len() as u64, "{name}");
             assert_eq!(
-                whole(&rig, again).expect("read"),
+                rig.whole(again).expect("read"),
                 content.as_bytes(),
                 "{name}"
             );
@@ -206,7 +180,7 @@ fn a_read_of_at_most_so_many_bytes_has_as_many_as_there_are_at_its_time() {
         let rig = Rig::new(name, options);
         for path in [folder.path().join("a"), mount.path("a")] {
             fs::write(&path, b"").expect("written");
-            let file = open(&rig, &path);
+            let file = rig.open(&path);
             for len in [0, 10, 3, 0, 20_000, 7] {
                 let content = pattern(len);
                 fs::write(&path, &content).expect("written");
@@ -244,18 +218,14 @@ fn a_relative_path_means_the_folder_that_was_current_at_its_open() {
         std::env::set_current_dir("/").expect("there");
         for _ in 0..3 {
             for (file, place) in &files {
-                assert_eq!(
-                    whole(&rig, *file).expect("read"),
-                    place.as_bytes(),
-                    "{name}"
-                );
+                assert_eq!(rig.whole(*file).expect("read"), place.as_bytes(), "{name}");
             }
             evict(&rig, folder.path());
         }
         // An error names the path as the application gave it.
         std::env::set_current_dir(folder.path()).expect("there");
         let missing = rig.storage.open("missing", FileOptions::default());
-        let error = whole(&rig, missing).expect_err("missing");
+        let error = rig.whole(missing).expect_err("missing");
         assert_eq!(error.path(), Some(Path::new("missing")), "{name}: {error}");
         std::env::set_current_dir("/").expect("there");
         rig.finish();
@@ -276,23 +246,23 @@ fn a_handle_whose_path_leads_elsewhere_stays_open_and_one_whose_number_returns_i
             .storage
             .open_local(path("unlinked"), FileOptions::default());
         let unlinked = rig.storage.adopt(local.expect("opened")).expect("adopted");
-        let renamed = open(&rig, &path("renamed"));
-        assert_eq!(whole(&rig, renamed).expect("read"), b"renamed");
+        let renamed = rig.open(path("renamed"));
+        assert_eq!(rig.whole(renamed).expect("read"), b"renamed");
         fs::remove_file(path("unlinked")).expect("removed");
         fs::rename(path("renamed"), path("elsewhere")).expect("renamed");
         for _ in 0..3 {
             evict(&rig, folder.path());
-            assert_eq!(whole(&rig, unlinked).expect("read"), b"unlinked", "{name}");
-            assert_eq!(whole(&rig, renamed).expect("read"), b"renamed", "{name}");
+            assert_eq!(rig.whole(unlinked).expect("read"), b"unlinked", "{name}");
+            assert_eq!(rig.whole(renamed).expect("read"), b"renamed", "{name}");
         }
         // Evicted first, and then replaced until a file has its number again.
-        let saved = open(&rig, &path("saved"));
-        assert_eq!(whole(&rig, saved).expect("read"), b"saved");
+        let saved = rig.open(path("saved"));
+        assert_eq!(rig.whole(saved).expect("read"), b"saved");
         let before = fs::metadata(path("saved")).expect("there").ino();
         evict(&rig, folder.path());
         let numbers = (0..64).map(|round| save(&path("saved"), format!("{round}").as_bytes()));
         let returns = numbers.into_iter().any(|number| number == before);
-        match whole(&rig, saved) {
+        match rig.whole(saved) {
             Err(error) => assert_eq!(error.kind(), ErrorKind::StaleFile, "{name}: {error}"),
             Ok(bytes) => assert_eq!(bytes, b"saved", "{name}: number returned: {returns}"),
         }
@@ -308,7 +278,7 @@ fn appends_by_any_handles_of_a_file_follow_one_another() {
         fs::write(&path, b"").expect("written");
         std::os::unix::fs::symlink(&path, folder.path().join("link")).expect("linked");
         let names = [path.clone(), path.clone(), folder.path().join("link")];
-        let files = names.map(|path| rig.storage.open(path, writing(false, false, false)));
+        let files = names.map(|path| rig.storage.open(path, WRITING));
         let mut random = fastrand::Rng::with_seed(9);
         let mut tickets = Vec::new();
         let mut batch = rig.queue.batch();
@@ -343,7 +313,7 @@ fn appends_by_any_handles_of_a_file_follow_one_another() {
         );
         let is_known = |number: &u32| written.contains(number) || number.is_multiple_of(7);
         assert!(found.iter().all(is_known), "{name}");
-        append(&rig, files[0], b"");
+        rig.append(files[0], b"");
         rig.finish();
     });
 }
@@ -358,7 +328,7 @@ fn appends_behind_one_that_fails_follow_its_real_end() {
         let storage = Storage::new(over_sim(sim, &files, Access::Auto)).expect("a storage");
         let queue = storage.queue(QueueOptions::default()).expect("a queue");
         let log = Path::new("log");
-        let handles = [0, 1].map(|_| storage.open(log, writing(false, false, false)));
+        let handles = [0, 1].map(|_| storage.open(log, WRITING));
         for _ in 0..random.usize(1..4) {
             let at = random.u64(0..60_000);
             files.fail(log, at..at + random.u64(1..9000), Errno::NO_SPACE, Some(1));
@@ -409,129 +379,45 @@ fn records(mut bytes: &[u8]) -> Vec<u32> {
     found
 }
 
-/// The system's files, whose closes fail after a write, as those of network file systems may.
-#[derive(Default)]
-struct Lossy {
-    fs: OsFileSystem,
-    written: Mutex<Vec<u64>>,
-    failed: AtomicUsize,
-}
-
-impl FileSystem for Lossy {
-    fn open(&self, path: &Path, mode: OpenMode) -> Result<Opened, IoError> {
-        let opened = self.fs.open(path, mode)?;
-        if mode.write {
-            self.written.lock().unwrap().push(opened.descriptor.raw());
-        }
-        Ok(opened)
-    }
-    fn close(&self, file: OwnedDescriptor) -> Result<(), IoError> {
-        let mut written = self.written.lock().unwrap();
-        let is_written = written.extract_if(.., |own| *own == file.raw()).count() > 0;
-        self.fs.close(file)?;
-        match is_written {
-            true => {
-                self.failed.fetch_add(1, Ordering::SeqCst);
-                Err(IoError::new("close", Errno::IO))
-            }
-            false => Ok(()),
-        }
-    }
-    fn known(&self, file: Descriptor) -> Result<Known, IoError> {
-        self.fs.known(file)
-    }
-    fn known_at(&self, path: &Path) -> Result<Known, IoError> {
-        self.fs.known_at(path)
-    }
-    fn anchored(&self, path: &Path) -> Option<PathBuf> {
-        self.fs.anchored(path)
-    }
-    fn cached(&self, file: Descriptor, offset: u64, len: u64) -> Option<u64> {
-        self.fs.cached(file, offset, len)
-    }
-    fn len(&self, file: Descriptor) -> Result<u64, IoError> {
-        self.fs.len(file)
-    }
-    fn read_at(&self, file: Descriptor, at: u64, into: &mut [u8]) -> Result<usize, IoError> {
-        self.fs.read_at(file, at, into)
-    }
-    fn read_cached(&self, file: Descriptor, at: u64, into: &mut [u8]) -> Option<usize> {
-        self.fs.read_cached(file, at, into)
-    }
-    fn write_at(&self, file: Descriptor, at: u64, bytes: &[u8]) -> Result<(), IoError> {
-        self.fs.write_at(file, at, bytes)
-    }
-    fn sync(&self, file: Descriptor, data_only: bool) -> Result<(), IoError> {
-        self.fs.sync(file, data_only)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
-        self.fs.rename(from, to)
-    }
-    fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError> {
-        self.fs.replace(path, content)
-    }
-    fn remove(&self, path: &Path) -> Result<(), IoError> {
-        self.fs.remove(path)
-    }
-}
-
 #[test]
 fn an_error_of_a_close_is_reported_by_its_queue_and_by_the_next_sync_of_each_other_handle() {
     let folder = tempfile::tempdir().expect("a folder");
-    let fs = Arc::new(Lossy::default());
-    let make = || -> Result<Box<dyn Device>, IoError> {
-        Ok(Box::new(Threads::new(ThreadsOptions::default())?))
-    };
-    let mut options = crate::support::options(|options| options.descriptors = 4);
-    options.backend = Backend::Custom(DeviceMaker::new(make), fs.clone());
-    let storage = Storage::new(options).expect("a storage");
-    let queue = storage.queue(QueueOptions::default()).expect("a queue");
-    let other = storage.queue(QueueOptions::default()).expect("a queue");
+    let fs = Arc::new(Hooked::default());
+    fs.loses_writes.store(true, Ordering::SeqCst);
+    let rig = Rig::new("threads", over(&fs, 4));
+    let other = rig.storage.queue(QueueOptions::default()).expect("a queue");
     let path = folder.path().join("data");
-    let first = storage.open(&path, writing(true, false, false));
-    let mut write = other
-        .submit(Write::at(first, 0, vec![1u8; 4096]))
-        .expect("accepted");
-    write.wait().expect("written");
+    let first = rig.storage.open(&path, WRITING);
+    landed(rig.submit(Write::at(first, 0, vec![1u8; 4096])));
     // A file that was written to stays open, so that no close fails unseen.
     for index in 0..12 {
         let path = folder.path().join(format!("{index}"));
-        std::fs::write(&path, b"x").expect("written");
-        let file = storage.open(&path, FileOptions::default());
-        let mut read = other.submit(Read::whole(file)).expect("accepted");
-        assert_eq!(read.wait().expect("read")[..], *b"x");
+        fs::write(&path, b"x").expect("written");
+        assert_eq!(rig.whole(rig.open(&path)).expect("read"), b"x");
     }
-    assert_eq!(fs.failed.load(Ordering::SeqCst), 0);
-    let others = [0, 1].map(|_| storage.open(&path, writing(true, false, false)));
+    assert_eq!(fs.lost.load(Ordering::SeqCst), 0);
+    let others = [0, 1].map(|_| rig.storage.open(&path, WRITING));
     for file in others {
-        storage
-            .opened(file)
-            .expect("accepted")
-            .wait()
-            .expect("open");
+        rig.opened(file);
     }
-    queue.close(first).expect("open");
-    assert!(queue.drain(None).expect("drained"));
+    other.close(first).expect("open");
+    assert!(other.drain(None).expect("drained"));
     let mut taken = (0, None);
     let is_reported = wait_for(|| {
-        taken = queue.take_errors();
+        taken = other.take_errors();
         taken.0 > 0
     });
     assert!(is_reported);
-    assert_eq!((taken.0, storage.stats().close_errors), (1, 1));
+    assert_eq!((taken.0, rig.storage.stats().close_errors), (1, 1));
     let error = taken.1.expect("it was counted");
     assert_eq!(
         (error.kind(), error.path()),
         (ErrorKind::Io, Some(&*path)),
         "{error}"
     );
-    assert_eq!(other.take_errors().0, 0);
-    let sync = |file| other.submit(FileOp::sync(file)).expect("accepted").wait();
-    for file in &others {
-        assert_eq!(
-            sync(*file).expect_err("a close failed").kind(),
-            ErrorKind::Io
-        );
-        sync(*file).expect("reported once for each handle");
+    assert_eq!(rig.queue.take_errors().0, 0);
+    for file in others {
+        assert_eq!(failure_kind(rig.submit(FileOp::sync(file))), ErrorKind::Io);
+        result(rig.submit(FileOp::sync(file))).expect("reported once for each handle");
     }
 }

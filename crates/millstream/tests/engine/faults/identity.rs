@@ -10,18 +10,9 @@ use millstream_io::fs::OsFileSystem;
 use millstream_io::{FileSystem, OpenMode};
 use millstream_testing::{FaultFs, or_skip, this_test};
 
-use crate::faults::rig::{Rig, each, landed, result};
+use crate::faults::rig::{Rig, WRITING, each, landed, result};
 
 const LEN: usize = 4096;
-
-const WRITING: FileOptions = FileOptions {
-    write: true,
-    create: false,
-    exclusive: false,
-    truncate: false,
-    access: None,
-    package: false,
-};
 
 /// Reads other files, so that the storage closes those that it has open.
 fn evict(rig: &Rig, folder: &Path) {

@@ -26,7 +26,7 @@ use millstream_io::{
 };
 use millstream_testing::{this_test, wait_for};
 
-use crate::faults::rig::{Rig, each, landed, outcome, pattern, result};
+use crate::faults::rig::{Rig, WRITING, each, landed, outcome, pattern, result};
 
 /// What can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -337,15 +337,6 @@ fn rig(name: &'static str, mut options: StorageOptions, faults: &Arc<Faults>) ->
     options.descriptors = 4;
     Rig::new(name, options)
 }
-
-const WRITING: FileOptions = FileOptions {
-    write: true,
-    create: true,
-    exclusive: false,
-    truncate: false,
-    access: None,
-    package: false,
-};
 
 /// Lengths of the files that are read: one has the size from which reads bypass the page cache.
 const LENGTHS: [usize; 4] = [0, 5_000, 60_000, 600_000];

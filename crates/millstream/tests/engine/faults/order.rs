@@ -13,16 +13,7 @@ use millstream::{
 use millstream_codec::Scratch;
 use millstream_testing::this_test;
 
-use crate::faults::rig::{PATIENCE, Rig, each, failure_kind, landed, pattern, result};
-
-const WRITING: FileOptions = FileOptions {
-    write: true,
-    create: true,
-    exclusive: false,
-    truncate: false,
-    access: None,
-    package: false,
-};
+use crate::faults::rig::{PATIENCE, Rig, WRITING, each, failure_kind, landed, pattern, result};
 
 /// A file with this content, named for its length.
 fn file_of(rig: &Rig, folder: &tempfile::TempDir, content: &[u8]) -> millstream::FileId {

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use millstream::{
-    Access, Backend, BlockTable, CodecId, Decode, DeviceKind, ErrorKind, FileId, FileOptions, Read,
+    Access, Backend, BlockTable, CodecId, Decode, DeviceKind, ErrorKind, FileOptions, Read,
     Storage, StorageOptions,
 };
 use millstream_testing::{
@@ -19,10 +19,6 @@ use crate::faults::rig::{
 };
 
 const KIB: u64 = 1 << 10;
-
-fn open(rig: &Rig, path: impl AsRef<std::path::Path>) -> FileId {
-    rig.storage.open(path, FileOptions::default())
-}
 
 pub(crate) fn with_access(access: Access) -> FileOptions {
     FileOptions {
@@ -40,7 +36,7 @@ fn eio_fails_the_requests_that_touch_it_and_no_others() {
         mount.inject(Rule::on(Call::Read, Effect::Fail(libc::EIO)).touching(bad.clone()));
         // Merging would let neighbors share an operation; each still has an outcome of its own.
         let rig = Rig::new(name, options);
-        let file = open(&rig, mount.path("a"));
+        let file = rig.open(mount.path("a"));
         let offsets = || (0..256).map(|index| index * 4 * KIB);
         let tickets = rig.submit_all(offsets().map(|offset| Read::range(file, offset, 4 * KIB)));
         for (offset, ticket) in offsets().zip(tickets) {
@@ -73,7 +69,7 @@ fn short_reads_are_continued() {
         let mount = or_skip!(FaultFs::mount(&[("a", &content)]));
         mount.inject(Rule::on(Call::Read, Effect::Short(1777)));
         let rig = Rig::new(name, options);
-        let file = open(&rig, mount.path("a"));
+        let file = rig.open(mount.path("a"));
         let whole = rig.submit(Read::whole(file));
         let part = landed(rig.submit(Read::range(file, 12_345, 54_321)));
         assert!(landed(whole)[..] == content, "{name}");
@@ -91,7 +87,7 @@ fn interrupted_and_refused_reads_are_repeated() {
         mount.inject(Rule::on(Call::Read, Effect::Fail(libc::EINTR)).times(3));
         mount.inject(Rule::on(Call::Read, Effect::Fail(libc::EAGAIN)).times(2));
         let rig = Rig::new(name, options);
-        let file = open(&rig, mount.path("a"));
+        let file = rig.open(mount.path("a"));
         let whole = landed(rig.submit(Read::whole(file)));
         assert!(whole[..] == content, "{name}");
         rig.finish();
@@ -104,7 +100,7 @@ fn a_read_that_never_succeeds_fails_or_can_be_canceled() {
         let mount = or_skip!(FaultFs::mount(&[("a", b"content")]));
         mount.inject(Rule::on(Call::Read, Effect::Fail(libc::EINTR)));
         let rig = Rig::new(name, options);
-        let file = open(&rig, mount.path("a"));
+        let file = rig.open(mount.path("a"));
         let mut ticket = rig.submit(Read::whole(file));
         // Whether it gives up by itself or is canceled: the engine does not repeat it for ever.
         match ticket.wait_timeout(Duration::from_secs(2)) {
@@ -188,7 +184,7 @@ fn slow_reads_hold_up_neither_the_caller_nor_other_files() {
         // Hung until released, so that no clock decides the test.
         mount.inject(Rule::on(Call::Read, Effect::Hang));
         let rig = Rig::new(name, options);
-        let (slow, fast) = (open(&rig, mount.path("slow")), open(&rig, &path));
+        let (slow, fast) = (rig.open(mount.path("slow")), rig.open(&path));
         let reads = |file| (0..16).map(move |index| Read::range(file, index * 4 * KIB, 4 * KIB));
         let late = rig.submit_all(reads(slow));
         assert!(mount.wait_held(1, PATIENCE), "{name}: no read arrived");
@@ -217,7 +213,7 @@ fn a_mount_that_hangs_holds_up_no_other() {
         let other = or_skip!(FaultFs::mount(&[("a", &content)]));
         hangs.inject(Rule::on(Call::Read, Effect::Hang));
         let rig = Rig::new(name, options);
-        let files = [&hangs, &other].map(|mount| open(&rig, mount.path("a")));
+        let files = [&hangs, &other].map(|mount| rig.open(mount.path("a")));
         let reads = |file| (0..16).map(move |index| Read::range(file, index * 4 * KIB, 4 * KIB));
         let late = rig.submit_all(reads(files[0]));
         assert!(hangs.wait_held(2, PATIENCE), "{name}: two reads at a time");
@@ -239,7 +235,7 @@ fn a_request_whose_file_hangs_in_open_ends_by_cancellation_and_by_timeout() {
         let mount = or_skip!(FaultFs::mount(&[("a", &content), ("b", &content)]));
         mount.inject(Rule::on(Call::Open, Effect::Hang).times(2));
         let rig = Rig::new(name, options);
-        let request = |file| Read::whole(open(&rig, mount.path(file))).into(vec![7u8; 5000]);
+        let request = |file| Read::whole(rig.open(mount.path(file))).into(vec![7u8; 5000]);
         // The memory of both is offered to the opens that hang.
         let canceled = rig.submit(request("a"));
         let timed_out = rig.submit(request("b").timeout(Duration::from_millis(50)));
@@ -292,7 +288,7 @@ fn paths_that_are_no_files_fail_by_their_kind_and_never_block() {
             (at("zero\0byte"), &[InvalidArgument, Io]),
             (at(&"x".repeat(5000)), &[Io, InvalidArgument]),
         ] {
-            let file = open(&rig, &path);
+            let file = rig.open(&path);
             let range = rig.submit(Read::range(file, 0, 1));
             let whole = rig.submit(Read::whole(file));
             let error = failure(range);
@@ -313,7 +309,7 @@ fn a_file_that_reports_no_length_has_no_blocks_and_no_other_size() {
         let content = fs::read("/proc/version").expect("procfs");
         let len = content.len() as u64;
         let rig = Rig::new(name, options);
-        let file = open(&rig, "/proc/version");
+        let file = rig.open("/proc/version");
         let read = |decode| rig.submit(Read::whole(file).decode(decode));
         let stored = |len| Decode::codec(CodecId::STORED).raw_len(len);
         assert!(landed(read(stored(len)))[..] == content, "{name}");
@@ -343,7 +339,7 @@ fn a_file_without_read_permission_is_denied() {
         fs::write(&path, b"secret").expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("changed");
         let rig = Rig::new(name, options);
-        let ticket = rig.submit(Read::whole(open(&rig, &path)));
+        let ticket = rig.submit(Read::whole(rig.open(&path)));
         assert_eq!(failure_kind(ticket), ErrorKind::PermissionDenied, "{name}");
         rig.finish();
     });
@@ -368,7 +364,7 @@ fn an_ordinary_user_with_8_mib_of_locked_memory_reads_as_well() {
                 }
             }
         }
-        let part = landed(rig.submit(Read::range(open(&rig, &path), 1, 9_999_999)));
+        let part = landed(rig.submit(Read::range(rig.open(&path), 1, 9_999_999)));
         assert!(part[..] == content[1..10_000_000], "{name}");
         rig.finish();
     });
@@ -418,7 +414,7 @@ fn ranges_at_and_past_the_end_and_beyond_arithmetic() {
         fs::write(&path, &content).expect("written");
         fs::write(&empty_path, b"").expect("written");
         let rig = Rig::new(name, options);
-        let (file, empty) = (open(&rig, &path), open(&rig, &empty_path));
+        let (file, empty) = (rig.open(&path), rig.open(&empty_path));
         for (file, offset, len, expected) in [
             (file, 9_999, 1, Ok(1)),
             (file, 0, 10_000, Ok(10_000)),
@@ -479,7 +475,7 @@ fn where_the_kernel_refuses_the_ring_threads_serve_with_the_same_results() {
             let path = folder.path().join("a");
             let content = pattern(3 << 20);
             fs::write(&path, &content).expect("written");
-            let bytes = landed(rig.submit(Read::whole(open(&rig, &path))));
+            let bytes = landed(rig.submit(Read::whole(rig.open(&path))));
             assert!(bytes[..] == content, "{case}");
             rig.finish();
         }));

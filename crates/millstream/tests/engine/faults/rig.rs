@@ -1,12 +1,24 @@
 //! What the fault tests share: a storage over each backend, in a child process that must leave
 //! nothing behind.
 
+use std::path::Path;
+
 use millstream::{
-    Backend, CloseReport, Error, ErrorKind, Outcome, Queue, QueueOptions, Request, Storage,
-    StorageOptions, Ticket,
+    Backend, CloseReport, Error, ErrorKind, FileId, FileOptions, Outcome, Queue, QueueOptions,
+    Read, Request, Storage, StorageOptions, Ticket, Write,
 };
 pub(crate) use millstream_testing::PATIENCE;
 use millstream_testing::{Child, Resources, Unavailable, wait_for};
+
+/// Opens a file for reading and writing, and creates a missing one.
+pub(crate) const WRITING: FileOptions = FileOptions {
+    write: true,
+    create: true,
+    exclusive: false,
+    truncate: false,
+    access: None,
+    package: false,
+};
 
 /// Bytes that show where they are.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
@@ -46,6 +58,31 @@ impl Rig {
         let mut batch = self.queue.batch();
         let add = |request| batch.add(request).expect("accepted");
         requests.into_iter().map(add).collect()
+    }
+
+    /// Opens a file for reading.
+    pub(crate) fn open(&self, path: impl AsRef<Path>) -> FileId {
+        self.storage.open(path, FileOptions::default())
+    }
+
+    /// Waits until a file is open; returns its length then.
+    pub(crate) fn opened(&self, file: FileId) -> u64 {
+        let info = self.storage.opened(file).expect("accepted").wait();
+        info.expect("open").len
+    }
+
+    pub(crate) fn whole(&self, file: FileId) -> Result<Vec<u8>, Error> {
+        result(self.submit(Read::whole(file))).map(|bytes| bytes.to_vec())
+    }
+
+    pub(crate) fn append(&self, file: FileId, bytes: &[u8]) {
+        landed(self.submit(Write::append(file, bytes.to_vec())));
+    }
+
+    /// Closes a file, after all that was submitted before.
+    pub(crate) fn close(&self, file: FileId) {
+        self.queue.close(file).expect("open");
+        assert!(self.queue.drain(None).expect("drained"));
     }
 
     /// Checks that every request has completed once and that nothing is held, and closes.

@@ -7,18 +7,11 @@ use std::path::Path;
 use millstream::{Buffer, ErrorKind, FileId, FileOp, FileOptions, Read, Write};
 use millstream_testing::{Call, Effect, FaultFs, LoopExt4, Rule, Tmpfs, or_skip, this_test};
 
-use crate::faults::rig::{Rig, each, failure, failure_kind, landed, outcome, pattern, result};
+use crate::faults::rig::{
+    Rig, WRITING, each, failure, failure_kind, landed, outcome, pattern, result,
+};
 
 const MIB: usize = 1 << 20;
-
-const WRITING: FileOptions = FileOptions {
-    write: true,
-    create: true,
-    exclusive: false,
-    truncate: false,
-    access: None,
-    package: false,
-};
 
 fn filled(rig: &Rig, content: &[u8]) -> Buffer {
     let mut buffer = rig.storage.buffer(content.len()).expect("a buffer");
