@@ -424,7 +424,7 @@ fn reap_until(device: &mut dyn Device, until: Instant, completions: &mut Vec<Com
 
 /// Polls `ready` until it returns true or `until` is reached, at intervals that grow from 16 µs to
 /// 1 ms: for an owner that must not arm the doorbell, because it belongs to another device.
-fn poll_until(until: Option<Instant>, mut ready: impl FnMut() -> bool) {
+pub(crate) fn poll_until(until: Option<Instant>, mut ready: impl FnMut() -> bool) {
     let mut step = Duration::from_micros(16);
     while !ready() {
         let left = until.map_or(step, |until| {

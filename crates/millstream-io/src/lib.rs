@@ -7,6 +7,7 @@
 //! Nothing here depends on requests, priorities or codecs; those are in the crate `millstream`.
 
 pub mod backend;
+pub mod crew;
 pub mod device;
 pub mod error;
 pub mod eventfd;

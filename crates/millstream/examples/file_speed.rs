@@ -1,5 +1,5 @@
-//! Measures what handles of files cost: appends, opens of one path and of many, whole reads, and the
-//! engine alone, over a device that transfers nothing. Prints the median, the mean and the 99th
+//! Measures what handles of files cost: appends, opens of one path and of many, whole reads, and
+//! the engine alone, over a device that transfers nothing. Prints the median, the mean and the 99th
 //! percentile of the rounds in microseconds for each request.
 //!
 //!     cargo run --release -p millstream --example file_speed [ROUNDS]
@@ -111,6 +111,27 @@ fn request(queue: &Queue, file: FileId, memory: &mut [Vec<u8>]) -> Result<f64, B
     Ok(micros(began))
 }
 
+/// Prints the engine's own cost of a request.
+fn null_device(rounds: usize, folder: &Path) -> Done {
+    let make = || -> Result<Box<dyn Device>, IoError> { Ok(Box::new(NullDevice::new(256))) };
+    let mut options = StorageOptions::default();
+    options.backend = Backend::Custom(DeviceMaker::new(make), Arc::new(OsFileSystem::new()));
+    options.access = Access::Buffered;
+    let storage = Storage::new(options)?;
+    let queue = queue_of(&storage)?;
+    std::fs::write(folder.join("null"), vec![1; 1 << 20])?;
+    let file = storage.open(folder.join("null"), FileOptions::default());
+    storage.opened(file)?.wait()?;
+    let mut memory = vec![vec![0; 4096]; 1000];
+    let run = |_| request(&queue, file, &mut memory);
+    row(
+        "requests, null device",
+        1000,
+        (0..10 * rounds).map(run).collect::<Result<_, _>>()?,
+    );
+    Ok(())
+}
+
 fn main() -> Done {
     let rounds = std::env::args()
         .nth(1)
@@ -166,21 +187,5 @@ fn main() -> Done {
     row("256 opens of 256 paths, caller", 256, held);
     row("  until they are read whole", 256, first);
     row("  whole once more", 256, again);
-    let make = || -> Result<Box<dyn Device>, IoError> { Ok(Box::new(NullDevice::new(256))) };
-    let mut options = StorageOptions::default();
-    options.backend = Backend::Custom(DeviceMaker::new(make), Arc::new(OsFileSystem::new()));
-    options.access = Access::Buffered;
-    let storage = Storage::new(options)?;
-    let queue = queue_of(&storage)?;
-    std::fs::write(path("null"), vec![1; 1 << 20])?;
-    let file = storage.open(path("null"), FileOptions::default());
-    storage.opened(file)?.wait()?;
-    let mut memory = vec![vec![0; 4096]; 1000];
-    let run = |_| request(&queue, file, &mut memory);
-    row(
-        "requests, null device",
-        1000,
-        (0..10 * rounds).map(run).collect::<Result<_, _>>()?,
-    );
-    Ok(())
+    null_device(rounds, folder.path())
 }

@@ -14,7 +14,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -25,7 +24,7 @@ use millstream_io::{Arena, Completion};
 
 use crate::complete::Queues;
 use crate::decode::jobs::{Job, JobResult, JobSink, JobTask, Task, run_job, run_task};
-use crate::decode::workers::Jobs;
+use crate::decode::workers::Workers;
 use crate::destination::MemoryKind;
 use crate::error::{Error, ErrorKind};
 use crate::files::Files;
@@ -132,7 +131,7 @@ pub(crate) struct Engine {
     /// Changes of priority of requests that have not arrived.
     early: HashMap<Id, Change>,
     events: VecDeque<(Id, What)>,
-    jobs: Arc<Jobs>,
+    workers: Arc<Workers>,
     new_jobs: Vec<JobTask>,
     externals: Externals,
     wakers: Vec<Waker>,
@@ -176,7 +175,7 @@ impl Engine {
         shared: &Arc<Mailbox>,
         side: EngineSide,
         lanes: Lanes,
-        jobs: Arc<Jobs>,
+        workers: Arc<Workers>,
     ) -> Result<Engine, Error> {
         let options = &shared.options;
         let arena = Arena::new(options.staging_bytes, options.allocator.clone())?;
@@ -205,7 +204,7 @@ impl Engine {
             gated_bytes: 0,
             early: HashMap::new(),
             events: VecDeque::new(),
-            jobs,
+            workers,
             new_jobs: Vec::new(),
             externals: Externals::default(),
             wakers: Vec::new(),
@@ -447,11 +446,10 @@ impl Engine {
         counters.descriptors.set(self.files.descriptors as u64);
         counters.staging_bytes.set(self.staging.in_use() as u64);
         counters.staging_peak_bytes.set(self.staging.peak() as u64);
-        let starved = self.jobs.starved_ns.load(Ordering::Relaxed);
-        counters.worker_starved_ns.set(starved);
+        counters.worker_starved_ns.set(self.workers.starved_ns());
         let before = std::mem::replace(&mut self.rate.in_flight, out > 0);
         if before != self.rate.in_flight {
-            self.jobs.in_flight.store(out as u64, Ordering::Relaxed);
+            self.workers.note_in_flight(out as u64);
         }
         let waits = self.has_waiting() || self.files.opening() > 0;
         let waited = std::mem::replace(&mut self.rate.waited, waits);
@@ -486,7 +484,7 @@ impl Engine {
             }
         }
         if !tasks.is_empty() {
-            self.jobs.push_all(&mut tasks, &sink);
+            self.workers.push_all(&mut tasks, &sink);
         }
         // If there was no memory for the list of jobs, they are run here.
         for task in tasks.drain(..) {
@@ -632,8 +630,8 @@ impl Pump for Engine {
                 self.settle();
                 worked = true;
             }
-            let jobs = Arc::clone(&self.jobs);
-            while let Some(job) = jobs.pop() {
+            let workers = Arc::clone(&self.workers);
+            while let Some(job) = workers.pop() {
                 worked = true;
                 run_job(job, &mut self.scratch);
             }

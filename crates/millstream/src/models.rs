@@ -9,6 +9,7 @@
 mod completion;
 #[cfg(shuttle)]
 mod composition;
+mod crew;
 mod mail;
 mod slots;
 

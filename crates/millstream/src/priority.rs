@@ -186,11 +186,6 @@ impl<T> PriorityLists<T> {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Reserves room for `more` items of any priority.
     pub(crate) fn try_reserve(&mut self, more: usize) -> Result<(), TryReserveError> {
         let mut lists = self.lists.iter_mut();

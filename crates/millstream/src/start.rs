@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use millstream_io::backend::{BackendOptions, Maker};
 use millstream_io::{DeviceKind, FileSystem};
 
-use crate::decode::workers::{self, Jobs};
+use crate::decode::workers::Workers;
 use crate::engine::{Engine, or_abort};
 use crate::error::{Error, ErrorKind};
 use crate::lanes::Lanes;
@@ -33,8 +33,7 @@ pub(crate) struct Started {
     pub(crate) kind: DeviceKind,
     pub(crate) reason: String,
     engine: Mutex<Option<JoinHandle<()>>>,
-    workers: Mutex<Vec<JoinHandle<()>>>,
-    jobs: Arc<Jobs>,
+    workers: Arc<Workers>,
 }
 
 /// Starts the engine and the workers; returns once the device is made.
@@ -43,35 +42,28 @@ pub(crate) fn start(
     side: EngineSide,
     maker: Maker,
 ) -> Result<Started, Error> {
-    let jobs = Arc::new(Jobs::default());
-    let mut started = Started {
-        kind: DeviceKind::Null,
-        reason: String::new(),
-        engine: Mutex::default(),
-        workers: Mutex::default(),
-        jobs: Arc::clone(&jobs),
-    };
     let threads = &shared.options.threads;
-    if threads.pumped {
-        let (engine, about) = create(shared, side, maker, jobs)?;
-        (started.kind, started.reason) = about;
+    let count = match threads.pumped {
+        true => 0,
+        false => threads.workers.unwrap_or(1),
+    };
+    let workers = Workers::start(count, &threads.worker).map_err(|_| no_thread())?;
+    let workers = Arc::new(workers);
+    let (thread, (kind, reason)) = if threads.pumped {
+        let (engine, about) = create(shared, side, maker, Arc::clone(&workers))?;
         shared.set_pump(Box::new(engine));
-        return Ok(started);
-    }
-    let count = threads.workers.unwrap_or(1);
-    let workers = workers::start(&jobs, count, &threads.worker).map_err(|_| no_thread())?;
-    started.workers = Mutex::new(workers);
-    match start_engine(shared, side, maker, jobs) {
-        Ok((thread, about)) => {
-            started.engine = Mutex::new(Some(thread));
-            (started.kind, started.reason) = about;
-            Ok(started)
-        }
-        Err(error) => {
-            started.stop_workers(None);
-            Err(error)
-        }
-    }
+        (None, about)
+    } else {
+        let started = start_engine(shared, side, maker, Arc::clone(&workers));
+        let (thread, about) = started.inspect_err(|_| workers.end(None))?;
+        (Some(thread), about)
+    };
+    Ok(Started {
+        kind,
+        reason,
+        engine: Mutex::new(thread),
+        workers,
+    })
 }
 
 /// The kind of the device, and why it was chosen.
@@ -81,14 +73,14 @@ fn start_engine(
     shared: &Arc<Mailbox>,
     side: EngineSide,
     maker: Maker,
-    jobs: Arc<Jobs>,
+    workers: Arc<Workers>,
 ) -> Result<(JoinHandle<()>, About), Error> {
     let (send, receive) = mpsc::sync_channel(1);
     let own = Arc::clone(shared);
     let run = move || {
         let _on = StorageThread::enter();
         own.options.threads.engine.apply(0);
-        match create(&own, side, maker, jobs) {
+        match create(&own, side, maker, workers) {
             Ok((mut engine, about)) => {
                 let _ = send.send(Ok(about));
                 or_abort(&own, || engine.run());
@@ -119,14 +111,14 @@ fn create(
     shared: &Arc<Mailbox>,
     side: EngineSide,
     maker: Maker,
-    jobs: Arc<Jobs>,
+    workers: Arc<Workers>,
 ) -> Result<(Engine, About), Error> {
     let made = maker()?;
     let about = (made.device.kind(), made.reason);
     let fs = Arc::clone(&shared.fs);
     let lanes = Lanes::new(made.device, made.slow_apart, &shared.options, fs);
     shared.set_bell(lanes.doorbell());
-    Ok((Engine::new(shared, side, lanes, jobs)?, about))
+    Ok((Engine::new(shared, side, lanes, workers)?, about))
 }
 
 fn no_thread() -> Error {
@@ -140,24 +132,10 @@ impl Started {
     /// freed.
     pub(crate) fn join(&self, clean: bool) {
         let deadline = Instant::now() + Duration::from_millis(if clean { 100 } else { 0 });
-        self.stop_workers(Some(deadline));
+        self.workers.end(Some(deadline));
         let engine = lock(&self.engine).take();
         if clean && let Some(thread) = engine {
             let _ = thread.join();
-        }
-    }
-
-    fn stop_workers(&self, deadline: Option<Instant>) {
-        if lock(&self.workers).is_empty() {
-            // Nothing runs the waiting jobs: dropping them fails their requests.
-            while self.jobs.pop().is_some() {}
-        }
-        let all = self.jobs.stop(deadline);
-        let workers = std::mem::take(&mut *lock(&self.workers));
-        for thread in workers {
-            if all || thread.is_finished() {
-                let _ = thread.join();
-            }
         }
     }
 }

@@ -1,41 +1,37 @@
 //! Blocking system calls on threads of their own: opens, lengths, closes, syncs, renames, reads and
 //! writes for which the kernel could start no thread of a ring, and blocking code of the owner.
 //!
-//! Four thread pools ("crews"): opens; short calls on open files (close, len, content, transfer);
+//! Four [crews](crate::crew): opens; short calls on open files (close, len, content, transfer);
 //! long calls (sync, rename, remove, replace, prefetch); and code of the owner (run). So a save
 //! never delays an open, and opens or code that hang stop no other kind of call. Each call
-//! completes on its own.
+//! completes on its own. A call counts as hung after
+//! [`CALLS_HUNG_NS`](crate::limits::CALLS_HUNG_NS).
 //!
-//! - **Hung calls.** A call that has run for [`CALLS_HUNG_NS`](crate::limits::CALLS_HUNG_NS) no
-//!   longer counts against its crew: another thread takes its place, up to
-//!   [`CALLS_THREADS_MAX`](crate::limits::CALLS_THREADS_MAX), and the surplus thread ends when the
-//!   call returns. While calls wait behind busy threads, one more thread sleeps until the next of
-//!   those calls would count as hung, so nothing is polled and no push of the owner is needed.
-//! - **Answers are held back** while [`CALLS_HOLD_RATIO`](crate::limits::CALLS_HOLD_RATIO) times as
-//!   many calls wait, so that the owner wakes for several at once; not when none waits, nor when
-//!   the crew has all its threads, which may all hang in their next calls.
-//! - **Threads** start when there is work, and stay. If none can be started, or the storage has no
-//!   threads, `reap` makes the calls.
+//! Answers are held back while [`CALLS_HOLD_RATIO`](crate::limits::CALLS_HOLD_RATIO) times as many
+//! calls wait, so that the owner wakes for several at once; not when none waits, nor when the crew
+//! has all its threads. If no thread can be started, or the storage has none, `reap` makes the
+//! calls.
 //!
 //! Invariant: each call is answered exactly once, by `reap` or `shutdown`, or `shutdown` returns
 //! its id as hung. A panic of a custom file system or of code of the owner is an `EIO` of its call.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use super::outbox::Outbox;
 use super::{Completion, Descriptor, Doorbell, Operation, OwnedDescriptor, Segment, poll_until};
+use crate::crew::{Crew, CrewOptions};
 use crate::error::IoError;
-use crate::fork::ForkGuard;
 use crate::fs::{Access, FileSystem, Known, MappedView, OpenMode, Opened};
-use crate::thread::ThreadSettings;
-use queue::Entry;
-use shared::{CREWS, Shared};
+use crate::limits::{CALLS_CLOSE_THREADS, CALLS_HUNG_NS, CALLS_LONG_THREADS, CALLS_THREADS_MAX};
+use crate::thread::{ThreadSettings, available_cores};
+use execute::execute;
+use work::{Entry, Maker};
 
 mod execute;
 mod offer;
-mod queue;
-mod shared;
+mod work;
 
 pub use offer::{Offer, OfferMemory, OfferRead, OfferToken};
 
@@ -204,24 +200,58 @@ pub struct OpenAnswer {
     pub spent_ns: u64,
 }
 
+/// Number of crews.
+const CREWS: usize = 4;
+
 /// Makes blocking calls. See the module.
 pub struct Calls {
-    shared: Arc<Shared>,
+    /// By [`Call::crew`].
+    crews: [Crew<Maker>; CREWS],
+    fs: Arc<dyn FileSystem>,
+    done: Arc<Outbox<CallDone>>,
     /// Pushed, not yet submitted, per crew.
     pushed: [Vec<Entry>; CREWS],
     in_flight: usize,
-    guard: ForkGuard,
 }
 
 impl Calls {
     /// Makes the device. Starts no thread yet.
     #[must_use]
     pub fn new(options: CallsOptions) -> Calls {
+        let done = Arc::new(Outbox::new(0));
+        // Querying the number of cores takes a dozen system calls.
+        let cores = match options.inline {
+            true => 1,
+            false => available_cores().clamp(2, CALLS_THREADS_MAX / 2),
+        };
+        let crew = |(name, base)| {
+            let own = CrewOptions {
+                name,
+                base,
+                most: if options.inline { 0 } else { CALLS_THREADS_MAX },
+                hung: Some(Duration::from_nanos(CALLS_HUNG_NS)),
+                ..CrewOptions::default()
+            };
+            let maker = Maker {
+                fs: Arc::clone(&options.fs),
+                bell: options.bell.clone(),
+                settings: options.threads.clone(),
+                done: Arc::clone(&done),
+            };
+            Crew::new(&own, maker)
+        };
+        let crews = [
+            ("ms-open-", cores),
+            ("ms-close-", CALLS_CLOSE_THREADS),
+            ("ms-save-", CALLS_LONG_THREADS),
+            ("ms-run-", cores),
+        ];
         Calls {
-            shared: Arc::new(Shared::new(options)),
+            crews: crews.map(crew),
+            done,
+            fs: options.fs,
             pushed: Default::default(),
             in_flight: 0,
-            guard: ForkGuard::new(),
         }
     }
 
@@ -242,9 +272,9 @@ impl Calls {
     /// Hands everything pushed to the threads. Wakes or starts at most one thread of each crew;
     /// that thread wakes the next.
     pub fn submit(&mut self) {
-        for (crew, pushed) in self.pushed.iter_mut().enumerate() {
+        for (crew, pushed) in self.crews.iter().zip(&mut self.pushed) {
             if !pushed.is_empty() {
-                self.shared.add(crew, pushed);
+                crew.add(|list| list.add(pushed));
             }
         }
     }
@@ -255,11 +285,23 @@ impl Calls {
             return 0;
         }
         let before = into.len();
-        self.shared.attend(into);
-        self.shared.done.take(into);
+        self.collect(into);
         let count = into.len() - before;
         self.in_flight -= count;
         count
+    }
+
+    /// Makes the calls that no thread will make, and takes the answers of others.
+    fn collect(&self, into: &mut Vec<CallDone>) {
+        let mut own = Vec::new();
+        for crew in &self.crews {
+            crew.stranded(&mut own);
+        }
+        for Entry { id, call, .. } in own {
+            let answer = execute(self.fs.as_ref(), call);
+            into.push(CallDone { id, answer });
+        }
+        self.done.take(into);
     }
 
     /// Returns the number of calls pushed and not yet answered.
@@ -272,36 +314,54 @@ impl Calls {
     /// sleeping.
     #[must_use]
     pub fn has_done(&self) -> bool {
-        self.shared.done.has_any() || self.shared.is_inline_due()
+        self.done.has_any() || self.crews.iter().any(Crew::is_stranded)
     }
 
     /// Ends the device. Opens, lengths, contents, transfers, prefetches and code that have not
     /// begun are answered with `ECANCELED` at once, other calls if they have not begun by the
     /// deadline.
     /// Returns the ids of calls that still hang: their threads and memory are leaked, and
-    /// descriptors that they open are closed again. A close that has not begun leaks its
-    /// descriptor, a [`LetGoCall`] gives its descriptors back.
+    /// descriptors that they open are closed again. Closes that have not begun are made by the
+    /// threads, later; a [`LetGoCall`] gives its descriptors back.
     pub fn shutdown(mut self, deadline: Instant, into: &mut Vec<CallDone>) -> Vec<u64> {
-        if self.guard.is_child() {
+        if self.crews[0].is_child() {
             return Vec::new();
         }
         self.submit();
-        self.shared.stop(into);
+        for crew in &self.crews {
+            crew.stop();
+            let idle = crew.with(|list, _| list.take_where(|call| call.is_idle()));
+            into.extend(idle.into_iter().map(Entry::cancel));
+        }
         poll_until(Some(deadline), || {
-            self.shared.attend(into);
-            self.shared.done.take(into);
-            self.shared.is_empty()
+            self.collect(into);
+            self.crews.iter().all(Crew::is_idle)
         });
-        self.shared.close(into)
+        let mut hung = Vec::new();
+        for crew in &self.crews {
+            let (rest, running) = crew.end(work::Waiting::end);
+            into.extend(rest);
+            hung.extend(running);
+        }
+        self.done.take(into);
+        hung
     }
 }
 
 impl Drop for Calls {
+    /// Waits for no call: those that wait are not made, but closes, and what is answered later is
+    /// discarded.
     fn drop(&mut self) {
-        // In a forked child the threads do not exist, and one of them may hold a lock. After a
-        // shutdown this has no effect.
-        if !self.guard.is_child() {
-            self.shared.abandon();
+        if self.crews[0].is_child() {
+            return;
+        }
+        let mut answers = Vec::new();
+        for crew in &self.crews {
+            answers.extend(crew.end(work::Waiting::end).0);
+        }
+        self.done.take(&mut answers);
+        for CallDone { answer, .. } in answers {
+            answer.discard(self.fs.as_ref());
         }
     }
 }

@@ -125,7 +125,7 @@ impl Doorbell {
             .compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok();
         if !armed {
-            state.store(AWAKE, Ordering::SeqCst);
+            self.disarm();
         }
         armed
     }

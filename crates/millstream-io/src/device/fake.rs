@@ -75,7 +75,9 @@ impl Fake {
             state = self.changed.wait(state).unwrap();
         }
         state.hanging -= 1;
-        state.opened.push(name.to_owned());
+        if name != "close" {
+            state.opened.push(name.to_owned());
+        }
         self.changed.notify_all();
     }
 
@@ -106,6 +108,7 @@ impl FileSystem for Fake {
         })
     }
     fn close(&self, descriptor: OwnedDescriptor) -> Result<(), IoError> {
+        self.pass("close");
         let mut state = self.state.lock().unwrap();
         state.closed.push(descriptor.raw());
         self.changed.notify_all();

@@ -3,32 +3,23 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-struct State<T> {
-    items: Vec<T>,
-    closed: bool,
-}
-
 /// A list that threads append to and the owner takes as a whole.
 pub(super) struct Outbox<T> {
-    state: Mutex<State<T>>,
+    items: Mutex<Vec<T>>,
     /// Number of items, readable without the lock.
     count: AtomicUsize,
 }
 
 impl<T> Outbox<T> {
     pub(super) fn new(capacity: usize) -> Outbox<T> {
-        let items = Vec::with_capacity(capacity);
         Outbox {
-            state: Mutex::new(State {
-                items,
-                closed: false,
-            }),
+            items: Mutex::new(Vec::with_capacity(capacity)),
             count: AtomicUsize::new(0),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<T>> {
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn count(&self) -> usize {
@@ -39,16 +30,11 @@ impl<T> Outbox<T> {
         self.count() > 0
     }
 
-    /// Called by threads: has `add` append items under the lock, and returns their number then.
-    /// `None`, without calling `add`, once the owner has closed the outbox.
-    pub(super) fn put(&self, add: impl FnOnce(&mut Vec<T>)) -> Option<usize> {
-        let mut state = self.lock();
-        if state.closed {
-            return None;
-        }
-        add(&mut state.items);
-        self.count.store(state.items.len(), Ordering::SeqCst);
-        Some(state.items.len())
+    /// Called by threads: hands over all of `done`.
+    pub(super) fn put(&self, done: &mut Vec<T>) {
+        let mut items = self.lock();
+        items.append(done);
+        self.count.store(items.len(), Ordering::SeqCst);
     }
 
     /// Called by the owner: takes all items, and returns their number.
@@ -56,20 +42,10 @@ impl<T> Outbox<T> {
         if !self.has_any() {
             return 0;
         }
-        self.take_locked(&mut self.lock(), into)
-    }
-
-    fn take_locked(&self, state: &mut State<T>, into: &mut Vec<T>) -> usize {
+        let mut items = self.lock();
         self.count.store(0, Ordering::SeqCst);
-        let count = state.items.len();
-        into.append(&mut state.items);
+        let count = items.len();
+        into.append(&mut items);
         count
-    }
-
-    /// Called by the owner: takes all items for the last time, and returns their number.
-    pub(super) fn close(&self, into: &mut Vec<T>) -> usize {
-        let mut state = self.lock();
-        state.closed = true;
-        self.take_locked(&mut state, into)
     }
 }

@@ -3,31 +3,32 @@
 //!
 //! A 4 KiB read that hits the page cache takes about half a microsecond, so the handover to a
 //! thread and back dominates. Everything moves in arrays: `submit` adds all operations under one
-//! lock and wakes at most one thread; a thread takes a batch (`threads/queue.rs`), runs it
-//! (`threads/worker.rs`) and publishes its completions under a second lock; `reap` takes the whole
-//! array. A thread that leaves work behind wakes the next, so only as many threads run as are
-//! useful. Threads are started when there is work for them, and stay.
+//! lock and wakes at most one thread of the [crew](crate::crew); a thread takes a share, runs it
+//! and publishes its completions; `reap` takes all of them.
+//!
+//! # Safety
+//! By the contract of [`Device::push`] memory and segment lists are valid and not used otherwise
+//! until the completion is reaped, and the completion is published after the call has returned.
+#![expect(
+    unsafe_code,
+    reason = "reads and writes memory lent as raw segments; the trait's contract lends it"
+)]
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::outbox::Outbox;
 use super::{
-    Abandoned, Completion, Device, DeviceKind, Doorbell, Operation, OperationId, poll_until,
-    reap_until,
+    Abandoned, Completion, Device, DeviceKind, Doorbell, Operation, poll_until, reap_until, system,
 };
+use crate::crew::{Crew, CrewOptions, Work};
 use crate::error::{Errno, IoError};
-use crate::fork::ForkGuard;
 use crate::limits::{
-    IO_THREADS_DEFAULT, THREADS_HOLD_NS_MAX, THREADS_HOLD_RATIO_FAST, THREADS_MAX,
+    IO_THREADS_DEFAULT, THREADS_BATCH_BYTES_MAX, THREADS_BATCH_MAX, THREADS_FAST_NS,
+    THREADS_HOLD_NS_MAX, THREADS_HOLD_RATIO, THREADS_HOLD_RATIO_FAST, THREADS_MAX,
 };
-
-mod queue;
-mod worker;
-
-use queue::Queue;
+use crate::thread::available_cores;
 
 /// Options of a [`Threads`].
 #[derive(Debug, Clone)]
@@ -55,41 +56,103 @@ impl Default for ThreadsOptions {
     }
 }
 
-/// State shared by the owner and the threads. A hung thread keeps it alive.
-struct Shared {
-    queue: Mutex<Queue>,
-    /// Idle threads sleep here.
-    idle: Condvar,
+/// Operations that wait for a thread, in the order of their pushes.
+#[derive(Default)]
+struct Waiting {
+    operations: VecDeque<Operation>,
+    /// None was taken since operations were last added.
+    is_untouched: bool,
+    /// As before, when these were added: the threads are blocked, fast or not.
+    are_stuck: bool,
+}
+
+/// What the threads do.
+struct Transfers {
     done: Outbox<Completion>,
-    /// Per thread: number of batches it has published. Written under the lock of `done`.
-    published: Vec<AtomicU64>,
     bell: Doorbell,
     /// The bell belongs to this pool.
     own_bell: bool,
     single: bool,
+    cores: usize,
+    /// The last share did not wait for a disk.
+    is_fast: AtomicBool,
 }
 
-impl Shared {
-    /// Wakes the owner to reap. The owner of another device's bell does not check this pool after
-    /// arming, so the ring must be remembered.
-    fn wake_owner(&self) {
-        if self.own_bell {
-            self.bell.wake_if_sleeping();
-        } else {
-            self.bell.ring();
+impl Transfers {
+    fn is_fast(&self) -> bool {
+        self.is_fast.load(Ordering::Relaxed)
+    }
+}
+
+impl Work for Transfers {
+    type List = Waiting;
+    type Task = Operation;
+    type Done = Completion;
+    type Local = ();
+
+    fn begin(&self, _: usize) {}
+
+    fn waiting(list: &Waiting) -> usize {
+        list.operations.len()
+    }
+
+    /// Several operations while they are fast, else one.
+    fn take(&self, list: &mut Waiting, _: usize, share: &mut Vec<Operation>) {
+        let fair = list.operations.len().div_ceil(self.cores);
+        let count = if self.is_fast() { fair } else { 1 };
+        let mut bytes = 0;
+        while share.len() < count.min(THREADS_BATCH_MAX) && bytes < THREADS_BATCH_BYTES_MAX {
+            let Some(operation) = list.operations.pop_front() else {
+                break;
+            };
+            bytes += operation.segments.bytes();
+            share.push(operation);
         }
+        (list.is_untouched, list.are_stuck) = (false, false);
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn id(operation: &Operation) -> u64 {
+        operation.id
     }
 
-    /// Returns, per thread, whether it holds a batch that it has not published.
-    fn busy(&self, queue: &Queue) -> Vec<bool> {
-        let threads = queue.running.iter().zip(&self.published);
-        threads
-            .map(|(running, published)| running.batch > published.load(Ordering::SeqCst))
-            .collect()
+    fn run(&self, (): &mut (), share: &mut Vec<Operation>, done: &mut Vec<Completion>) {
+        let (count, began) = (share.len() as u32, Instant::now());
+        // The owner retries an interrupted call, as with any device.
+        done.extend(share.drain(..).map(|operation| {
+            // SAFETY: pushed and not yet completed (module's Safety).
+            let moved = unsafe { system::transfer(&operation) };
+            Completion::new(operation.id, moved)
+        }));
+        let is_fast = began.elapsed() < Duration::from_nanos(THREADS_FAST_NS) * count;
+        self.is_fast
+            .store(is_fast && !self.single, Ordering::Relaxed);
+    }
+
+    /// Fast operations use only the processor, so for them no more threads than cores help.
+    fn wants_more(&self, list: &Waiting, awake: usize) -> bool {
+        list.are_stuck || !self.is_fast() || awake < self.cores
+    }
+
+    fn publish(&self, done: &mut Vec<Completion>) {
+        self.done.put(done);
+    }
+
+    fn is_ring_due(&self, waiting: usize, _: bool) -> bool {
+        let ratio = match self.is_fast() {
+            true => THREADS_HOLD_RATIO_FAST,
+            false => THREADS_HOLD_RATIO,
+        };
+        let done = self.done.count();
+        done > 0 && (!self.own_bell || done * ratio >= waiting)
+    }
+
+    /// The owner of another device's bell does not check this pool after arming, so the ring must
+    /// be remembered.
+    fn ring(&self) {
+        match self.own_bell {
+            true => self.bell.wake_if_sleeping(),
+            false => self.bell.ring(),
+        }
     }
 }
 
@@ -110,13 +173,11 @@ impl Shared {
 /// Threads do not exist in a forked child. The child may only drop or shut down the device, which
 /// does nothing there; what was in flight never completes there.
 pub struct Threads {
-    shared: Arc<Shared>,
-    handles: Vec<JoinHandle<()>>,
+    crew: Crew<Transfers>,
     depth: usize,
     in_flight: usize,
     /// Pushed, not yet submitted.
     pushed: Vec<Operation>,
-    guard: ForkGuard,
 }
 
 impl Threads {
@@ -125,25 +186,30 @@ impl Threads {
     /// # Errors
     /// No thread at all can be started.
     pub fn new(options: ThreadsOptions) -> Result<Threads, IoError> {
-        let threads_max = options.threads.clamp(1, THREADS_MAX);
+        let threads = options.threads.clamp(1, THREADS_MAX);
         let depth = options.depth.max(1);
-        let mut device = Threads {
-            shared: Arc::new(Shared {
-                queue: Mutex::new(Queue::new(threads_max, depth)),
-                idle: Condvar::new(),
-                done: Outbox::new(depth),
-                published: (0..threads_max).map(|_| AtomicU64::new(0)).collect(),
-                own_bell: options.doorbell.is_none(),
-                single: options.single,
-                bell: options.doorbell.unwrap_or_else(Doorbell::condvar),
-            }),
-            handles: Vec::new(),
+        let crew = CrewOptions {
+            name: "ms-io-",
+            base: threads,
+            most: threads,
+            ..CrewOptions::default()
+        };
+        let work = Transfers {
+            done: Outbox::new(depth),
+            own_bell: options.doorbell.is_none(),
+            bell: options.doorbell.unwrap_or_else(Doorbell::condvar),
+            single: options.single,
+            cores: available_cores(),
+            is_fast: AtomicBool::new(false),
+        };
+        let device = Threads {
+            crew: Crew::new(&crew, work),
             depth,
             in_flight: 0,
             pushed: Vec::with_capacity(depth),
-            guard: ForkGuard::new(),
         };
-        device.start_thread().map_err(|errno| {
+        device.crew.start().map_err(|error| {
+            let errno = error.raw_os_error().map_or(Errno::AGAIN, Errno);
             let cause = "no thread can be started (RLIMIT_NPROC, or the pids limit of a cgroup)";
             IoError::because("start an I/O thread", errno, cause)
         })?;
@@ -153,123 +219,61 @@ impl Threads {
     /// Returns the number of threads started so far.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.handles.len()
+        self.crew.threads()
     }
 
     /// Whether completions can be reaped.
-    #[cfg(windows)]
     pub(super) fn has_done(&self) -> bool {
-        self.shared.done.has_any()
+        self.crew.work().done.has_any()
     }
 
-    fn start_thread(&mut self) -> Result<(), Errno> {
-        let number = self.handles.len();
-        let shared = Arc::clone(&self.shared);
-        self.shared.queue().thread_starts();
-        let started = std::thread::Builder::new()
-            .name(format!("ms-io-{number}"))
-            .spawn(move || worker::run(&shared, number));
-        match started {
-            Ok(handle) => {
-                self.handles.push(handle);
-                Ok(())
-            }
-            Err(error) => {
-                self.shared.queue().thread_did_not_start();
-                Err(error.raw_os_error().map_or(Errno::AGAIN, Errno))
-            }
-        }
-    }
-
-    /// Hands what was pushed to the threads, and starts more of them. Failing to start one is not
-    /// an error: at least one runs.
     fn start_pushed(&mut self) {
         if self.pushed.is_empty() {
             return;
         }
-        let (wake, start) = self.shared.queue().add(&mut self.pushed);
-        if wake {
-            self.shared.idle.notify_one();
-        }
-        for _ in 0..start {
-            if self.start_thread().is_err() {
-                return;
-            }
-        }
+        let pushed = &mut self.pushed;
+        self.crew.add(|list| {
+            list.operations.extend(pushed.drain(..));
+            list.are_stuck = std::mem::replace(&mut list.is_untouched, true);
+        });
     }
 
     fn sleep_until_done(&self, timeout: Option<Duration>, awake: &mut dyn FnMut() -> bool) {
-        let shared = &self.shared;
-        if shared.done.has_any() || timeout == Some(Duration::ZERO) {
+        if self.has_done() || timeout == Some(Duration::ZERO) {
             return;
         }
-        if !shared.own_bell {
+        let work = self.crew.work();
+        if !work.own_bell {
             // Arming another device's bell would swallow a ring meant for its owner.
             let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-            return poll_until(until, || shared.done.has_any() || awake());
+            return poll_until(until, || self.has_done() || awake());
         }
-        if !shared.bell.arm() {
+        if !work.bell.arm() {
             return;
         }
-        if !shared.done.has_any() && !awake() {
+        if !self.has_done() && !awake() {
             self.sleep(timeout);
         }
-        shared.bell.disarm();
+        work.bell.disarm();
     }
 
     /// Sleeps with the bell armed. Threads may hold completions back and then all block, so the
     /// owner checks every [`THREADS_HOLD_NS_MAX`].
     fn sleep(&self, timeout: Option<Duration>) {
-        let bell = &self.shared.bell;
+        let bell = &self.crew.work().bell;
         if self.in_flight <= THREADS_HOLD_RATIO_FAST {
             bell.sleep(timeout);
             return;
         }
         let look = Duration::from_nanos(THREADS_HOLD_NS_MAX);
         let mut left = timeout.unwrap_or(Duration::MAX);
-        while !left.is_zero() && !bell.is_rung() && !self.shared.done.has_any() {
+        while !left.is_zero() && !bell.is_rung() && !self.has_done() {
             bell.sleep(Some(left.min(look)));
             left = left.saturating_sub(look);
         }
     }
-
-    /// Reaps for the last time: a thread drops what it completes after this.
-    fn collect_abandoned(&mut self, completions: &mut Vec<Completion>) -> Abandoned {
-        let queue = self.shared.queue();
-        self.in_flight -= self.shared.done.close(completions);
-        let busy = self.shared.busy(&queue);
-        let operations: Vec<OperationId> = queue
-            .running
-            .iter()
-            .zip(busy)
-            .filter(|(_, busy)| *busy)
-            .flat_map(|(running, _)| running.ids.iter().copied())
-            .collect();
-        debug_assert_eq!(
-            self.in_flight,
-            operations.len(),
-            "every operation is accounted for"
-        );
-        self.in_flight = operations.len();
-        Abandoned { operations }
-    }
-
-    /// Joins the threads that hold nothing, which end at once, or `all`; the others are detached.
-    fn join_all(&mut self, all: bool) {
-        let busy = self.shared.busy(&self.shared.queue());
-        for (handle, busy) in self.handles.drain(..).zip(busy) {
-            if all || !busy {
-                // Nothing else would report a panic of such a thread.
-                handle.join().expect("an I/O thread panicked");
-            }
-        }
-    }
 }
 
-#[expect(
-    unsafe_code,
-    reason = "the trait's contract: the caller lends the memory"
-)]
 impl Device for Threads {
     pushes!(DeviceKind::Threads, pushed);
 
@@ -279,7 +283,7 @@ impl Device for Threads {
     }
 
     fn reap(&mut self, completions: &mut Vec<Completion>) -> usize {
-        let count = self.shared.done.take(completions);
+        let count = self.crew.work().done.take(completions);
         self.in_flight -= count;
         count
     }
@@ -295,7 +299,7 @@ impl Device for Threads {
     }
 
     fn doorbell(&self) -> Doorbell {
-        self.shared.bell.clone()
+        self.crew.work().bell.clone()
     }
 
     /// See [`Device::shutdown`]. Operations that no thread has begun by the deadline complete with
@@ -306,47 +310,18 @@ impl Device for Threads {
         deadline: Instant,
         completions: &mut Vec<Completion>,
     ) -> Abandoned {
-        if self.guard.is_child() {
+        if self.crew.is_child() {
             return Abandoned::default();
         }
         self.in_flight -= self.pushed.len();
         completions.extend(self.pushed.drain(..).map(|one| Completion::canceled(&one)));
-        self.shared.queue().stopping = true;
-        self.shared.idle.notify_all();
+        self.crew.stop();
         reap_until(self.as_mut(), deadline, completions);
-        let untouched = {
-            let mut queue = self.shared.queue();
-            queue.ended = true;
-            queue.take_all()
-        };
-        self.shared.idle.notify_all();
-        self.in_flight -= untouched.len();
+        let (untouched, operations) = self.crew.end(|list| std::mem::take(&mut list.operations));
         completions.extend(untouched.iter().map(Completion::canceled));
-        let abandoned = self.collect_abandoned(completions);
-        self.join_all(abandoned.operations.is_empty());
-        abandoned
-    }
-}
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        if self.guard.is_child() {
-            // A forked child: a thread of the parent may hold any of the locks.
-            self.handles.drain(..).for_each(std::mem::forget);
-            return;
-        }
-        // After a shutdown there are no handles. Otherwise, do not wait: what has not begun is
-        // dropped, and a thread in an operation ends after it. The memory is lent until the
-        // completion, so an owner that drops without a shutdown must keep it.
-        if !self.handles.is_empty() {
-            self.pushed.clear();
-            {
-                let mut queue = self.shared.queue();
-                queue.stopping = true;
-                queue.ended = true;
-            }
-            self.shared.done.close(&mut Vec::new());
-            self.shared.idle.notify_all();
-        }
+        self.in_flight -= untouched.len();
+        self.reap(completions);
+        debug_assert_eq!(self.in_flight, operations.len(), "an operation is lost");
+        Abandoned { operations }
     }
 }

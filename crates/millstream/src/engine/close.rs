@@ -56,7 +56,7 @@ impl Engine {
         let left = self.abandon(deadline);
         self.settle();
         self.closed = true;
-        self.jobs.end();
+        self.workers.stop();
         self.shared.finish_close(report);
         // Their requests never end; a thread that waits for one finds the storage closed.
         let wakers = left

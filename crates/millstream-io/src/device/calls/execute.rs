@@ -44,8 +44,7 @@ impl Call {
 
     /// Returns its answer if it is not made.
     pub(super) fn canceled(self) -> CallAnswer {
-        let cause = "the storage is closing";
-        let error = IoError::because("call", Errno::CANCELED, cause);
+        let error = closing();
         match self {
             Call::Open(call) => CallAnswer::Opened(Box::new(OpenAnswer {
                 opened: call.buffered.then(|| Err(error.clone())),
@@ -92,6 +91,11 @@ impl CallAnswer {
             close(fs, descriptor);
         }
     }
+}
+
+/// Why a call was not made.
+pub(super) fn closing() -> IoError {
+    IoError::because("call", Errno::CANCELED, "the storage is closing")
 }
 
 /// Makes a call.

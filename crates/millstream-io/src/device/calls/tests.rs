@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::crew::Work;
 use crate::device::fake::Fake;
 use crate::error::Errno;
 use crate::fs::OsFileSystem;
@@ -46,7 +47,7 @@ fn push_open(calls: &mut Calls, id: u64, path: impl AsRef<Path>) {
 /// Reaps `count` answers, sleeping on the bell as an engine does, without pushing or submitting.
 fn reap(calls: &mut Calls, count: usize) -> Vec<CallDone> {
     let mut done = Vec::new();
-    let bell = calls.shared.bell.clone();
+    let bell = calls.crews[0].work().bell.clone();
     let until = Instant::now() + LONG;
     while done.len() < count {
         if calls.reap(&mut done) > 0 || !bell.arm() {
@@ -262,9 +263,8 @@ fn hung_opens_stop_neither_other_opens_nor_need_another_push() {
     assert_eq!(calls.in_flight(), hung as usize);
     fs.release();
     assert_eq!(reap(&mut calls, hung as usize).len(), hung as usize);
-    let queue = &calls.shared.crews[0];
     let most = available_threads() + 1;
-    let are_gone = millstream_testing::wait_for(|| queue.queue().threads <= most);
+    let are_gone = millstream_testing::wait_for(|| calls.crews[0].threads() <= most);
     assert!(are_gone, "surplus threads stay");
     end(calls);
 }
@@ -497,6 +497,28 @@ fn shutdown_cancels_what_no_thread_began() {
 }
 
 #[test]
+fn closes_that_wait_at_the_end_are_made_later() {
+    for shuts_down in [true, false] {
+        let fs = Fake::new(&["close"]);
+        let mut calls = calls(Arc::clone(&fs) as Arc<dyn FileSystem>, false);
+        for id in 1..=6 {
+            push(&mut calls, id, Call::Close(OwnedDescriptor(Descriptor(id))));
+        }
+        calls.submit();
+        fs.await_state("a close hangs", |state| state.hanging > 0);
+        if shuts_down {
+            let mut done = Vec::new();
+            let hung = calls.shutdown(Instant::now(), &mut done);
+            assert_eq!(hung.len() + done.len(), 6, "each is answered or hangs");
+        } else {
+            drop(calls);
+        }
+        fs.release();
+        fs.await_state("all are closed", |state| state.closed.len() == 6);
+    }
+}
+
+#[test]
 fn dropping_without_a_shutdown_waits_for_nothing_and_leaks_no_descriptor() {
     let fs = Fake::new(&["hang"]);
     let mut calls = calls(Arc::clone(&fs) as Arc<dyn FileSystem>, false);
@@ -543,20 +565,18 @@ fn a_forked_child_drops_and_ends_it_without_touching_its_locks() {
     let fs = Fake::new(&[]);
     let parent = calls(Arc::clone(&fs) as Arc<dyn FileSystem>, false);
     let other = calls(fs, false);
-    let shared = [&parent, &other].map(|calls| Arc::clone(&calls.shared));
     // Another thread of the parent might be holding these just now.
-    let locks = shared.each_ref().map(|shared| shared.crews[0].queue());
-    // The child's copies; the parent keeps its own.
-    let mut both = Some((parent, other));
+    let locks = [&parent, &other].map(|calls| calls.crews[0].hold());
     let status = millstream_testing::forked(|| {
-        let (parent, other) = both.take().expect("the child's");
+        // SAFETY: the child's copies; the parent keeps its own.
+        let [parent, other] = [&parent, &other].map(|calls| unsafe { std::ptr::read(calls) });
         drop(parent);
         let hung = other.shutdown(Instant::now() + LONG, &mut Vec::new());
         i32::from(!hung.is_empty())
     });
     assert_eq!(status, 0, "nothing hangs");
-    let (mut parent, other) = both.expect("the parent's");
     drop(locks);
+    let mut parent = parent;
     push_open(&mut parent, 1, "good");
     parent.submit();
     assert_eq!(reap(&mut parent, 1).len(), 1, "the parent goes on");
@@ -564,44 +584,17 @@ fn a_forked_child_drops_and_ends_it_without_touching_its_locks() {
     end(other);
 }
 
-fn entry(id: u64) -> Entry {
-    Entry {
-        id,
-        urgent: false,
-        call: Call::Len(Descriptor(0)),
-    }
-}
-
 #[test]
 fn answers_are_held_back_only_while_many_more_calls_wait() {
-    let mut queue = queue::Queue::new(2);
-    assert!(
-        queue.is_ring_due(1) && !queue.is_ring_due(0),
-        "nothing waits"
-    );
-    queue.add(&mut (0..17).map(entry).collect());
-    assert!(!queue.is_ring_due(2) && queue.is_ring_due(3));
-    assert_eq!(queue.help(Instant::now()), queue::Help::Start(0));
-    assert_eq!(
-        queue.help(Instant::now()),
-        queue::Help::None,
-        "one is coming"
-    );
-    queue.not_started(0);
-    assert!(queue.is_stranded() && queue.threads == 0, "for the owner");
-    assert_eq!(queue.help(Instant::now()), queue::Help::Start(0), "again");
-}
-
-#[test]
-fn a_failed_start_races_with_a_thread_that_wakes() {
-    let mut queue = queue::Queue::new(2);
-    queue.add(&mut vec![entry(0)]);
-    assert_eq!(queue.help(Instant::now()), queue::Help::Start(0));
-    queue.arrives();
-    assert_eq!(queue.help(Instant::now()), queue::Help::Start(1));
-    // The first sleeps and wakes spuriously, and counts as the one coming.
-    queue.sleeps(false);
-    queue.arrives();
-    queue.not_started(1);
-    assert!(queue.is_stranded() && queue.threads == 1);
+    let calls = calls(Fake::new(&[]), false);
+    let (maker, full) = (calls.crews[1].work(), false);
+    assert!(!maker.is_ring_due(0, full), "nothing is done");
+    let answer = |id| CallDone {
+        id,
+        answer: CallAnswer::Len(Ok(0)),
+    };
+    maker.publish(&mut vec![answer(0), answer(1)]);
+    assert!(maker.is_ring_due(16, full) && !maker.is_ring_due(17, full));
+    assert!(maker.is_ring_due(17, true), "all threads may hang");
+    assert_eq!(calls.done.take(&mut Vec::new()), 2);
 }
