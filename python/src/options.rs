@@ -8,52 +8,39 @@ use pyo3::prelude::*;
 use crate::errors;
 use crate::region::Inherited;
 
-fn unknown<T>(what: &str, word: &str, words: &str) -> PyResult<T> {
-    Err(errors::invalid(&format!(
-        "{what} {word:?} is none of {words}"
-    )))
+/// The value that a word names.
+fn named<T, const N: usize>(what: &str, word: &str, names: [&str; N], all: [T; N]) -> PyResult<T> {
+    let found = names.iter().zip(all).find(|(name, _)| **name == word);
+    found.map(|(_, value)| value).ok_or_else(|| {
+        let names = names.join(", ");
+        errors::invalid(&format!("{what} {word:?} is none of {names}"))
+    })
 }
+
+/// The names of the priorities.
+pub(crate) const PRIORITIES: [&str; Priority::ALL.len()] = ["low", "normal", "high", "realtime"];
 
 /// A priority by its name.
 pub(crate) fn priority(word: &str) -> PyResult<Priority> {
-    match word {
-        "low" => Ok(Priority::Low),
-        "normal" => Ok(Priority::Normal),
-        "high" => Ok(Priority::High),
-        "realtime" => Ok(Priority::Realtime),
-        _ => unknown("the priority", word, "low, normal, high, realtime"),
-    }
+    named("the priority", word, PRIORITIES, Priority::ALL)
 }
 
 /// A codec by its name.
 pub(crate) fn codec(word: &str) -> PyResult<CodecId> {
-    match CodecId::ALL.into_iter().find(|codec| codec.name() == word) {
-        Some(codec) => Ok(codec),
-        None => {
-            let words = CodecId::ALL.map(CodecId::name).join(", ");
-            unknown("the codec", word, &words)
-        }
-    }
+    let names = CodecId::ALL.map(CodecId::name);
+    named("the codec", word, names, CodecId::ALL)
 }
 
 /// How reads go.
 pub(crate) fn access(word: &str) -> PyResult<Access> {
-    match word {
-        "auto" => Ok(Access::Auto),
-        "direct" => Ok(Access::Direct),
-        "buffered" => Ok(Access::Buffered),
-        _ => unknown("the access", word, "auto, direct, buffered"),
-    }
+    let all = [Access::Auto, Access::Direct, Access::Buffered];
+    named("the access", word, ["auto", "direct", "buffered"], all)
 }
 
 /// The device.
 pub(crate) fn backend(word: &str) -> PyResult<Backend> {
-    match word {
-        "auto" => Ok(Backend::Auto),
-        "uring" => Ok(Backend::Uring),
-        "threads" => Ok(Backend::Threads),
-        _ => unknown("the backend", word, "auto, uring, threads"),
-    }
+    let all = [Backend::Auto, Backend::Uring, Backend::Threads];
+    named("the backend", word, ["auto", "uring", "threads"], all)
 }
 
 /// The options of `Storage(…)`; what is `None` stays at its default.

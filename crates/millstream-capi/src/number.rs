@@ -29,15 +29,15 @@ pub const MST_PRIORITY_REALTIME: mst_priority = 4;
 
 /// `None` for the default.
 pub(crate) fn priority_of(number: mst_priority) -> Result<Option<Priority>, Failure> {
-    Ok(match number {
-        MST_PRIORITY_DEFAULT => None,
-        MST_PRIORITY_LOW => Some(Priority::Low),
-        MST_PRIORITY_NORMAL => Some(Priority::Normal),
-        MST_PRIORITY_HIGH => Some(Priority::High),
-        MST_PRIORITY_REALTIME => Some(Priority::Realtime),
-        _ => return Err(invalid(c"unknown priority")),
-    })
+    match number {
+        MST_PRIORITY_DEFAULT => Ok(None),
+        MST_PRIORITY_LOW..=MST_PRIORITY_REALTIME => {
+            Ok(Some(Priority::ALL[(number - MST_PRIORITY_LOW) as usize]))
+        }
+        _ => Err(invalid(c"unknown priority")),
+    }
 }
+const _: () = assert!(Priority::ALL.len() as mst_priority == MST_PRIORITY_REALTIME);
 
 pub(crate) fn number_of(priority: Priority) -> mst_priority {
     priority as mst_priority + MST_PRIORITY_LOW

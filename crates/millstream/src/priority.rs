@@ -22,6 +22,8 @@ pub enum Priority {
 
 /// Number of priorities.
 pub(crate) const PRIORITIES: usize = Priority::ALL.len();
+const _: () = assert!(PRIORITIES == 4, "two bits of a slot's word");
+const _: () = assert!(Priority::Realtime as usize == PRIORITIES - 1, "last");
 
 impl Priority {
     /// All priorities, lowest first.
@@ -32,15 +34,10 @@ impl Priority {
         Priority::Realtime,
     ];
 
-    /// The priority of a number below [`PRIORITIES`].
+    /// The priority of the two low bits of a number.
     #[inline(always)]
-    pub(crate) fn from_index(index: usize) -> Priority {
-        match index & 3 {
-            0 => Priority::Low,
-            1 => Priority::Normal,
-            2 => Priority::High,
-            _ => Priority::Realtime,
-        }
+    pub(crate) fn from_bits(bits: usize) -> Priority {
+        Priority::ALL[bits & (PRIORITIES - 1)]
     }
 }
 

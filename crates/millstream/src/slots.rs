@@ -107,7 +107,7 @@ impl Head {
             verb: Verb::from_index((word >> 8 & 7) as u8),
             memory: MemoryKind::from_index((word >> 12 & 7) as u8),
             codec: CodecId((word >> 16 & 255) as u8),
-            priority: Priority::from_index((word >> 24 & 3) as usize),
+            priority: Priority::from_bits((word >> 24) as usize),
         }
     }
 }

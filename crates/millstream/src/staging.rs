@@ -234,7 +234,7 @@ impl Staging {
         let (capacity, in_use) = (self.arena.capacity(), self.arena.in_use());
         let room = match ask.priority {
             Priority::Realtime => capacity,
-            _ => capacity - self.reserve,
+            Priority::Low | Priority::Normal | Priority::High => capacity - self.reserve,
         };
         let (share, taken) = match ask.class {
             Class::Ordinary => (room, 0),
