@@ -37,6 +37,7 @@ pub const MST_CODEC_LZ4: mst_codec = 5;
 pub const MST_CODEC_LZ4_BLOCK: mst_codec = 6;
 /// A GDeflate tile stream.
 pub const MST_CODEC_GDEFLATE: mst_codec = 7;
+const _: () = assert!(CodecId::ALL.len() == 8, "a codec lacks its constant");
 
 fn codec_of(number: mst_codec) -> Result<CodecId, Failure> {
     let number = u8::try_from(number).map_err(|_| invalid(c"unknown codec"))?;

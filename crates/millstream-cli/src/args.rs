@@ -367,15 +367,12 @@ pub(crate) struct ManArgs {
     pub(crate) folder: PathBuf,
 }
 
-/// The codecs that the stream commands write and read.
-pub(crate) const STREAM_CODECS: [CodecId; 6] = [
-    CodecId::ZLIB,
-    CodecId::GZIP,
-    CodecId::DEFLATE,
-    CodecId::GDEFLATE,
-    CodecId::ZSTD,
-    CodecId::LZ4,
-];
+/// Returns the codecs that the stream commands write and read.
+pub(crate) fn stream_codecs() -> impl Iterator<Item = CodecId> {
+    CodecId::ALL
+        .into_iter()
+        .filter(|codec| codec.facts().stream.is_some())
+}
 
 /// Parses one of a list of words into its value.
 fn words<T: Copy + Send + Sync>(
@@ -389,7 +386,7 @@ fn words<T: Copy + Send + Sync>(
 
 fn codec() -> impl TypedValueParser<Value = CodecId> {
     let codec = |name: String| CodecId::from_name(&name).expect("one of these");
-    PossibleValuesParser::new(STREAM_CODECS.map(CodecId::name)).map(codec)
+    PossibleValuesParser::new(stream_codecs().map(CodecId::name)).map(codec)
 }
 
 /// Checks that a codec supports a level; `name` is the user's name for it.

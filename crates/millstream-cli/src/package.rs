@@ -193,12 +193,9 @@ pub(crate) fn codec_word(storing: &Storing) -> String {
     words.join("+")
 }
 
-/// Returns the name of a block codec. Blocks know their raw size, so LZ4 has no frame.
+/// Returns the name of a block codec.
 pub(crate) fn codec_name(codec: &CodecId) -> &'static str {
-    match *codec {
-        CodecId::LZ4_BLOCK => CodecId::LZ4.name(),
-        codec => codec.name(),
-    }
+    codec.facts().block_name.unwrap_or(codec.name())
 }
 
 /// Adds a row for the target that a package was packed for.

@@ -9,11 +9,9 @@
 //! codes 286 and 287, and the unused codeword of a code of one.
 
 mod lz4;
-mod zstd;
+pub(crate) mod zstd;
 
 use crate::error::{CodecError, Fault};
-use crate::format::wrapper::Wrapper;
-use crate::stream::{Gdeflate, Lz4, Zstd, decode_whole};
 use crate::{CodecId, Scratch};
 
 pub(crate) use lz4::{broken_block, lz4_block, lz4_block_with_history};
@@ -25,8 +23,7 @@ pub(crate) use zstd::zstd_fault;
 /// `rust`.
 #[must_use]
 pub const fn can_decode(codec: CodecId) -> bool {
-    codec.0 <= CodecId::GDEFLATE.0
-        && (codec.0 != CodecId::ZSTD.0 || cfg!(any(feature = "c", feature = "rust")))
+    (codec.0 as usize) < CodecId::ALL.len() && codec.facts().decodes
 }
 
 /// Decodes a whole stored block into `raw` and returns the number of raw bytes written. All of
@@ -52,29 +49,13 @@ pub fn decode_block(
     stored: &[u8],
     raw: &mut [u8],
 ) -> Result<usize, CodecError> {
-    let decoded = match codec {
-        CodecId::STORED => decode_stored(stored, raw),
-        CodecId::ZSTD => zstd::decode(scratch, stored, raw)
-            .or_else(|_| decode_whole(&mut Zstd::new(), stored, raw)),
-        CodecId::LZ4 => decode_whole(&mut Lz4::new(), stored, raw),
-        CodecId::LZ4_BLOCK => lz4_block(stored, raw),
-        CodecId::GDEFLATE => crate::gdeflate::decode(scratch, stored, raw)
-            .or_else(|_| decode_whole(&mut Gdeflate::default(), stored, raw)),
-        _ => match Wrapper::of(codec) {
-            Some(wrapper) => decode_whole(scratch.stream_deflate(wrapper), stored, raw),
-            None => Err(Fault::unsupported(
-                "a codec that this library does not know",
-            )),
-        },
-    };
+    let decoded = (codec.facts().decode)(codec, scratch, stored, raw);
     decoded.map_err(|fault| fault.at(codec, 0))
 }
 
-fn decode_stored(stored: &[u8], raw: &mut [u8]) -> Result<usize, Fault> {
-    let room = raw.len();
-    let target = raw
-        .get_mut(..stored.len())
-        .ok_or(Fault::RAW_TOO_LONG.after(room))?;
+pub(crate) fn decode_stored(stored: &[u8], raw: &mut [u8]) -> Result<usize, Fault> {
+    let too_long = Fault::RAW_TOO_LONG.after(raw.len());
+    let target = raw.get_mut(..stored.len()).ok_or(too_long)?;
     target.copy_from_slice(stored);
     Ok(stored.len())
 }

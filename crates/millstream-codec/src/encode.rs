@@ -15,60 +15,29 @@ pub(crate) mod zstd;
 use std::ops::RangeInclusive;
 
 use crate::error::{CodecError, Fault};
-use crate::format::wrapper::Wrapper;
 use crate::{CodecId, Scratch};
 
-/// Levels of zlib-rs, which encodes all deflate streams.
-const DEFLATE_STREAM_LEVELS: RangeInclusive<i32> = 0..=9;
-/// Levels for whole blocks: libdeflate has more than zlib.
-#[cfg(feature = "c")]
-const DEFLATE_BLOCK_LEVELS: RangeInclusive<i32> = 0..=12;
-#[cfg(not(feature = "c"))]
-const DEFLATE_BLOCK_LEVELS: RangeInclusive<i32> = DEFLATE_STREAM_LEVELS;
-/// Levels of zstd: below -7 it gains hardly any speed, and its own tool ends there, too.
-const ZSTD_LEVELS: RangeInclusive<i32> = -7..=22;
-/// The only level of codecs without levels.
-const ONE_LEVEL: RangeInclusive<i32> = 1..=1;
 /// For codecs that cannot be encoded in this build.
-#[expect(
-    clippy::reversed_empty_ranges,
-    reason = "an empty range is what is meant"
-)]
-const NO_LEVELS: RangeInclusive<i32> = 1..=0;
+pub(crate) const NO_LEVELS: RangeInclusive<i32> = RangeInclusive::new(1, 0);
 
 /// Returns the levels that [`compress`](crate::compress) accepts; empty if this build cannot encode
 /// the codec as a stream.
 #[must_use]
 pub fn level_range(codec: CodecId) -> RangeInclusive<i32> {
-    match codec {
-        CodecId::STORED | CodecId::LZ4 => ONE_LEVEL,
-        CodecId::ZLIB | CodecId::GZIP | CodecId::DEFLATE => DEFLATE_STREAM_LEVELS,
-        CodecId::ZSTD if cfg!(feature = "c") => ZSTD_LEVELS,
-        CodecId::GDEFLATE => crate::gdeflate::LEVELS,
-        _ => NO_LEVELS,
-    }
+    codec.facts().levels.0.clone()
 }
 
 /// Returns the levels that [`encode_block`] accepts, at least those of [`level_range`]; empty if
 /// this build cannot encode the codec.
 #[must_use]
 pub fn block_level_range(codec: CodecId) -> RangeInclusive<i32> {
-    match codec {
-        CodecId::LZ4_BLOCK => ONE_LEVEL,
-        CodecId::ZLIB | CodecId::GZIP | CodecId::DEFLATE => DEFLATE_BLOCK_LEVELS,
-        _ => level_range(codec),
-    }
+    codec.facts().levels.1.clone()
 }
 
 /// Returns the default level: that of the codec's own tool, 1 for codecs without levels.
 #[must_use]
 pub const fn default_level(codec: CodecId) -> i32 {
-    match codec {
-        CodecId::ZLIB | CodecId::GZIP | CodecId::DEFLATE => 6,
-        CodecId::ZSTD => 3,
-        CodecId::GDEFLATE => crate::gdeflate::DEFAULT_LEVEL,
-        _ => 1,
-    }
+    codec.facts().default_level
 }
 
 /// Encodes `raw` as a whole stream and appends it to `out`. The raw size is recorded if the format
@@ -86,18 +55,7 @@ pub fn encode_block(
 ) -> Result<(), CodecError> {
     check_level(codec, level, &block_level_range(codec))?;
     let kept_bytes = out.len();
-    let encoded = match codec {
-        CodecId::STORED => reserve(out, raw.len()).map(|()| out.extend_from_slice(raw)),
-        #[cfg(feature = "c")]
-        CodecId::ZSTD => zstd::encode(level, scratch, raw, out),
-        CodecId::LZ4 => lz4::encode_frame(scratch, raw, out),
-        CodecId::LZ4_BLOCK => lz4::encode_block(scratch, raw, out),
-        CodecId::GDEFLATE => crate::gdeflate::encode(level, raw, 1, out),
-        _ => match Wrapper::of(codec) {
-            Some(wrapper) => deflate::encode(wrapper, level, scratch, raw, out),
-            None => Err(Fault::UNSUPPORTED),
-        },
-    };
+    let encoded = (codec.facts().encode)(codec, level, scratch, raw, out);
     encoded.map_err(|fault| {
         out.truncate(kept_bytes);
         fault.at(codec, 0)

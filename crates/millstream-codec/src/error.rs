@@ -119,6 +119,8 @@ impl Fault {
     pub(crate) const RAW_TOO_SHORT: Fault = Fault::of(CodecErrorKind::RawTooShort);
     pub(crate) const UNSUPPORTED: Fault = Fault::of(CodecErrorKind::Unsupported);
     pub(crate) const OUT_OF_MEMORY: Fault = Fault::of(CodecErrorKind::OutOfMemory);
+    pub(crate) const UNKNOWN_CODEC: Fault =
+        Fault::unsupported("a codec that this library does not know");
 
     /// Creates a fault with the general cause of its kind.
     const fn of(kind: CodecErrorKind) -> Fault {

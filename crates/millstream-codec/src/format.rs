@@ -44,11 +44,11 @@ pub(crate) enum Head<F> {
 /// Returns the header of the first frame with data in `head`, by the format's parser.
 pub(crate) fn first_frame<F>(
     head: &[u8],
-    parse: impl Fn(&[u8]) -> Result<Head<F>, Fault>,
+    parse: impl Fn(&[u8], bool) -> Result<Head<F>, Fault>,
 ) -> Option<F> {
     let mut rest = head;
     loop {
-        match parse(rest).ok()? {
+        match parse(rest, true).ok()? {
             Head::Incomplete => return None,
             Head::Frame(header) => return Some(header),
             Head::Skippable { content_bytes } => {

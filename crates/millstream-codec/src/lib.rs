@@ -22,22 +22,24 @@
 //! decodes zstd, but cannot encode it; without both, zstd is `Unsupported` ([`can_decode`]).
 
 mod block;
+mod codec;
 mod encode;
 mod error;
 mod format;
 mod gdeflate;
-mod id;
 pub mod limits;
 mod scratch;
+mod signature;
 mod stream;
 mod transfer;
 mod unit;
 
 pub use block::{can_decode, decode_block};
+pub use codec::{Codec, CodecId};
 pub use encode::{block_level_range, default_level, encode_block, level_range};
 pub use error::{CodecError, CodecErrorKind, StreamError};
-pub use id::CodecId;
 pub use scratch::Scratch;
+pub use signature::wrong_format;
 pub use stream::{Progress, StreamDecoder, stream_decoder};
 pub use transfer::{Totals, compress, decompress};
 pub use unit::{Unit, UnitScanner, declared_raw_len, decode_unit, unit_scanner};

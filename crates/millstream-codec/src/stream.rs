@@ -28,7 +28,6 @@ mod zstd_body;
 
 use crate::CodecId;
 use crate::error::{After, CodecError, Fault};
-use crate::format::wrapper::Wrapper;
 
 pub(crate) use deflate::Deflate;
 pub(crate) use gdeflate::Gdeflate;
@@ -88,18 +87,8 @@ pub trait StreamDecoder: Send {
 /// # Errors
 /// `Unsupported` for codecs without one (stored, LZ4 block, the application's own, unknown).
 pub fn stream_decoder(codec: CodecId) -> Result<Box<dyn StreamDecoder>, CodecError> {
-    Ok(match codec {
-        CodecId::ZSTD => Box::new(Guard::new(codec, Zstd::new())),
-        CodecId::LZ4 => Box::new(Guard::new(codec, Lz4::new())),
-        CodecId::GDEFLATE => Box::new(Guard::new(codec, Gdeflate::default())),
-        _ => {
-            let none = Fault::unsupported("this codec has no stream decoder").at(codec, 0);
-            Box::new(Guard::new(
-                codec,
-                Deflate::new(Wrapper::of(codec).ok_or(none)?),
-            ))
-        }
-    })
+    let none = Fault::unsupported("this codec has no stream decoder").at(codec, 0);
+    codec.facts().stream.map(|new| new(codec)).ok_or(none)
 }
 
 /// A codec's state machine. `raw` is never empty; `stored` may be. A step continues until either is
@@ -116,15 +105,14 @@ struct Guard<C> {
     failed: Option<CodecError>,
 }
 
-impl<C: Core> Guard<C> {
-    fn new(codec: CodecId, core: C) -> Guard<C> {
-        Guard {
-            codec,
-            core,
-            consumed_bytes: 0,
-            failed: None,
-        }
-    }
+/// Makes a decoder of a [`Core`].
+pub(crate) fn boxed(codec: CodecId, core: impl Core + 'static) -> Box<dyn StreamDecoder> {
+    Box::new(Guard {
+        codec,
+        core,
+        consumed_bytes: 0,
+        failed: None,
+    })
 }
 
 /// Runs a step into `raw`. If `raw` is empty, the stream must not produce more.

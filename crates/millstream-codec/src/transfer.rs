@@ -46,23 +46,7 @@ pub fn compress(
     stored: &mut dyn Write,
 ) -> Result<Totals, StreamError> {
     check_level(codec, level, &encode::level_range(codec))?;
-    let at = |fault: Fault| fault.at(codec, 0);
-    match codec {
-        CodecId::STORED => copy(raw, stored),
-        CodecId::LZ4 => compress_lz4(raw, stored),
-        CodecId::GDEFLATE => compress_gdeflate(level, raw, stored),
-        #[cfg(feature = "c")]
-        CodecId::ZSTD => {
-            let mut body = encode::zstd::Body::new(level).map_err(at)?;
-            let step = |raw: &[u8], stored: &mut [u8], last: bool| body.step(raw, stored, last);
-            pump(codec, raw, stored, step, |_| {})
-        }
-        _ => {
-            let none = Fault::unsupported("this codec cannot be encoded as a stream");
-            let wrapper = Wrapper::of(codec).ok_or(at(none))?;
-            compress_deflate(codec, wrapper, level, raw, stored)
-        }
-    }
+    (codec.facts().compress)(codec, level, raw, stored)
 }
 
 /// Reads `stored` to its end, decodes it, and writes it to `raw`. Does not flush the writer.
@@ -119,17 +103,31 @@ fn decompress_stream(
     }
 }
 
-fn compress_deflate(
+#[cfg(feature = "c")]
+pub(crate) fn compress_zstd(
     codec: CodecId,
-    wrapper: Wrapper,
     level: i32,
     raw: &mut dyn Read,
     stored: &mut dyn Write,
 ) -> Result<Totals, StreamError> {
+    use encode::zstd::{encoder, step};
+    let mut encoder = encoder(level).map_err(|fault| fault.at(codec, 0))?;
+    let step = |raw: &[u8], to: &mut [u8], last: bool| step(&mut encoder, raw, to, last);
+    pump(codec, raw, stored, step, |_| {})
+}
+
+pub(crate) fn compress_deflate(
+    codec: CodecId,
+    level: i32,
+    raw: &mut dyn Read,
+    stored: &mut dyn Write,
+) -> Result<Totals, StreamError> {
+    let wrapper = Wrapper::of(codec);
     write(stored, wrapper.header())?;
-    let mut body = encode::deflate::Body::new(level);
+    use encode::deflate::{encoder, step};
+    let mut encoder = encoder(level);
     let mut tally = Tally::new(wrapper);
-    let step = |raw: &[u8], stored: &mut [u8], last: bool| body.step(raw, stored, last);
+    let step = |raw: &[u8], to: &mut [u8], last: bool| step(&mut encoder, raw, to, last);
     let mut totals = pump(codec, raw, stored, step, |raw| tally.add(raw))?;
     let (trailer, trailer_bytes) = tally.trailer();
     write(stored, &trailer[..trailer_bytes])?;
@@ -176,7 +174,10 @@ fn pump(
     }
 }
 
-fn compress_lz4(raw: &mut dyn Read, stored: &mut dyn Write) -> Result<Totals, StreamError> {
+pub(crate) fn compress_lz4(
+    raw: &mut dyn Read,
+    stored: &mut dyn Write,
+) -> Result<Totals, StreamError> {
     let mut scratch = Scratch::default();
     let mut block = vec![0; LZ4_ENCODE_BLOCK_BYTES];
     let mut encoded = Vec::new();
@@ -204,7 +205,7 @@ fn compress_lz4(raw: &mut dyn Read, stored: &mut dyn Write) -> Result<Totals, St
     }
 }
 
-fn compress_gdeflate(
+pub(crate) fn compress_gdeflate(
     level: i32,
     raw: &mut dyn Read,
     stored: &mut dyn Write,
@@ -226,7 +227,7 @@ fn compress_gdeflate(
     })
 }
 
-fn copy(from: &mut dyn Read, to: &mut dyn Write) -> Result<Totals, StreamError> {
+pub(crate) fn copy(from: &mut dyn Read, to: &mut dyn Write) -> Result<Totals, StreamError> {
     let mut buffer = vec![0; TRANSFER_BYTES];
     let mut bytes = 0;
     loop {

@@ -9,12 +9,12 @@
 //!
 //! gzip and deflate have no units: their raw sizes are unknown before they are decoded.
 
-mod gdeflate;
-mod lz4;
+pub(crate) mod gdeflate;
+pub(crate) mod lz4;
 mod steps;
-mod zstd;
+pub(crate) mod zstd;
 
-use crate::error::{CodecError, Fault};
+use crate::error::CodecError;
 use crate::{CodecId, Scratch};
 
 /// A part of a stored stream that decodes independently of all others.
@@ -77,12 +77,7 @@ pub fn unit_scanner(
     if head.len() as u64 > stored_len {
         return None;
     }
-    match codec {
-        CodecId::ZSTD => zstd::scanner(head, raw_len),
-        CodecId::LZ4 => lz4::scanner(head, raw_len),
-        CodecId::GDEFLATE => gdeflate::scanner(head, raw_len),
-        _ => None,
-    }
+    (codec.facts().scanner?)(head, raw_len)
 }
 
 /// Decodes one unit; `raw` must have exactly its raw length, `stored` its stored length.
@@ -103,12 +98,7 @@ pub fn decode_unit(
 ) -> Result<(), CodecError> {
     assert_eq!(stored.len(), unit.stored_len, "a unit's stored bytes");
     assert_eq!(raw.len(), unit.raw_len, "a unit's raw bytes");
-    let decoded = match codec {
-        CodecId::ZSTD => zstd::decode(scratch, stored, raw),
-        CodecId::LZ4 => lz4::decode(unit, stored, raw),
-        CodecId::GDEFLATE => crate::gdeflate::decode_tile(scratch, stored, raw),
-        _ => Err(Fault::unsupported("this codec has no units")),
-    };
+    let decoded = (codec.facts().decode_unit)(unit, scratch, stored, raw);
     decoded.map_err(|fault| fault.at(codec, 0))
 }
 
@@ -120,11 +110,5 @@ pub fn decode_unit(
 /// alone should decode as a stream into memory that grows.
 #[must_use]
 pub fn declared_raw_len(codec: CodecId, head: &[u8], stored_len: u64) -> Option<u64> {
-    match codec {
-        CodecId::STORED => Some(stored_len),
-        CodecId::ZSTD => zstd::declared(head, stored_len),
-        CodecId::LZ4 => lz4::declared(head, stored_len),
-        CodecId::GDEFLATE => crate::gdeflate::declared(head),
-        _ => None,
-    }
+    (codec.facts().declared)(head, stored_len)
 }

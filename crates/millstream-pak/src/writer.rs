@@ -130,8 +130,8 @@ pub struct PackReport {
     pub raw_bytes: u64,
     /// Bytes of the package's file.
     pub file_bytes: u64,
-    /// Number of blocks by the number of their codec, from `STORED` to `GDEFLATE`.
-    pub blocks_by_codec: [u64; 8],
+    /// Number of blocks by the number of their codec.
+    pub blocks_by_codec: [u64; CodecId::ALL.len()],
     /// The root hash.
     pub root: [u8; 32],
 }

@@ -1,7 +1,6 @@
 //! Decoding: its description in requests, plans, jobs, worker threads.
 
 pub(crate) mod external;
-pub(crate) mod format;
 pub(crate) mod growing;
 pub(crate) mod jobs;
 pub(crate) mod plan;

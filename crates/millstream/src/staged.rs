@@ -308,7 +308,7 @@ impl Staged {
                     false => whole(u64::MAX / 2),
                 }
             }
-            (None, CodecId::ZSTD | CodecId::LZ4 | CodecId::GDEFLATE) => {
+            (None, codec) if codec.facts().scanner.is_some() => {
                 if len <= block.min(share) {
                     plain
                 } else {
@@ -318,9 +318,9 @@ impl Staged {
                     Ok((window, most.min(share / 2).max(4096) & !4095))
                 }
             }
-            (None, CodecId::LZ4_BLOCK) => whole(len),
             (None, codec) => match codecs.get(&codec.0) {
                 Some(codec) if !codec.is_stream => whole(len),
+                None if codec != CodecId::STORED && codec.facts().stream.is_none() => whole(len),
                 _ => plain,
             },
         };

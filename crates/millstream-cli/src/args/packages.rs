@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
+use millstream_codec::CodecId;
 use millstream_gltf::cook::Target;
 use millstream_pak::Links;
 
@@ -43,7 +44,7 @@ pub(crate) struct PackArgs {
     pub(crate) output: OsString,
     /// The codec of blocks; auto chooses for each block what loads fastest on the target
     #[arg(long, value_name = "CODEC", default_value = "auto",
-        value_parser = PossibleValuesParser::new(PACK_CODECS))]
+        value_parser = PossibleValuesParser::new(pack_codecs()))]
     pub(crate) codec: String,
     /// Compression level; range and default depend on the codec (auto: zstd's)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
@@ -115,8 +116,13 @@ const COOKS: [(&str, Target); 5] = [
     ("scene-bc7-fine", Target::Bc7Fine),
 ];
 
-/// The values of `pack --codec`.
-const PACK_CODECS: [&str; 6] = ["auto", "stored", "zlib", "gdeflate", "zstd", "lz4"];
+/// Returns the values of `pack --codec`.
+fn pack_codecs() -> impl Iterator<Item = &'static str> {
+    let names = CodecId::ALL
+        .into_iter()
+        .filter_map(|codec| codec.facts().block_name);
+    std::iter::once("auto").chain(names)
+}
 
 /// List the entries of a package, in the byte order of their names.
 #[derive(Debug, Args)]

@@ -13,7 +13,7 @@ use millstream_io::fs::{names, probe};
 use millstream_pak::Package;
 use serde_json::{Value, json};
 
-use crate::args::{InfoArgs, STREAM_CODECS};
+use crate::args::{InfoArgs, stream_codecs};
 use crate::backend;
 use crate::commands::load::backend_name;
 use crate::failure::{Ending, Failure, refused, set_path, shown};
@@ -63,7 +63,7 @@ pub(crate) fn info(args: &InfoArgs, json: bool) -> Result<(), Ending> {
         "machine": machine,
         "place": place,
         "vulkan": vulkan,
-        "codecs": STREAM_CODECS.map(|codec| codec_levels(&mut table, codec)),
+        "codecs": stream_codecs().map(|codec| codec_levels(&mut table, codec)).collect::<Value>(),
         "kernels": kernels(&mut table),
         "limits": limits(&mut table),
     });

@@ -102,12 +102,12 @@ fn describers() -> Vec<Box<dyn Describe>> {
 }
 
 fn coding(args: &PackArgs) -> Result<Coding, Ending> {
-    let codec = match args.codec.as_str() {
-        "auto" => CodecId::ZSTD,
-        // Blocks record their raw size, so no frame is needed.
-        "lz4" => CodecId::LZ4_BLOCK,
-        word => CodecId::from_name(word).expect("the parser takes no other"),
-    };
+    let named = |codec: &CodecId| codec.facts().block_name == Some(&args.codec);
+    // `auto` has the levels of zstd.
+    let codec = CodecId::ALL
+        .into_iter()
+        .find(named)
+        .unwrap_or(CodecId::ZSTD);
     let levels = millstream_codec::block_level_range(codec);
     if let Some(level) = args.level {
         crate::args::check_level(&args.codec, level, &levels)?;

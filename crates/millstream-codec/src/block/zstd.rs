@@ -3,33 +3,25 @@
 
 use crate::Scratch;
 use crate::error::{After, Fault};
-use crate::format::zstd_frame::{self, Extent};
+use crate::format::zstd_frame;
 
 /// Decodes all frames of a block.
-pub(super) fn decode(scratch: &mut Scratch, stored: &[u8], raw: &mut [u8]) -> Result<usize, Fault> {
+pub(crate) fn decode(scratch: &mut Scratch, stored: &[u8], raw: &mut [u8]) -> Result<usize, Fault> {
     if stored.is_empty() {
         return Err(Fault::TRUNCATED);
     }
     let (mut consumed, mut produced) = (0, 0);
     while consumed < stored.len() {
         let rest = &stored[consumed..];
-        let extent = zstd_frame::measure(rest, consumed == 0).after(consumed)?;
-        consumed += match extent {
-            Extent::Skippable { stored_bytes } => stored_bytes,
-            Extent::Frame {
-                header,
-                stored_bytes,
-            } => {
-                let room = &mut raw[produced..];
-                let content_bytes = header.content_bytes.unwrap_or(0);
-                if content_bytes > room.len() as u64 {
-                    return Err(Fault::RAW_TOO_LONG.after(consumed));
-                }
-                let frame = &rest[..stored_bytes];
-                produced += decode_frame(scratch, frame, room).after(consumed)?;
-                stored_bytes
+        let (len, header) = zstd_frame::measure(rest, consumed == 0).after(consumed)?;
+        if let Some(header) = header {
+            let room = &mut raw[produced..];
+            if header.content_bytes.unwrap_or(0) > room.len() as u64 {
+                return Err(Fault::RAW_TOO_LONG.after(consumed));
             }
-        };
+            produced += decode_frame(scratch, &rest[..len], room).after(consumed)?;
+        }
+        consumed += len;
     }
     Ok(produced)
 }

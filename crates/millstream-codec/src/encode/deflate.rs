@@ -3,21 +3,22 @@
 use zlib_rs::{Deflate, DeflateFlush, Status};
 
 use super::append;
-use crate::Scratch;
 use crate::error::Fault;
 use crate::format::wrapper::{Tally, Wrapper};
+use crate::{CodecId, Scratch};
 
 /// Log2 of the window: the largest compresses best, and every decoder supports it.
 const WINDOW_BITS: u8 = 15;
 
 /// Appends `raw`, encoded as one member.
-pub(super) fn encode(
-    wrapper: Wrapper,
+pub(crate) fn encode(
+    codec: CodecId,
     level: i32,
     scratch: &mut Scratch,
     raw: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), Fault> {
+    let wrapper = Wrapper::of(codec);
     out.extend_from_slice(wrapper.header());
     encode_body(level, scratch, raw, out)?;
     let mut tally = Tally::new(wrapper);
@@ -48,11 +49,11 @@ fn encode_body(
     mut raw: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), Fault> {
-    let mut encoder = Body::new(level);
+    let mut encoder = encoder(level);
     loop {
         let mut ended = false;
         append(out, crate::limits::GROW_BYTES_MIN, |target| {
-            let (taken, written, end) = encoder.step(raw, target, true)?;
+            let (taken, written, end) = step(&mut encoder, raw, target, true)?;
             raw = &raw[taken..];
             ended = end;
             Ok(written)
@@ -63,37 +64,28 @@ fn encode_body(
     }
 }
 
-/// A stream of raw deflate.
-pub(crate) struct Body {
-    deflate: Deflate,
+/// Returns an encoder of raw deflate.
+pub(crate) fn encoder(level: i32) -> Deflate {
+    Deflate::new(level, false, WINDOW_BITS)
 }
 
-impl Body {
-    pub(crate) fn new(level: i32) -> Body {
-        Body {
-            deflate: Deflate::new(level, false, WINDOW_BITS),
-        }
-    }
-
-    /// Encodes `raw` (`last`: nothing follows); returns bytes taken, bytes written, stream ended.
-    pub(crate) fn step(
-        &mut self,
-        raw: &[u8],
-        stored: &mut [u8],
-        last: bool,
-    ) -> Result<(usize, usize, bool), Fault> {
-        let (in_before, out_before) = (self.deflate.total_in(), self.deflate.total_out());
-        let flush = if last {
-            DeflateFlush::Finish
-        } else {
-            DeflateFlush::NoFlush
-        };
-        let status = self.deflate.compress(raw, stored, flush);
-        let taken = (self.deflate.total_in() - in_before) as usize;
-        let written = (self.deflate.total_out() - out_before) as usize;
-        match status {
-            Ok(status) => Ok((taken, written, status == Status::StreamEnd)),
-            Err(_) => Err(Fault::OUT_OF_MEMORY),
-        }
+/// Encodes `raw` (`last`: nothing follows); returns bytes taken, bytes written, stream ended.
+pub(crate) fn step(
+    encoder: &mut Deflate,
+    raw: &[u8],
+    stored: &mut [u8],
+    last: bool,
+) -> Result<(usize, usize, bool), Fault> {
+    let (in_before, out_before) = (encoder.total_in(), encoder.total_out());
+    let flush = match last {
+        true => DeflateFlush::Finish,
+        false => DeflateFlush::NoFlush,
+    };
+    let status = encoder.compress(raw, stored, flush);
+    let taken = (encoder.total_in() - in_before) as usize;
+    let written = (encoder.total_out() - out_before) as usize;
+    match status {
+        Ok(status) => Ok((taken, written, status == Status::StreamEnd)),
+        Err(_) => Err(Fault::OUT_OF_MEMORY),
     }
 }

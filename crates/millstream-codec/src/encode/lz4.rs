@@ -16,7 +16,7 @@ use crate::format::lz4_frame::{
 use crate::limits::{LZ4_ENCODE_BLOCK_BYTES, LZ4_ENCODE_BLOCK_CODE};
 
 /// Appends `raw` as one bare block.
-pub(super) fn encode_block(
+pub(crate) fn encode_block(
     scratch: &mut Scratch,
     raw: &[u8],
     out: &mut Vec<u8>,
@@ -28,7 +28,7 @@ pub(super) fn encode_block(
 }
 
 /// Appends `raw` as one frame that states its content size.
-pub(super) fn encode_frame(
+pub(crate) fn encode_frame(
     scratch: &mut Scratch,
     raw: &[u8],
     out: &mut Vec<u8>,

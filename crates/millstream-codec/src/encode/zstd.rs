@@ -8,7 +8,7 @@ use crate::block::zstd_fault;
 use crate::error::Fault;
 
 /// Appends `raw` as one frame.
-pub(super) fn encode(
+pub(crate) fn encode(
     level: i32,
     scratch: &mut Scratch,
     raw: &[u8],
@@ -30,38 +30,28 @@ fn prepare(context: &mut CCtx<'static>, level: i32) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A frame of unknown size.
-pub(crate) struct Body {
-    context: CCtx<'static>,
+/// Returns an encoder of a frame of unknown size.
+pub(crate) fn encoder(level: i32) -> Result<CCtx<'static>, Fault> {
+    let mut context = CCtx::try_create().ok_or(Fault::OUT_OF_MEMORY)?;
+    prepare(&mut context, level).map(|()| context)
 }
 
-impl Body {
-    pub(crate) fn new(level: i32) -> Result<Body, Fault> {
-        let mut context = CCtx::try_create().ok_or(Fault::OUT_OF_MEMORY)?;
-        prepare(&mut context, level)?;
-        Ok(Body { context })
-    }
-
-    /// Encodes `raw` (`last`: nothing follows); returns bytes taken, bytes written, frame ended.
-    pub(crate) fn step(
-        &mut self,
-        raw: &[u8],
-        stored: &mut [u8],
-        last: bool,
-    ) -> Result<(usize, usize, bool), Fault> {
-        use zstd_safe::zstd_sys::ZSTD_EndDirective as End;
-        let mut input = InBuffer::around(raw);
-        let mut output = OutBuffer::around(stored);
-        let directive = if last {
-            End::ZSTD_e_end
-        } else {
-            End::ZSTD_e_continue
-        };
-        let left = self
-            .context
-            .compress_stream2(&mut output, &mut input, directive);
-        let left = left.map_err(zstd_fault)?;
-        let (taken, written) = (input.pos(), output.pos());
-        Ok((taken, written, last && left == 0 && taken == raw.len()))
-    }
+/// Encodes `raw` (`last`: nothing follows); returns bytes taken, bytes written, frame ended.
+pub(crate) fn step(
+    encoder: &mut CCtx<'static>,
+    raw: &[u8],
+    stored: &mut [u8],
+    last: bool,
+) -> Result<(usize, usize, bool), Fault> {
+    use zstd_safe::zstd_sys::ZSTD_EndDirective as End;
+    let mut input = InBuffer::around(raw);
+    let mut output = OutBuffer::around(stored);
+    let directive = match last {
+        true => End::ZSTD_e_end,
+        false => End::ZSTD_e_continue,
+    };
+    let left = encoder.compress_stream2(&mut output, &mut input, directive);
+    let left = left.map_err(zstd_fault)?;
+    let (taken, written) = (input.pos(), output.pos());
+    Ok((taken, written, last && left == 0 && taken == raw.len()))
 }

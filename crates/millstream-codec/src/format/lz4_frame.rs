@@ -13,7 +13,7 @@ pub(crate) const DAMAGED: Fault =
     Fault::checksum("the data does not match the LZ4 content checksum: it is damaged");
 
 pub(crate) const MAGIC: u32 = 0x184D_2204;
-const LEGACY_MAGIC: u32 = 0x184C_2102;
+pub(crate) const LEGACY: u32 = 0x184C_2102;
 
 /// The end mark, in place of a block's size.
 pub(crate) const END_MARK: u32 = 0;
@@ -45,7 +45,7 @@ pub(crate) struct Header {
 /// Parses the frame at the start of `head`; `first`: no frame came before it.
 pub(crate) fn parse(head: &[u8], first: bool) -> Result<Head<Header>, Fault> {
     let cause = "this is no LZ4 frame: the magic number is missing";
-    match super::parse_magic(head, &[MAGIC, LEGACY_MAGIC], first, cause)? {
+    match super::parse_magic(head, &[MAGIC, LEGACY], first, cause)? {
         Head::Frame(MAGIC) => parse_descriptor(&head[4..]),
         Head::Frame(_) => Err(Fault::unsupported(
             "an LZ4 frame of the legacy format is not supported",

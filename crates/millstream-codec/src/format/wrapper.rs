@@ -31,13 +31,12 @@ const GZIP_FLAG_COMMENT: u8 = 0x10;
 const GZIP_FLAGS_RESERVED: u8 = 0xE0;
 
 impl Wrapper {
-    /// Returns the wrapper of a deflate codec; `None` for other codecs.
-    pub(crate) fn of(codec: CodecId) -> Option<Wrapper> {
+    /// Returns the wrapper of a codec of deflate.
+    pub(crate) fn of(codec: CodecId) -> Wrapper {
         match codec {
-            CodecId::DEFLATE => Some(Wrapper::Raw),
-            CodecId::ZLIB => Some(Wrapper::Zlib),
-            CodecId::GZIP => Some(Wrapper::Gzip),
-            _ => None,
+            CodecId::ZLIB => Wrapper::Zlib,
+            CodecId::GZIP => Wrapper::Gzip,
+            _ => Wrapper::Raw,
         }
     }
 

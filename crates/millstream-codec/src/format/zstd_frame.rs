@@ -176,33 +176,18 @@ impl Walk {
     }
 }
 
-/// A whole frame at the start of `stored`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Extent {
-    Skippable { stored_bytes: usize },
-    Frame { header: Header, stored_bytes: usize },
-}
-
-/// Measures the frame at the start of `stored`, which must be complete; see [`parse`].
-pub(crate) fn measure(stored: &[u8], first: bool) -> Result<Extent, Fault> {
+/// Measures the frame at the start of `stored`, which must be complete; see [`parse`]. Returns its
+/// stored size, and its header unless it is skippable.
+pub(crate) fn measure(stored: &[u8], first: bool) -> Result<(usize, Option<Header>), Fault> {
     let truncated = Fault::TRUNCATED.after(stored.len());
-    match parse(stored, first)? {
-        Head::Incomplete => Err(truncated),
+    let (len, header) = match parse(stored, first)? {
+        Head::Incomplete => return Err(truncated),
         Head::Skippable { content_bytes } => {
-            let stored_bytes = SKIPPABLE_HEADER_BYTES as u64 + u64::from(content_bytes);
-            match usize::try_from(stored_bytes) {
-                Ok(stored_bytes) if stored_bytes <= stored.len() => {
-                    Ok(Extent::Skippable { stored_bytes })
-                }
-                _ => Err(truncated),
-            }
+            let len = SKIPPABLE_HEADER_BYTES.checked_add(content_bytes as usize);
+            (len, None)
         }
-        Head::Frame(header) => match Walk::new(header).advance(stored)? {
-            Some(stored_bytes) if stored_bytes <= stored.len() => Ok(Extent::Frame {
-                header,
-                stored_bytes,
-            }),
-            _ => Err(truncated),
-        },
-    }
+        Head::Frame(header) => (Walk::new(header).advance(stored)?, Some(header)),
+    };
+    let len = len.filter(|&len| len <= stored.len());
+    Ok((len.ok_or(truncated)?, header))
 }

@@ -7,7 +7,7 @@ use crate::error::Fault;
 use crate::gdeflate::{Table, TableReader};
 
 /// Returns a scanner if there are several tiles.
-pub(super) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
+pub(crate) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
     let header = gdeflate::Header::parse(head).ok()?;
     (header.tile_count() > 1).then(|| Scanner::boxed(Tiles::default(), raw_len))
 }

@@ -26,20 +26,16 @@ const FORM_CHECKED: u32 = 2;
 const NOT_FULL: Fault =
     Fault::unsupported("an LZ4 block has another size than its place in the frame suggests");
 
-fn first_header(head: &[u8]) -> Option<Header> {
-    first_frame(head, |head| lz4_frame::parse(head, true))
-}
-
 /// Returns a scanner if blocks are independent and there is more than one.
-pub(super) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
-    let header = first_header(head)?;
+pub(crate) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
+    let header = first_frame(head, lz4_frame::parse)?;
     let several = raw_len > header.block_bytes_max as u64;
     (header.independent && several).then(|| Scanner::boxed(Blocks::new(), raw_len))
 }
 
-pub(super) fn declared(head: &[u8], stored_len: u64) -> Option<u64> {
+pub(crate) fn declared(head: &[u8], stored_len: u64) -> Option<u64> {
     if (head.len() as u64) < stored_len {
-        return first_header(head)?.content_bytes;
+        return first_frame(head, lz4_frame::parse)?.content_bytes;
     }
     let (mut consumed, mut raw_bytes) = (0usize, 0u64);
     while consumed < head.len() {
@@ -74,7 +70,7 @@ fn frame_bytes(stored: &[u8], header: &Header) -> Option<usize> {
 }
 
 /// Decodes one block, which its checksum follows, if it has one.
-pub(super) fn decode(unit: &Unit, stored: &[u8], raw: &mut [u8]) -> Result<(), Fault> {
+pub(crate) fn decode(unit: &Unit, stored: &[u8], raw: &mut [u8]) -> Result<(), Fault> {
     let block = lz4_frame::verify_block(stored, unit.form & FORM_CHECKED != 0)?;
     if unit.form & FORM_COMPRESSED == 0 {
         raw.copy_from_slice(block);

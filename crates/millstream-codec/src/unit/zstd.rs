@@ -4,43 +4,33 @@
 use super::steps::{Place, Scanner, Step, Steps};
 use super::{Unit, UnitScanner};
 use crate::error::Fault;
-use crate::format::zstd_frame::{self, Extent, Walk};
+use crate::format::zstd_frame::{self, Walk};
 use crate::format::{Head, SKIPPABLE_HEADER_BYTES, first_frame};
 use crate::limits::UNIT_STORED_BYTES_MAX;
 use crate::{CodecId, Scratch};
 
-fn first_header(head: &[u8]) -> Option<zstd_frame::Header> {
-    first_frame(head, |head| zstd_frame::parse(head, true))
-}
-
 /// Returns a scanner if the first frame states its size and is not the whole stream.
-pub(super) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
-    let content_bytes = first_header(head)?.content_bytes?;
+pub(crate) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
+    let content_bytes = first_frame(head, zstd_frame::parse)?.content_bytes?;
     (content_bytes < raw_len).then(|| Scanner::boxed(Frames::default(), raw_len))
 }
 
-pub(super) fn declared(head: &[u8], stored_len: u64) -> Option<u64> {
+pub(crate) fn declared(head: &[u8], stored_len: u64) -> Option<u64> {
     if (head.len() as u64) < stored_len {
-        return first_header(head)?.content_bytes;
+        return first_frame(head, zstd_frame::parse)?.content_bytes;
     }
     let (mut consumed, mut raw_bytes) = (0, 0u64);
     while consumed < head.len() {
-        consumed += match zstd_frame::measure(&head[consumed..], consumed == 0).ok()? {
-            Extent::Skippable { stored_bytes } => stored_bytes,
-            Extent::Frame {
-                header,
-                stored_bytes,
-            } => {
-                raw_bytes = raw_bytes.checked_add(header.content_bytes?)?;
-                stored_bytes
-            }
-        };
+        let (len, header) = zstd_frame::measure(&head[consumed..], consumed == 0).ok()?;
+        let content_bytes = header.map_or(Some(0), |header| header.content_bytes);
+        raw_bytes = raw_bytes.checked_add(content_bytes?)?;
+        consumed += len;
     }
     (consumed > 0).then_some(raw_bytes)
 }
 
 /// Decodes one frame.
-pub(super) fn decode(scratch: &mut Scratch, stored: &[u8], raw: &mut [u8]) -> Result<(), Fault> {
+pub(crate) fn decode(scratch: &mut Scratch, stored: &[u8], raw: &mut [u8]) -> Result<(), Fault> {
     let raw_len = raw.len();
     match crate::block::decode_zstd_frame(scratch, stored, raw)? {
         raw_bytes if raw_bytes == raw_len => Ok(()),

@@ -1,9 +1,9 @@
 //! What is encoded decodes to the same bytes, by every way of decoding and at every level.
 
-use crate::common::{KINDS, Kind, STREAMED, by_block, by_large_pieces, encoded, sample};
+use crate::common::{KINDS, Kind, by_block, by_large_pieces, encoded, sample};
 use millstream_codec::{
     CodecErrorKind, CodecId, Scratch, block_level_range, compress, declared_raw_len, decode_block,
-    decompress, default_level, encode_block, level_range,
+    decompress, default_level, encode_block, level_range, wrong_format,
 };
 
 /// Sizes around what the codecs count in: nothing, one, bytes of a length code, blocks of LZ4.
@@ -35,7 +35,7 @@ fn blocks_of_every_kind_and_size_come_back() {
                     by_block(codec, &stored, len + 100).expect(&what) == raw,
                     "{what}"
                 );
-                if STREAMED.contains(&codec) {
+                if codec.facts().stream.is_some() {
                     assert!(
                         by_large_pieces(codec, &stored, len).expect(&what) == raw,
                         "{what}"
@@ -100,6 +100,11 @@ fn streams_of_every_codec_come_back_with_equal_totals() {
 
 #[test]
 fn names_lead_back_to_their_codecs() {
+    let names = CodecId::ALL.map(CodecId::name).join(" ");
+    assert_eq!(
+        names,
+        "stored zlib gzip deflate zstd lz4 lz4-block gdeflate"
+    );
     for codec in CodecId::ALL {
         assert_eq!(CodecId::from_name(codec.name()), Some(codec));
     }
@@ -110,23 +115,17 @@ fn names_lead_back_to_their_codecs() {
 #[test]
 fn the_head_declares_the_raw_size_where_the_format_has_it() {
     let raw = sample(Kind::Text, 300_000, 5);
-    for codec in [CodecId::ZSTD, CodecId::LZ4, CodecId::GDEFLATE] {
+    for codec in CodecId::ALL
+        .into_iter()
+        .filter(|codec| codec.facts().scanner.is_some())
+    {
         let Some(stored) = encoded(codec, &raw) else {
             continue;
         };
-        let len = stored.len() as u64;
-        assert_eq!(
-            declared_raw_len(codec, &stored[..64], len),
-            Some(300_000),
-            "{}",
-            codec.name()
-        );
-        assert_eq!(
-            declared_raw_len(codec, &stored, len),
-            Some(300_000),
-            "{}",
-            codec.name()
-        );
+        for head in [&stored[..64], &stored] {
+            let declared = declared_raw_len(codec, head, stored.len() as u64);
+            assert_eq!(declared, Some(300_000), "{}", codec.name());
+        }
     }
     // The whole stream is there: all of its frames count.
     for codec in [CodecId::ZSTD, CodecId::LZ4] {
@@ -142,4 +141,17 @@ fn the_head_declares_the_raw_size_where_the_format_has_it() {
         declared_raw_len(CodecId::GZIP, &gzip, gzip.len() as u64),
         None
     );
+}
+
+#[test]
+fn a_wrong_format_is_named_and_a_right_one_is_not() {
+    let zstd = [0x28, 0xb5, 0x2f, 0xfd, 0, 0];
+    assert!(wrong_format(CodecId::ZSTD, &zstd).is_none());
+    let cause = wrong_format(CodecId::GZIP, &zstd).expect("zstd is no gzip");
+    assert!(cause.contains("zstd"), "{cause}");
+    assert!(wrong_format(CodecId::ZLIB, &[0x78, 0x9c]).is_none());
+    let cause = wrong_format(CodecId::ZLIB, &[0x1f, 0x8b, 8]).expect("gzip is no zlib");
+    assert!(cause.contains("gzip"), "{cause}");
+    assert!(wrong_format(CodecId::STORED, b"anything").is_none());
+    assert!(wrong_format(CodecId(0x90), b"anything").is_none());
 }

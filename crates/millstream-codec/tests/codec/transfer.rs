@@ -3,16 +3,14 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 
-use crate::common::{Kind, STREAMED, sample};
+use crate::common::{Kind, sample, streamed};
 use millstream_codec::{
     CodecErrorKind, CodecId, StreamError, compress, decompress, default_level, level_range,
 };
 
 /// Codecs that this build reads and writes as streams.
 fn codecs() -> impl Iterator<Item = CodecId> {
-    STREAMED
-        .into_iter()
-        .filter(|&codec| !level_range(codec).is_empty())
+    streamed().filter(|&codec| !level_range(codec).is_empty())
 }
 
 /// Reads in pieces of odd sizes, is interrupted every third time, and fails after `left` bytes.

@@ -304,7 +304,7 @@ impl BlockSource for BaseFile {
 /// Checks that a block's codec is one of this format version, or an application's own.
 pub(crate) fn check_codec(block: &BlockRecord) -> Result<()> {
     let codec = CodecId(block.codec);
-    if codec <= CodecId::GDEFLATE || codec >= CodecId::APPLICATION {
+    if usize::from(codec.0) < CodecId::ALL.len() || codec >= CodecId::APPLICATION {
         return Ok(());
     }
     Err(corrupt(format!("codec {} is not known", block.codec)))

@@ -38,13 +38,17 @@ impl Default for Target {
 /// Costs of a load, in nanoseconds: for each block, raw byte and stored byte.
 type Cost = (CodecId, f64, f64, f64);
 
-/// What `auto` assumes that each codec costs.
-const COSTS: [Cost; 6] = [
+/// What `auto` assumes that each codec costs: stored blocks, then the codecs that it tries, in this
+/// order: each only if its result could be taken, judging by the results of those before it (see
+/// [`CostModel::may_take`]).
+///
+/// zlib shrinks some kinds (tables of numbers) further than zstd. GDeflate shrinks as much as zlib
+/// and decodes faster, but encodes at a quarter of its rate.
+pub(super) const COSTS: [Cost; 5] = [
     (CodecId::STORED, 3000.0, 0.50, 0.0),
     (CodecId::LZ4_BLOCK, 5000.0, 0.60, 0.40),
     (CodecId::ZSTD, 8000.0, 0.82, 1.50),
     (CodecId::ZLIB, 8000.0, 1.02, 3.30),
-    (CodecId::DEFLATE, 8000.0, 0.97, 3.30),
     (CodecId::GDEFLATE, 8000.0, 0.63, 1.85),
 ];
 
@@ -53,18 +57,6 @@ const DEVICE_WEIGHT_MIN: f64 = 1.25;
 
 /// Rate of the device per core, in MB/s, at which that weight is one more than the minimum.
 const CORE_RATE: f64 = 300.0;
-
-/// The codecs that `auto` tries, in this order: each only if its result could be taken, judging by
-/// the results of those before it (see [`CostModel::may_take`]).
-///
-/// zlib shrinks some kinds (tables of numbers) further than zstd. GDeflate shrinks as much as zlib
-/// and decodes faster, but encodes at a quarter of its rate.
-pub(super) const CANDIDATES: [CodecId; 4] = [
-    CodecId::LZ4_BLOCK,
-    CodecId::ZSTD,
-    CodecId::ZLIB,
-    CodecId::GDEFLATE,
-];
 
 /// The level of zstd for `auto`: decoding is no slower for it. Level 12 leaves 0.5 % less, and
 /// encodes four times as long.

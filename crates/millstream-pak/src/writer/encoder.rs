@@ -12,7 +12,7 @@ use millstream_codec::{Scratch, block_level_range, default_level};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::choose::{AUTO_ZSTD_LEVEL, CANDIDATES, CostModel, shrinks};
+use super::choose::{AUTO_ZSTD_LEVEL, COSTS, CostModel, shrinks};
 use super::plan::Part;
 use super::{Coding, PackOptions, Target, tree};
 use crate::error::{Error, ErrorKind, Result};
@@ -152,7 +152,7 @@ impl<'a> Encoder<'a> {
         }
         let mut best: Option<(CodecId, Vec<u8>)> = None;
         let mut sizes = vec![(CodecId::STORED, raw.len())];
-        for codec in CANDIDATES {
+        for &(codec, ..) in &COSTS[1..] {
             let levels = block_level_range(codec);
             let is_tried = self.model.may_take(codec, raw.len(), quick_bytes, &sizes);
             if levels.is_empty() || !is_tried {

@@ -12,15 +12,6 @@ use millstream_stream::{
     ErrorKind, Mode, ReadStream, ReadTyped, Stream, StreamView, Streams, WriteTyped,
 };
 
-/// All that packages use.
-const CODECS: [CodecId; 5] = [
-    CodecId::STORED,
-    CodecId::ZLIB,
-    CodecId::ZSTD,
-    CodecId::LZ4_BLOCK,
-    CodecId::GDEFLATE,
-];
-
 /// Words that tell their place, with some order for codecs to find.
 fn content(len: usize) -> Vec<u8> {
     let word = |index: usize| (index as u32).wrapping_mul(0x9E37_79B9) & 0x00FF_0FFF;
@@ -52,7 +43,7 @@ fn every_codec_is_read_sought_and_viewed_as_the_bytes_that_were_packed() {
     let streams = Streams::new(&storage).unwrap();
     let bytes = content(5 * FILE_BUFFER_BYTES + 1234);
     let seed = 11;
-    for codec in CODECS {
+    for codec in CodecId::ALL {
         let coding = Coding::Fixed(codec);
         let (source, _) = packed(&storage, coding, &[("a", &bytes), ("empty", b"")]);
         let open = |name: &[u8]| streams.open_entry(&source, name).unwrap();

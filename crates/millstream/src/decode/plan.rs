@@ -22,7 +22,6 @@ use std::sync::Arc;
 
 use millstream_codec::{CodecError, CodecErrorKind, CodecId, StreamDecoder, Unit, UnitScanner};
 
-use crate::decode::format::wrong_format;
 use crate::decode::jobs::{Codec, Method, guarded};
 use crate::decode::spec::{Block, BlockTable};
 use crate::error::{Error, ErrorKind};
@@ -158,13 +157,13 @@ impl Plan {
             self.mode = Mode::Table(0);
             return Ok(());
         }
-        if let Some(error) = wrong_format(self.codec, view.bytes) {
-            return Err(error);
+        if let Some(cause) = millstream_codec::wrong_format(self.codec, view.bytes) {
+            return Err(Error::new(ErrorKind::WrongFormat, cause));
         }
         if self.raw_len.is_none() {
             self.declared = declared_by(codecs, self.codec, view.bytes, stored_len)?;
             let is_whole = view.bytes.len() as u64 == stored_len;
-            let is_exact = self.codec == CodecId::GDEFLATE || codecs.contains_key(&self.codec.0);
+            let is_exact = self.codec.facts().declares_whole || codecs.contains_key(&self.codec.0);
             let known = |&len: &u64| is_exact || is_whole && len <= self.raw_len_max;
             self.raw_len = self.declared.filter(known);
         }
@@ -199,7 +198,7 @@ impl Plan {
             if head.len() as u64 == stored_len {
                 return Ok(Mode::Whole);
             }
-        } else if self.codec == CodecId::LZ4_BLOCK {
+        } else if self.codec.facts().stream.is_none() {
             return Err(unknown_size());
         }
         let decoder = millstream_codec::stream_decoder(self.codec)?;
@@ -465,9 +464,10 @@ pub(crate) fn check_known(codecs: &Codecs, codec: CodecId) -> Result<(), Error> 
     if millstream_codec::can_decode(codec) || codecs.contains_key(&codec.0) {
         return Ok(());
     }
-    let cause = match codec {
-        CodecId::ZSTD => "zstd is not built in: it needs the feature `c` or `rust`".into(),
-        CodecId(id) => format!("no codec has the id {id:#04x}"),
+    let (name, id) = (codec.name(), codec.0);
+    let cause = match CodecId::ALL.contains(&codec) {
+        true => format!("{name} is not built in: it needs the feature `c` or `rust`"),
+        false => format!("no codec has the id {id:#04x}"),
     };
     Err(Error::new(ErrorKind::UnknownCodec, cause))
 }

@@ -11,12 +11,10 @@ use rustix::process::{Pid, Signal};
 /// The user and group that own nothing.
 pub(crate) const NOBODY: u32 = 65_534;
 
-/// Codecs of the stream commands.
-pub(crate) const CODECS: &[&str] = if cfg!(feature = "c") {
-    &["zlib", "gzip", "deflate", "gdeflate", "zstd", "lz4"]
-} else {
-    // Without C zstd is decoded only, so it cannot go there and back.
-    &["zlib", "gzip", "deflate", "gdeflate", "lz4"]
+/// Codecs of the stream commands. Without C zstd is decoded only, so it cannot go there and back.
+pub(crate) const CODECS: &[&str] = match cfg!(feature = "c") {
+    true => &["zlib", "gzip", "deflate", "zstd", "lz4", "gdeflate"],
+    false => &["zlib", "gzip", "deflate", "lz4", "gdeflate"],
 };
 
 /// The program, about to be started.

@@ -6,14 +6,11 @@ use millstream_codec::{
 };
 
 /// The codecs that decode streams.
-pub(crate) const STREAMED: [CodecId; 6] = [
-    CodecId::ZLIB,
-    CodecId::GZIP,
-    CodecId::DEFLATE,
-    CodecId::ZSTD,
-    CodecId::LZ4,
-    CodecId::GDEFLATE,
-];
+pub(crate) fn streamed() -> impl Iterator<Item = CodecId> {
+    CodecId::ALL
+        .into_iter()
+        .filter(|codec| codec.facts().stream.is_some())
+}
 
 /// Kinds of data: what compresses well, fairly, not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

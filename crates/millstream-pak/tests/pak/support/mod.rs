@@ -156,16 +156,7 @@ pub(crate) fn entries(seed: u64) -> Vec<(String, Vec<u8>)> {
 
 pub(crate) fn codings() -> Vec<Coding> {
     let mut codings = vec![Coding::Auto(Default::default())];
-    for codec in [
-        CodecId::STORED,
-        CodecId::ZLIB,
-        CodecId::GDEFLATE,
-        CodecId::LZ4_BLOCK,
-    ] {
-        codings.push(Coding::Fixed(codec));
-    }
-    if cfg!(feature = "c") {
-        codings.push(Coding::Fixed(CodecId::ZSTD));
-    }
+    let encodes = |&codec: &CodecId| !millstream_codec::block_level_range(codec).is_empty();
+    codings.extend(CodecId::ALL.into_iter().filter(encodes).map(Coding::Fixed));
     codings
 }
