@@ -141,7 +141,7 @@ struct Inner<W: Work> {
 }
 
 /// Threads that hang keep it alive.
-struct Shared<W: Work> {
+struct Core<W: Work> {
     work: W,
     inner: Mutex<Inner<W>>,
     /// Idle threads sleep here.
@@ -157,7 +157,7 @@ struct Shared<W: Work> {
 /// In a forked child the threads do not exist, and one of them may hold the lock: the child may
 /// only ask [`Crew::is_child`] and drop it.
 pub struct Crew<W: Work> {
-    shared: Arc<Shared<W>>,
+    shared: Arc<Core<W>>,
     guard: ForkGuard,
 }
 
@@ -167,7 +167,7 @@ impl<W: Work> Crew<W> {
         let list = W::List::default();
         let roster = Roster::new(options);
         Crew {
-            shared: Arc::new(Shared {
+            shared: Arc::new(Core {
                 work,
                 inner: Mutex::new(Inner { list, roster }),
                 idle: Condvar::new(),
@@ -307,7 +307,7 @@ fn recover<T>(locked: std::sync::LockResult<T>) -> T {
 
 type Ended<R> = (R, Vec<u64>, Vec<primitives::JoinHandle<()>>);
 
-impl<W: Work> Shared<W> {
+impl<W: Work> Core<W> {
     fn lock(&self) -> MutexGuard<'_, Inner<W>> {
         recover(self.inner.lock())
     }
@@ -478,7 +478,7 @@ struct Thread<W: Work> {
 }
 
 /// Does work as thread `number`, until it is surplus or the crew ends.
-fn run<W: Work>(shared: &Arc<Shared<W>>, number: usize) {
+fn run<W: Work>(shared: &Arc<Core<W>>, number: usize) {
     let mut thread = Thread::<W> {
         local: shared.work.begin(number),
         share: Vec::new(),

@@ -32,11 +32,11 @@ pub type LogHook = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
 /// the thread delivers what is queued and ends.
 #[derive(Clone)]
 pub struct Log {
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<Hooked>>,
 }
 
 /// State shared by all clones. The thread has `counts` and the receiver, so it can outlive them.
-struct Shared {
+struct Hooked {
     hook: LogHook,
     /// The channel to the thread, made with the first line.
     lines: OnceLock<SyncSender<Line>>,
@@ -59,7 +59,7 @@ impl Log {
     #[must_use]
     pub fn new(hook: Option<LogHook>) -> Log {
         let shared = hook.map(|hook| {
-            Arc::new(Shared {
+            Arc::new(Hooked {
                 hook,
                 lines: OnceLock::new(),
                 counts: Arc::default(),
@@ -106,7 +106,7 @@ impl fmt::Debug for Log {
     }
 }
 
-impl Shared {
+impl Hooked {
     /// Starts the log's thread; where that fails, the receiver is dropped and lines are lost.
     fn start_thread(&self) -> SyncSender<Line> {
         let (sender, lines) = sync_channel(LOG_LINES_MAX);

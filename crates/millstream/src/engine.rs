@@ -39,7 +39,7 @@ use crate::request::Verb;
 use crate::scheduler::{NO_DEADLINE, Order, Scheduler};
 use crate::staging::Staging;
 use crate::state::Event;
-use crate::trace::{Lane as TraceLane, Span};
+use crate::trace::{Span, Track};
 use crate::transfers::{Lane, Transfers};
 use crate::waits::WaitsFor;
 
@@ -586,13 +586,13 @@ impl Engine {
     }
 
     #[cold]
-    fn trace(&mut self, lane: TraceLane, start_ns: u64, end_ns: u64, bytes: u64, index: u32) {
+    fn trace(&mut self, track: Track, start_ns: u64, end_ns: u64, bytes: u64, index: u32) {
         let name = self.rare(index).and_then(|rare| rare.name.clone());
         let body = self.side.peek(index);
         let file = self.files.peek(body.file);
         let file_name = || Some(file?.path.file_name()?.to_string_lossy().into());
         let span = Span {
-            lane,
+            track,
             name: name.or_else(file_name),
             start_ns,
             end_ns,

@@ -15,7 +15,7 @@
 //! fail, and so do those whose path leads to another file: the limit does not count them. Packages
 //! are closed last.
 //!
-//! Opens wait by lane: direct descriptors, which are counted in the limit already; files that
+//! Opens wait by urgency: direct descriptors, which are counted in the limit already; files that
 //! urgent requests need; files that others need; files opened ahead of their first request.
 
 use std::cmp::Reverse;
@@ -42,7 +42,7 @@ mod writes;
 use ends::Ends;
 pub(crate) use ends::{EndKey, InLine};
 use file::Phase;
-pub(crate) use file::{Direct, File, Lane};
+pub(crate) use file::{Direct, File, Urgency};
 pub(crate) use handles::Look;
 use writes::Writes;
 
@@ -118,8 +118,8 @@ fn peek(files: &[Option<Box<File>>], id: FileId) -> Option<&File> {
 /// The files of a storage.
 pub(crate) struct Files {
     files: Vec<Option<Box<File>>>,
-    /// Waiting opens, by lane and order.
-    queued: BTreeMap<(Reverse<Lane>, u64), u32>,
+    /// Waiting opens, by urgency and order.
+    queued: BTreeMap<(Reverse<Urgency>, u64), u32>,
     entered: u64,
     /// Opens in flight, with the time of their start.
     opening: HashMap<u32, u64>,
@@ -211,7 +211,7 @@ impl Files {
         let other = self.link(index);
         let Some(opened) = opened else {
             if !other.is_some_and(|other| self.share(index, other)) {
-                self.want(index, Lane::Ahead);
+                self.want(index, Urgency::Ahead);
             }
             return;
         };
@@ -279,21 +279,21 @@ impl Files {
         self.opening.len() + self.queued.len()
     }
 
-    /// Queues a file to be opened, or moves it to a more urgent lane.
-    pub(crate) fn want(&mut self, index: u32, lane: Lane) {
+    /// Queues a file to be opened, or makes its open more urgent.
+    pub(crate) fn want(&mut self, index: u32, urgency: Urgency) {
         match self.at(index).phase {
             Phase::Closed => {}
-            Phase::Queued(before, order) if before < lane => {
+            Phase::Queued(before, order) if before < urgency => {
                 self.queued.remove(&(Reverse(before), order));
             }
             _ => return,
         }
-        self.at(index).phase = Phase::Queued(lane, self.entered);
-        self.enter(index, lane);
+        self.at(index).phase = Phase::Queued(urgency, self.entered);
+        self.enter(index, urgency);
     }
 
-    fn enter(&mut self, index: u32, lane: Lane) {
-        self.queued.insert((Reverse(lane), self.entered), index);
+    fn enter(&mut self, index: u32, urgency: Urgency) {
+        self.queued.insert((Reverse(urgency), self.entered), index);
         self.entered += 1;
     }
 
@@ -306,7 +306,7 @@ impl Files {
         if file.direct == Direct::Closed && room && !file.is_short_of_direct {
             file.direct = Direct::Opening;
             self.descriptors += 1;
-            self.enter(index, Lane::Direct);
+            self.enter(index, Urgency::Direct);
         }
         &self.at(index).direct
     }
@@ -314,33 +314,33 @@ impl Files {
     /// The next file to open, if one may be opened now: its index, whether it is urgent, and the
     /// call. Opens that have run longer than `OPEN_HUNG_NS` do not count.
     pub(crate) fn next_open(&mut self, now_ns: u64) -> Option<(u32, bool, OpenCall)> {
-        let (&(Reverse(lane), _), &index) = self.queued.first_key_value()?;
+        let (&(Reverse(urgency), _), &index) = self.queued.first_key_value()?;
         if self.shortage.is_some_and(|short| now_ns < short.again_ns) {
             return None;
         }
         let recent = |started: &&u64| now_ns.saturating_sub(**started) < limits::OPEN_HUNG_NS;
         let busy = self.opening.values().filter(recent).count();
-        let most = match lane {
-            Lane::Ahead => limits::OPENS_AHEAD_MAX,
+        let most = match urgency {
+            Urgency::Ahead => limits::OPENS_AHEAD_MAX,
             _ => limits::OPENS_MAX,
         };
-        if busy >= most || !(lane == Lane::Direct || self.reserve()) {
+        if busy >= most || !(urgency == Urgency::Direct || self.reserve()) {
             return None;
         }
         self.queued.pop_first();
         self.opening.insert(index, now_ns);
         let file = self.at(index);
-        if lane != Lane::Direct {
+        if urgency != Urgency::Direct {
             file.phase = Phase::Opening;
         }
-        let call = self.open_call(index, lane != Lane::Direct);
-        Some((index, lane >= Lane::Urgent, call))
+        let call = self.open_call(index, urgency != Urgency::Direct);
+        Some((index, urgency >= Urgency::Urgent, call))
     }
 
     /// Whether the next open waits for a descriptor.
     pub(crate) fn is_short_of_descriptors(&self) -> bool {
         let next = self.queued.first_key_value();
-        next.is_some_and(|((lane, _), _)| lane.0 != Lane::Direct)
+        next.is_some_and(|((urgency, _), _)| urgency.0 != Urgency::Direct)
             && (self.shortage.is_some() || self.room() < 2)
     }
 
@@ -443,7 +443,7 @@ impl Files {
                 file.opened_once = file.known.is_some();
                 // Room for one open, which is tried again.
                 self.descriptors_max = descriptors_limit.min(held + 2);
-                self.want(index, Lane::Urgent);
+                self.want(index, Urgency::Urgent);
                 return false;
             }
             Some(Err(error)) if is_out_of_descriptors(&error) => {
@@ -526,7 +526,7 @@ impl Files {
     /// Begins to close an idle handle, if waiting opens need room.
     pub(crate) fn evict(&mut self) -> Option<(u32, LetGoCall)> {
         let last = self.queued.last_key_value();
-        let waiting = last.is_some_and(|((lane, _), _)| lane.0 != Lane::Direct);
+        let waiting = last.is_some_and(|((urgency, _), _)| urgency.0 != Urgency::Direct);
         let margin = (self.descriptors_max / 4).min(limits::EVICT_MARGIN);
         while waiting && self.room() + self.closing < 2 + margin {
             let [plain, packages] = &mut self.idle;
@@ -561,7 +561,7 @@ impl Files {
             false => self.count_closed(count),
         }
         if !is_kept && !self.at(index).waiters.is_empty() {
-            self.want(index, Lane::Urgent);
+            self.want(index, Urgency::Urgent);
             let id = self.at(index).id;
             self.requeued.push(id);
         }
@@ -825,8 +825,8 @@ impl Files {
         if !file.close_fired || busy {
             return false;
         }
-        if let Phase::Queued(lane, order) = file.phase {
-            self.queued.remove(&(Reverse(lane), order));
+        if let Phase::Queued(urgency, order) = file.phase {
+            self.queued.remove(&(Reverse(urgency), order));
         }
         if let Some(owner) = self.at(index).shares() {
             self.release_owner(owner, false);

@@ -38,9 +38,9 @@ pub(crate) struct Order {
     pub(crate) pinned: bool,
 }
 
-/// Which order a request is in.
+/// Which list a request is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ListKind {
     Nowhere,
     Pinned,
     Arrivals,
@@ -53,7 +53,7 @@ struct Link {
     next: u32,
     previous: u32,
     arrival: u64,
-    place: Place,
+    place: ListKind,
     priority: Priority,
 }
 
@@ -61,7 +61,7 @@ const UNLINKED: Link = Link {
     next: NIL,
     previous: NIL,
     arrival: 0,
-    place: Place::Nowhere,
+    place: ListKind::Nowhere,
     priority: Priority::Low,
 };
 
@@ -159,7 +159,7 @@ impl Scheduler {
             self.links.resize(len, UNLINKED);
         }
         let place = self.links[key as usize].place;
-        assert!(place == Place::Nowhere, "a request waits once");
+        assert!(place == ListKind::Nowhere, "a request waits once");
         self.note_realtime(priority, now_ns);
         self.waiting[priority as usize] += 1;
         self.waits.insert(priority);
@@ -171,7 +171,7 @@ impl Scheduler {
                 if let Some(position) = position {
                     self.positions.insert(key, (position, arrival));
                 }
-                Place::Pinned
+                ListKind::Pinned
             }
             (NO_DEADLINE, None) if !late => {
                 let last = std::mem::replace(&mut level.last, key);
@@ -181,16 +181,16 @@ impl Scheduler {
                     last => self.links[last as usize].next = key,
                 }
                 self.links[key as usize].previous = last;
-                Place::Arrivals
+                ListKind::Arrivals
             }
             (NO_DEADLINE, Some(position)) => {
                 level.elevator.insert((position, arrival), key);
                 self.positions.insert(key, (position, arrival));
-                Place::Elevator
+                ListKind::Elevator
             }
             (deadline_ns, _) => {
                 level.deadlines.insert(deadline_ns, arrival, key);
-                Place::Deadlines
+                ListKind::Deadlines
             }
         };
         let link = &mut self.links[key as usize];
@@ -211,20 +211,20 @@ impl Scheduler {
         let Some(link) = self.links.get_mut(key as usize) else {
             return false;
         };
-        let place = std::mem::replace(&mut link.place, Place::Nowhere);
+        let place = std::mem::replace(&mut link.place, ListKind::Nowhere);
         let (next, previous, priority) = (link.next, link.previous, link.priority);
         let level = &mut self.levels[priority as usize];
         match place {
-            Place::Nowhere => return false,
-            Place::Pinned => {
+            ListKind::Nowhere => return false,
+            ListKind::Pinned => {
                 level.pinned.retain(|pinned| *pinned != key);
                 self.positions.remove(&key);
             }
-            Place::Deadlines => {
+            ListKind::Deadlines => {
                 let removed = level.deadlines.remove(key);
                 assert!(removed, "a request with a deadline is in the heap");
             }
-            Place::Elevator => {
+            ListKind::Elevator => {
                 let at = self.positions.remove(&key);
                 let removed = at.and_then(|at| level.elevator.remove(&at));
                 assert_eq!(
@@ -233,7 +233,7 @@ impl Scheduler {
                     "a positioned request is in the elevator"
                 );
             }
-            Place::Arrivals => {
+            ListKind::Arrivals => {
                 match (next, previous) {
                     (NIL, NIL) => level.last = NIL,
                     (NIL, _) => {
@@ -266,7 +266,7 @@ impl Scheduler {
             self.links[key as usize].priority,
         );
         let before = std::mem::replace(at, (position, at.1));
-        if place == Place::Elevator {
+        if place == ListKind::Elevator {
             let elevator = &mut self.levels[priority as usize].elevator;
             elevator.remove(&before);
             elevator.insert(*at, key);
@@ -276,7 +276,7 @@ impl Scheduler {
     /// Whether a request waits in front of the others of its priority.
     pub(crate) fn is_pinned(&self, key: u32) -> bool {
         let link = self.links.get(key as usize);
-        link.is_some_and(|link| link.place == Place::Pinned)
+        link.is_some_and(|link| link.place == ListKind::Pinned)
     }
 
     /// Whether any request is pinned in a priority.
@@ -460,7 +460,7 @@ impl Scheduler {
     #[inline]
     pub(crate) fn follower(&self, key: u32) -> Option<u32> {
         let link = &self.links[key as usize];
-        (link.place == Place::Arrivals && link.next != NIL).then_some(link.next)
+        (link.place == ListKind::Arrivals && link.next != NIL).then_some(link.next)
     }
 }
 

@@ -27,7 +27,7 @@ use crate::decode::jobs::{
     BlockPlace, DecodeTask, JobOutcome, JobSource, JobTask, Lent, Method, StreamRaw, Task,
 };
 use crate::decode::plan::{
-    Codecs, Mode, NotCut, Part, Plan, View, check_known, check_table, no_memory,
+    Codecs, Mode, NotCut, Piece, Plan, View, check_known, check_table, no_memory,
 };
 use crate::decode::spec::{self, BlockTable};
 use crate::error::{Error, ErrorKind};
@@ -658,7 +658,7 @@ impl Staged {
                     Mode::Copy => window.len as u64,
                     _ => raw_len,
                 };
-                let part = Part {
+                let part = Piece {
                     codec: self.plan.codec,
                     start: 0,
                     len: window.len,
@@ -724,7 +724,7 @@ impl Staged {
         }
     }
 
-    fn give_parts(&mut self, window: Window, parts: Vec<Part>, context: &mut Context<'_>) {
+    fn give_parts(&mut self, window: Window, parts: Vec<Piece>, context: &mut Context<'_>) {
         let start = window.start;
         let source = self.ready(window);
         let table = self.plan.table.clone();
@@ -762,7 +762,7 @@ impl Staged {
     }
 
     /// How a part is decoded, or that a device takes it.
-    fn method_for(&self, part: &Part) -> Method {
+    fn method_for(&self, part: &Piece) -> Method {
         let memory = self.memory.as_ref().expect("memory came before jobs");
         match (&memory.device, &memory.gathered) {
             (Some(sink), None) => Method::Device(DevicePlace {

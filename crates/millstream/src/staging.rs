@@ -134,7 +134,8 @@ pub(crate) struct Ask {
     pub(crate) priority: Priority,
 }
 
-enum Place {
+/// Where the memory of a window is: in staging, or outside of it as a last resort.
+enum Home {
     Inside,
     Outside,
 }
@@ -226,7 +227,7 @@ impl Staging {
     }
 
     /// Where a window would be now: rules 2 to 5.
-    fn place(&self, ask: &Ask) -> Option<Place> {
+    fn place(&self, ask: &Ask) -> Option<Home> {
         if CLASSES.iter().any(|class| self.holds_up(*class, ask)) {
             return None;
         }
@@ -248,14 +249,14 @@ impl Staging {
         let has_jobs = self.jobs[class].saturating_sub(unread) < limits::JOBS_MAX;
         let in_share = taken + ask.bytes <= share;
         if has_jobs && in_share && in_use + ask.bytes <= room && self.arena.fits(ask.bytes) {
-            return Some(Place::Inside);
+            return Some(Home::Inside);
         }
         let none_ordinary = self.out[Class::Ordinary as usize].windows == 0;
         let stuck = match ask.class {
             Class::Ordinary => has_jobs && (!in_share || none_ordinary),
             Class::Foreign => !has_jobs || !in_share || none_ordinary,
         };
-        (self.is_first(ask) && stuck && self.outside[class].is_none()).then_some(Place::Outside)
+        (self.is_first(ask) && stuck && self.outside[class].is_none()).then_some(Home::Outside)
     }
 
     /// Whether a window of this size would be given now.
@@ -270,15 +271,15 @@ impl Staging {
     pub(crate) fn take(&mut self, ask: &Ask) -> Result<Option<WindowMemory>, IoError> {
         let memory = match (self.place(ask), ask.class) {
             (None, _) => return Ok(None),
-            (Some(Place::Outside), class) => {
+            (Some(Home::Outside), class) => {
                 let buffer = self.buffers.take(ask.bytes)?;
                 self.outside[class as usize] = Some((ask.id, class));
                 Some(WindowMemory::Outside(buffer, class))
             }
-            (Some(Place::Inside), Class::Ordinary) => {
+            (Some(Home::Inside), Class::Ordinary) => {
                 self.arena.take(ask.bytes).map(WindowMemory::Inside)
             }
-            (Some(Place::Inside), Class::Foreign) => {
+            (Some(Home::Inside), Class::Foreign) => {
                 self.arena.take_last(ask.bytes).map(WindowMemory::Inside)
             }
         };

@@ -3,8 +3,8 @@
 //! Lanes: `queue` (a request from submission to completion), `device` (an operation in flight),
 //! `decode` (a job), and counters for staging and bytes in flight. Format: an object with
 //! `traceEvents`, an array of events `{"name","ph":"X","ts","dur","pid","tid","args"}` with times
-//! in microseconds (`ph` "C" for counters, "M" for lane names). A request with several names has
-//! them in `args.names` of its event in lane `queue`.
+//! in microseconds (`ph` "C" for counters, "M" for track names). A request with several names has
+//! them in `args.names` of its event in track `queue`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::limits;
 use crate::sync::{Mutex, lock};
 
-/// A lane of a trace.
+/// A track of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lane {
+pub(crate) enum Track {
     Queue = 1,
     Device = 2,
     Decode = 3,
@@ -26,7 +26,7 @@ pub(crate) enum Lane {
 /// Something that took time. Times are nanoseconds of the engine's clock.
 #[derive(Debug, Clone)]
 pub(crate) struct Span {
-    pub(crate) lane: Lane,
+    pub(crate) track: Track,
     /// The name of the request (see [`title`]), or of its file.
     pub(crate) name: Option<Arc<str>>,
     pub(crate) start_ns: u64,
@@ -107,7 +107,7 @@ impl Trace {
             self.write_span(span, out)?;
         }
         // The memory in use at the completion of each operation.
-        let device = |span: &&Span| span.lane == Lane::Device;
+        let device = |span: &&Span| span.track == Track::Device;
         for span in self.spans.iter().filter(device) {
             let at = microseconds(span.end_ns.saturating_sub(self.start_ns));
             let (staging, in_flight) = span.memory;
@@ -129,7 +129,7 @@ impl Trace {
         // A request may end in the round that took it in, whose time is from before its submission.
         let spent_ns = end_ns.saturating_sub(start_ns);
         let (start, duration) = (microseconds(start_ns), microseconds(spent_ns));
-        let (tid, bytes, offset) = (span.lane as u32, span.bytes, span.offset);
+        let (tid, bytes, offset) = (span.track as u32, span.bytes, span.offset);
         write!(
             out,
             "{{\"name\":\"{name}\",\"ph\":\"X\",\"ts\":{start},\"dur\":{duration},\"pid\":1,\
@@ -137,7 +137,7 @@ impl Trace {
              \"request\":{}",
             span.request
         )?;
-        if span.lane == Lane::Queue && names.contains('\0') {
+        if span.track == Track::Queue && names.contains('\0') {
             let listed = names
                 .split('\0')
                 .map(|name| format!("\"{}\"", escaped(name)));
@@ -182,9 +182,9 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn span(lane: Lane, name: &str) -> Span {
+    fn span(track: Track, name: &str) -> Span {
         Span {
-            lane,
+            track,
             name: Some(name.into()),
             start_ns: 2_001_001,
             end_ns: 2_002_501,
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn names_are_escaped_and_times_are_microseconds() {
-        let text = traced([span(Lane::Device, "a\"b\n\\")]);
+        let text = traced([span(Track::Device, "a\"b\n\\")]);
         for part in [
             r#""name":"a\"b\u000a\\""#,
             r#""lost":0,"workers":0"#,
@@ -221,8 +221,8 @@ mod tests {
     }
 
     #[test]
-    fn several_names_are_listed_in_the_lane_of_requests() {
-        let text = traced([Lane::Queue, Lane::Device].map(|lane| span(lane, "a\0b\"\0c")));
+    fn several_names_are_listed_in_the_track_of_requests() {
+        let text = traced([Track::Queue, Track::Device].map(|track| span(track, "a\0b\"\0c")));
         let title = r#""name":"a and 2 more""#;
         assert_eq!(text.matches(title).count(), 2, "{text}");
         let listed = r#","names":["a","b\"","c"]"#;

@@ -169,7 +169,7 @@ fn machine(table: &mut Table) -> Value {
     })
 }
 
-fn place(table: &mut Table, args: &InfoArgs, place: &probe::Place) -> Value {
+fn place(table: &mut Table, args: &InfoArgs, place: &probe::MountFacts) -> Value {
     let mount = match place.mount_kind {
         MountKind::Local => "a disk of this machine",
         MountKind::Memory => "memory",

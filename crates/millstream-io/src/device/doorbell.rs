@@ -39,7 +39,7 @@ const RUNG: u32 = 2;
 /// Wakes a sleeping device owner. Clones ring the same bell; a clone may outlive the device.
 #[derive(Clone)]
 pub struct Doorbell {
-    shared: Arc<Shared>,
+    shared: Arc<Bell>,
 }
 
 impl std::fmt::Debug for Doorbell {
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Doorbell {
     }
 }
 
-struct Shared {
+struct Bell {
     state: AtomicU32,
     sleeper: Sleeper,
 }
@@ -92,7 +92,7 @@ impl Doorbell {
 
     fn with(sleeper: Sleeper) -> Doorbell {
         Doorbell {
-            shared: Arc::new(Shared {
+            shared: Arc::new(Bell {
                 state: AtomicU32::new(AWAKE),
                 sleeper,
             }),

@@ -25,7 +25,7 @@ pub(super) fn read(id: OperationId, file: Descriptor, offset: u64, segment: Segm
 pub(super) const PANICS: Descriptor = Descriptor(13);
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct Seen {
     /// Prefixes of the names whose calls hang.
     shut: Vec<&'static str>,
     pub(super) hanging: usize,
@@ -37,7 +37,7 @@ pub(super) struct State {
 /// that begins with `panic`. Reads use the name `read`; byte `n` of every file is `n % 251`.
 #[derive(Default)]
 pub(super) struct Fake {
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<Seen>,
     changed: Condvar,
     cached: Option<usize>,
 }
@@ -81,7 +81,7 @@ impl Fake {
         self.changed.notify_all();
     }
 
-    pub(super) fn await_state(&self, what: &str, mut is: impl FnMut(&State) -> bool) {
+    pub(super) fn await_state(&self, what: &str, mut is: impl FnMut(&Seen) -> bool) {
         let state = self.state.lock().unwrap();
         let waited = self
             .changed

@@ -29,7 +29,7 @@ mod disk;
 mod files;
 
 pub use disk::{SimCounts, SimOperation, generate};
-use files::Shared;
+use files::Simulation;
 pub use files::{SimFileOptions, SimFiles};
 
 /// Properties of the simulated disk. Chances are between 0 and 1.
@@ -94,7 +94,7 @@ impl Default for SimOptions {
 
 /// A [`Device`] over the simulated disk. See the module.
 pub struct Sim {
-    shared: Arc<Shared>,
+    shared: Arc<Simulation>,
     depth: usize,
     call_ns: u64,
     in_flight: usize,
@@ -116,7 +116,7 @@ impl Sim {
     pub fn new(options: SimOptions) -> (Sim, SimFiles) {
         let (depth, call_ns) = (options.depth.max(1), options.call_ns);
         let break_after = options.break_after;
-        let shared = Arc::new(Shared::new(options));
+        let shared = Arc::new(Simulation::new(options));
         let sim = Sim {
             shared: Arc::clone(&shared),
             depth,

@@ -42,7 +42,7 @@ pub struct Machine {
 /// Properties of the file system and the disk of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Place {
+pub struct MountFacts {
     /// Kind of its mount.
     pub mount_kind: MountKind,
     /// Name of the file system (`ext4`), or its magic number in hexadecimal.
@@ -61,14 +61,14 @@ pub struct Place {
 }
 
 #[cfg(not(target_os = "linux"))]
-impl Place {
+impl MountFacts {
     /// Makes a place of which the system reports only how it is mounted.
-    fn on(mount_kind: MountKind, device: u64, direct: Option<DirectAlignment>) -> Place {
+    fn on(mount_kind: MountKind, device: u64, direct: Option<DirectAlignment>) -> MountFacts {
         let name = match mount_kind {
             MountKind::Local => "local volume",
             _ => "network share",
         };
-        Place {
+        MountFacts {
             mount_kind,
             file_system: name.to_owned(),
             device,
@@ -95,7 +95,7 @@ pub fn machine() -> Machine {
 ///
 /// # Errors
 /// The path cannot be opened or queried; with the likely cause.
-pub fn place(path: &Path) -> Result<Place, IoError> {
+pub fn place(path: &Path) -> Result<MountFacts, IoError> {
     system::place(path)
 }
 

@@ -49,7 +49,7 @@ pub(crate) enum Mode {
 }
 
 /// A part of a window that decodes alone, in place.
-pub(crate) struct Part {
+pub(crate) struct Piece {
     pub(crate) codec: CodecId,
     /// Within the window's bytes.
     pub(crate) start: usize,
@@ -239,7 +239,7 @@ impl Plan {
         &mut self,
         codecs: &Codecs,
         view: &View<'_>,
-        parts: &mut Vec<Part>,
+        parts: &mut Vec<Piece>,
     ) -> Result<usize, NotCut> {
         let taken = match &mut self.mode {
             Mode::Units(_) => self.cut_units(view, parts)?,
@@ -253,7 +253,7 @@ impl Plan {
         Ok(taken)
     }
 
-    fn cut_units(&mut self, view: &View<'_>, parts: &mut Vec<Part>) -> Result<usize, NotCut> {
+    fn cut_units(&mut self, view: &View<'_>, parts: &mut Vec<Piece>) -> Result<usize, NotCut> {
         let codec = self.codec;
         let Mode::Units(scanner) = &mut self.mode else {
             unreachable!("matched by the caller")
@@ -269,7 +269,7 @@ impl Plan {
         for unit in units {
             check_unit(&unit, self.raw_given, view.bytes.len())?;
             let raw_start = self.take_raw(unit.raw_len as u64)?;
-            parts.push(Part {
+            parts.push(Piece {
                 codec,
                 start: unit.stored_start,
                 len: unit.stored_len,
@@ -286,7 +286,7 @@ impl Plan {
         &mut self,
         codecs: &Codecs,
         view: &View<'_>,
-        parts: &mut Vec<Part>,
+        parts: &mut Vec<Piece>,
     ) -> Result<usize, Error> {
         let table = Arc::clone(self.table.as_ref().expect("a table mode has a table"));
         let Mode::Table(first) = self.mode else {
@@ -303,7 +303,7 @@ impl Plan {
                 false => block.stored_offset - view.stored_at,
             };
             parts.try_reserve(1).map_err(|_| no_memory())?;
-            parts.push(Part {
+            parts.push(Piece {
                 codec: block.codec,
                 start: usize::try_from(start).expect("inside the window"),
                 len: block.stored_len as usize,

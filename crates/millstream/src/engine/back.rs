@@ -15,7 +15,7 @@ use crate::request::Verb;
 use crate::staged::{Context, RawMemory, Staged, Step, check_room};
 use crate::staging::Class;
 use crate::state::{Event, State};
-use crate::trace::Lane as TraceLane;
+use crate::trace::Track;
 use crate::transfers::{Block, Lane, Meaning, Members, NO_WINDOW, Quarantine, Transfer};
 use crate::waits::WaitsFor;
 
@@ -119,7 +119,7 @@ impl Engine {
         }
         let index = member.index();
         if self.shared.recorder.is_on() {
-            self.trace(TraceLane::Device, started_ns, self.now_ns, bytes, index);
+            self.trace(Track::Device, started_ns, self.now_ns, bytes, index);
         }
         let flow = self.operation_back(index, block, result);
         self.follow(index, flow);
@@ -444,7 +444,7 @@ impl Engine {
             let start = self.shared.to_ns(result.ran.started);
             let end = self.shared.to_ns(result.ran.ended);
             let bytes = self.landed_bytes(index);
-            self.trace(TraceLane::Decode, start, end, bytes, index);
+            self.trace(Track::Decode, start, end, bytes, index);
         }
         self.cols[index as usize].jobs -= 1;
         let flow = self.job_done(index, result);

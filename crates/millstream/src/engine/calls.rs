@@ -20,7 +20,7 @@ use crate::files::{Closing, Look};
 use crate::ids::Id;
 use crate::request::{Verb, Work};
 use crate::state::{Event, State};
-use crate::trace::Lane as TraceLane;
+use crate::trace::Track;
 use crate::waits::WaitsFor;
 
 /// What a call in flight is for.
@@ -403,7 +403,7 @@ impl Engine {
         self.shared.counters.read_with_open.add(1);
         if self.shared.recorder.is_on() {
             let start_ns = self.now_ns.saturating_sub(spent_ns);
-            self.trace(TraceLane::Device, start_ns, self.now_ns, read.len, index);
+            self.trace(Track::Device, start_ns, self.now_ns, read.len, index);
         }
         self.follow(index, Flow::End(None));
     }

@@ -14,7 +14,7 @@ use crate::request::{Rare, Verb};
 use crate::staged::Staged;
 use crate::state::Event;
 use crate::stats::Counters;
-use crate::trace::Lane as TraceLane;
+use crate::trace::Track;
 use crate::waiters::wake_all;
 
 impl Engine {
@@ -66,7 +66,7 @@ impl Engine {
         self.externals.any_ended |= kind.is_some();
         if self.shared.recorder.is_on() {
             let start_ns = self.cols[index as usize].submitted_ns;
-            self.trace(TraceLane::Queue, start_ns, self.now_ns, bytes, index);
+            self.trace(Track::Queue, start_ns, self.now_ns, bytes, index);
         }
         let col = &mut self.cols[index as usize];
         assert!(!col.is_out(), "a request ends with nothing out");

@@ -12,7 +12,7 @@ use super::{Engine, Flow};
 use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
-use crate::files::Lane;
+use crate::files::Urgency;
 use crate::ids::FileId;
 use crate::limits;
 use crate::queue::{FIFO, Fifo, Parcel};
@@ -347,7 +347,7 @@ impl Engine {
         self.waits(index, cause);
         let col = &mut self.cols[index as usize];
         col.state.on(Event::NeedsFile);
-        self.files.want(file_index, Lane::of(col.priority));
+        self.files.want(file_index, Urgency::of(col.priority));
         Some(Flow::Wait)
     }
 

@@ -40,7 +40,7 @@ pub(super) enum Issue {
 }
 
 /// How the next block of a request is read or written.
-enum Plan {
+enum Planned {
     /// Into the memory of the request; the block covers this many bytes of the range.
     Plain(Block, u64),
     /// The whole request goes through staging.
@@ -254,18 +254,18 @@ impl Engine {
         let plan = match self.cols[index as usize].verb.writes() {
             true => {
                 let (block, bytes) = self.plan_write(index, &body, priority);
-                Ok(Plan::Plain(block, bytes))
+                Ok(Planned::Plain(block, bytes))
             }
             false => self.plan_read(index, &body, priority),
         };
         match plan {
-            Ok(Plan::Plain(block, _)) if self.is_full(block.file, block.lane) => Issue::Full,
-            Ok(Plan::Plain(block, covers)) => {
+            Ok(Planned::Plain(block, _)) if self.is_full(block.file, block.lane) => Issue::Full,
+            Ok(Planned::Plain(block, covers)) => {
                 self.push_plain(index, block, covers);
                 Issue::Issued
             }
             // Memory that is not aligned for direct reads: the whole request goes through staging.
-            Ok(Plan::Staged) => match self.add_staged(index, CodecId::STORED, false) {
+            Ok(Planned::Staged) => match self.add_staged(index, CodecId::STORED, false) {
                 Ok(_) => self.issue_staged(index, &body, priority),
                 Err(error) => self.fail(index, error),
             },
@@ -332,7 +332,7 @@ impl Engine {
 
     /// Routes and lays out the next block of a read.
     #[inline(always)]
-    fn plan_read(&mut self, index: u32, body: &Body, priority: Priority) -> Result<Plan, Issue> {
+    fn plan_read(&mut self, index: u32, body: &Body, priority: Priority) -> Result<Planned, Issue> {
         let col = &self.cols[index as usize];
         let (issued, len) = (col.issued, col.len);
         let at = body.offset + issued;
@@ -362,7 +362,7 @@ impl Engine {
         let stageable = issued == 0 || facts.can_hang;
         let Route { via, staged } = self.route(body, &read);
         let via = match via {
-            _ if staged && stageable => return Ok(Plan::Staged),
+            _ if staged && stageable => return Ok(Planned::Staged),
             // Only whole requests are staged; an unaligned rest goes through the page cache.
             _ if staged => Via::Buffered,
             Via::Direct => self.direct_or_not(index, body)?,
@@ -555,7 +555,7 @@ impl Engine {
         (left, bytes): (u64, u64),
         priority: Priority,
         (pointer, (before, after)): (*mut u8, (u64, u64)),
-    ) -> Plan {
+    ) -> Planned {
         let file = self.files.at(body.file.0.index());
         let facts = file.facts.as_ref().expect("a file with users is open");
         if let (Via::Direct, Some((offsets, addresses))) = (via, facts.masks) {
@@ -564,7 +564,7 @@ impl Engine {
                 let start = pointer.wrapping_sub(layout.lead as usize);
                 if start.addr() & addresses == 0 {
                     let block = block_of(body, via, &layout, descriptor, priority, start);
-                    return Plan::Plain(block, layout.covers);
+                    return Planned::Plain(block, layout.covers);
                 }
             }
         }
@@ -580,7 +580,7 @@ impl Engine {
         };
         let layout = Layout::plain(at, bytes);
         let block = block_of(body, via, &layout, descriptor, priority, pointer);
-        Plan::Plain(block, bytes)
+        Planned::Plain(block, bytes)
     }
 
     /// Begins the operation of a block, merged with requests that follow in the file and in line.

@@ -25,8 +25,8 @@ use crate::route::FileFacts;
 pub(super) enum Phase {
     /// Never opened, or closed to make room.
     Closed,
-    /// Waits to be opened, in this lane and order.
-    Queued(Lane, u64),
+    /// Waits to be opened, by urgency and order.
+    Queued(Urgency, u64),
     /// Being opened.
     Opening,
     Open(OwnedDescriptor),
@@ -50,9 +50,9 @@ pub(crate) enum Direct {
     Unavailable,
 }
 
-/// What waits for an open.
+/// How urgent an open is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Lane {
+pub(crate) enum Urgency {
     /// No request: opened ahead of the first one.
     Ahead = 0,
     /// Requests of the lower priorities.
@@ -63,11 +63,11 @@ pub(crate) enum Lane {
     Direct = 3,
 }
 
-impl Lane {
-    pub(crate) fn of(priority: Priority) -> Lane {
+impl Urgency {
+    pub(crate) fn of(priority: Priority) -> Urgency {
         match priority >= Priority::High {
-            true => Lane::Urgent,
-            false => Lane::Wanted,
+            true => Urgency::Urgent,
+            false => Urgency::Wanted,
         }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use millstream_io::{IoError, Known, Numbering, OwnedDescriptor};
 
-use super::file::{Lane, Phase};
+use super::file::{Phase, Urgency};
 use super::{File, Files};
 use crate::ids::FileId;
 
@@ -165,11 +165,11 @@ impl Files {
     fn open_apart(&mut self, index: u32, owner: u32) {
         let file = self.at(index);
         file.phase = Phase::Closed;
-        let lane = match file.waiters.is_empty() {
-            true => Lane::Ahead,
-            false => Lane::Urgent,
+        let urgency = match file.waiters.is_empty() {
+            true => Urgency::Ahead,
+            false => Urgency::Urgent,
         };
-        self.want(index, lane);
+        self.want(index, urgency);
         let id = self.at(index).id;
         self.requeued.push(id);
         self.release_owner(owner, true);

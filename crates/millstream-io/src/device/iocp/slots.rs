@@ -32,7 +32,7 @@ struct Block {
 }
 
 /// One transfer of an operation.
-struct Part {
+struct Issued {
     block: *mut Block,
     handle: HANDLE,
     len: usize,
@@ -48,7 +48,7 @@ struct Slot {
     parts_used: usize,
     /// Number of transfers in the system.
     waiting: usize,
-    parts: Vec<Part>,
+    parts: Vec<Issued>,
 }
 
 /// The slots of a device, as many as were ever in use at once.
@@ -103,7 +103,7 @@ impl Slots {
             transfer: index as u32,
         };
         if index == slot.parts.len() {
-            slot.parts.push(Part {
+            slot.parts.push(Issued {
                 block: Box::into_raw(Box::new(block)),
                 handle: file.handle(),
                 len,

@@ -14,19 +14,19 @@ pub type TimeSource = Arc<dyn Fn() -> Instant + Send + Sync>;
 /// The state of one modeled disk. Clones are the same disk.
 #[derive(Clone)]
 pub struct ModelClock {
-    shared: Arc<Shared>,
+    shared: Arc<Timeline>,
 }
 
-struct Shared {
+struct Timeline {
     model: DiskModel,
     time: TimeSource,
     /// All times below count nanoseconds from here.
     epoch: Instant,
-    state: Mutex<State>,
+    state: Mutex<Traffic>,
 }
 
 #[derive(Default)]
-struct State {
+struct Traffic {
     /// Transfers occupy the disk one after the other, until this time.
     busy_until_ns: u64,
     /// Where the last transfer ended.
@@ -46,7 +46,7 @@ impl ModelClock {
     /// Makes a disk with its own source of time, for tests that do not wait.
     #[must_use]
     pub fn with_time(model: DiskModel, time: TimeSource) -> ModelClock {
-        let shared = Shared {
+        let shared = Timeline {
             epoch: time(),
             model,
             time,
@@ -88,7 +88,7 @@ impl ModelClock {
     }
 }
 
-impl State {
+impl Traffic {
     /// Returns when an operation that arrives now ends.
     fn add(&mut self, model: &DiskModel, now_ns: u64, operation: &Operation) -> u64 {
         let mut begin_ns = now_ns;

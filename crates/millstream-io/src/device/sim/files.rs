@@ -14,15 +14,15 @@ use crate::fs::{
 };
 
 /// State shared by the device and its files.
-pub(super) struct Shared {
+pub(super) struct Simulation {
     disk: Mutex<Disk>,
     now_ns: AtomicU64,
     pub(super) bell: Doorbell,
 }
 
-impl Shared {
-    pub(super) fn new(options: SimOptions) -> Shared {
-        Shared {
+impl Simulation {
+    pub(super) fn new(options: SimOptions) -> Simulation {
+        Simulation {
             disk: Mutex::new(Disk::new(options)),
             now_ns: AtomicU64::new(0),
             bell: Doorbell::condvar(),
@@ -79,7 +79,7 @@ impl Default for SimFileOptions {
 /// The files of a [`Sim`](super::Sim). Clones share the files. Paths are compared literally.
 #[derive(Clone)]
 pub struct SimFiles {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<Simulation>,
 }
 
 impl SimFiles {

@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode, OFlags, Statx};
 use rustix::process::{Resource, getrlimit};
 
-use super::{Machine, Place};
+use super::{Machine, MountFacts};
 use crate::error::IoError;
 use crate::fs::explain;
 use crate::fs::unix::linux::mount::{Mount, Mounts, device_number, disk_of, known};
@@ -32,7 +32,7 @@ pub(super) fn machine() -> Machine {
 }
 
 /// See [`super::place`].
-pub(super) fn place(path: &Path) -> Result<Place, IoError> {
+pub(super) fn place(path: &Path) -> Result<MountFacts, IoError> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     let here =
         rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| explain("open", errno))?;
@@ -53,7 +53,7 @@ pub(super) fn place(path: &Path) -> Result<Place, IoError> {
         .as_ref()
         .and_then(|(file, about)| mounts.direct(file.as_fd(), about, mount));
     let disk = disk_of(&about);
-    Ok(Place {
+    Ok(MountFacts {
         mount_kind: mount.kind,
         file_system: name_of(mount.magic),
         device: device_number(&about),
@@ -64,11 +64,11 @@ pub(super) fn place(path: &Path) -> Result<Place, IoError> {
     })
 }
 
-fn block_device(file: &OwnedFd, about: &Statx) -> Place {
+fn block_device(file: &OwnedFd, about: &Statx) -> MountFacts {
     let device = own_device_number(about);
     let disk = disk::of_device(device);
     let mount = Mount::of_block_device(disk.as_ref());
-    Place {
+    MountFacts {
         mount_kind: mount.kind,
         file_system: "block device".to_owned(),
         device,

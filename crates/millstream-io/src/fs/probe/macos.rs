@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Machine, Place};
+use super::{Machine, MountFacts};
 use crate::error::IoError;
 use crate::fs::{FileSystem as _, OpenMode, OsFileSystem};
 
@@ -11,10 +11,10 @@ pub(super) fn machine() -> Machine {
 }
 
 /// See [`super::place`]. Fails for folders and block devices.
-pub(super) fn place(path: &Path) -> Result<Place, IoError> {
+pub(super) fn place(path: &Path) -> Result<MountFacts, IoError> {
     let files = OsFileSystem::new();
     let opened = files.open(path, OpenMode::default())?;
     files.close(opened.descriptor)?;
     let device = opened.identity.device;
-    Ok(Place::on(opened.mount_kind, device, opened.direct))
+    Ok(MountFacts::on(opened.mount_kind, device, opened.direct))
 }

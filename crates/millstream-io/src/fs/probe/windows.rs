@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Machine, Place};
+use super::{Machine, MountFacts};
 use crate::error::IoError;
 use crate::fs::os;
 use crate::system;
@@ -18,10 +18,10 @@ pub(super) fn machine() -> Machine {
 }
 
 /// See [`super::place`].
-pub(super) fn place(path: &Path) -> Result<Place, IoError> {
+pub(super) fn place(path: &Path) -> Result<MountFacts, IoError> {
     let (device, volume) = os::volume_of(path)?;
-    Ok(Place {
+    Ok(MountFacts {
         rotating: volume.rotating,
-        ..Place::on(volume.kind, device, volume.direct())
+        ..MountFacts::on(volume.kind, device, volume.direct())
     })
 }

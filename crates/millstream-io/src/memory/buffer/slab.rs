@@ -47,7 +47,7 @@ pub(super) const fn piece_bytes(class: usize) -> usize {
 
 /// Buffers of one size.
 pub(super) struct Class {
-    state: Mutex<State>,
+    state: Mutex<Slabs>,
     pub(super) piece_bytes: usize,
     slab_bytes: usize,
     spare: Arc<Spare>,
@@ -55,7 +55,7 @@ pub(super) struct Class {
 }
 
 #[derive(Default)]
-struct State {
+struct Slabs {
     slabs: Vec<Option<Slab>>,
     /// Free numbers in `slabs`.
     vacant: Vec<u32>,
@@ -112,7 +112,7 @@ impl Class {
             .expect("a slab was just added under this lock"))
     }
 
-    fn take_from(&self, state: &mut State) -> Option<(NonNull<u8>, u32)> {
+    fn take_from(&self, state: &mut Slabs) -> Option<(NonNull<u8>, u32)> {
         let number = *state.open.last()?;
         if state.idle == Some(number) {
             state.idle = None;
@@ -178,13 +178,13 @@ impl Class {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Slabs> {
         // No panic between lock and unlock leaves the state half changed, so poison is ignored.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl Slabs {
     /// Adds a free slab, which serves next.
     fn add(&mut self, region: Arc<Region>) {
         let slab = Some(Slab {

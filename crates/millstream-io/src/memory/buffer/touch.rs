@@ -24,11 +24,11 @@ const PIECE_BYTES: usize = 4 << 20;
 /// Touches regions on a thread that is started with the first one.
 #[derive(Default)]
 pub(super) struct Toucher {
-    state: Mutex<State>,
+    state: Mutex<Stage>,
 }
 
 #[derive(Default)]
-enum State {
+enum Stage {
     #[default]
     Idle,
     Running(Started),
@@ -58,7 +58,7 @@ impl Started {
 }
 
 impl Toucher {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Stage> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -67,18 +67,18 @@ impl Toucher {
     /// pages are touched by their user.
     pub(super) fn touch(&self, region: &Arc<Region>) {
         let mut state = self.lock();
-        if matches!(*state, State::Idle) {
-            *state = Started::new().map_or(State::Ended, State::Running);
+        if matches!(*state, Stage::Idle) {
+            *state = Started::new().map_or(Stage::Ended, Stage::Running);
         }
-        if let State::Running(started) = &*state {
+        if let Stage::Running(started) = &*state {
             let _ = started.regions.send(Arc::downgrade(region));
         }
     }
 
     /// Stops the thread and waits until it has ended and holds no region.
     pub(super) fn end(&self) {
-        let before = std::mem::replace(&mut *self.lock(), State::Ended);
-        let State::Running(started) = before else {
+        let before = std::mem::replace(&mut *self.lock(), Stage::Ended);
+        let Stage::Running(started) = before else {
             return;
         };
         started.stop.store(true, Relaxed);
