@@ -47,7 +47,7 @@ pub struct CachedOptions {
     /// The bell of the device that the owner sleeps in.
     pub bell: Doorbell,
     /// Maximum number of helper threads, at most
-    /// [`COPY_HELPERS_MAX`](crate::limits::COPY_HELPERS_MAX); with 0 each `reap` copies all.
+    /// [`COPY_HELPERS_MAX`]; with 0 each `reap` copies all.
     pub threads: usize,
     /// Settings of the helper threads.
     pub settings: ThreadSettings,
