@@ -4,8 +4,7 @@
 //! Four [crews](crate::crew): opens; short calls on open files (close, len, content, transfer);
 //! long calls (sync, rename, remove, replace, prefetch); and code of the owner (run). So a save
 //! never delays an open, and opens or code that hang stop no other kind of call. Each call
-//! completes on its own. A call counts as hung after
-//! [`CALLS_HUNG_NS`](crate::limits::CALLS_HUNG_NS).
+//! completes on its own, and counts as hung after [`CALLS_HUNG_NS`].
 //!
 //! Answers are held back while [`CALLS_HOLD_RATIO`](crate::limits::CALLS_HOLD_RATIO) times as many
 //! calls wait, so that the owner wakes for several at once; not when none waits, nor when the crew

@@ -161,8 +161,7 @@ impl Work for Transfers {
 /// - While operations are fast (page-cache hits), a thread takes several at a time, and no more
 ///   threads than cores are awake. When operations block, a thread takes one at a time and wakes
 ///   the next, until all are in the disk's queue.
-/// - Completions are held back while
-///   [`THREADS_HOLD_RATIO`](crate::limits::THREADS_HOLD_RATIO) times as many operations wait for a
+/// - Completions are held back while [`THREADS_HOLD_RATIO`] times as many operations wait for a
 ///   thread, so that the owner wakes for several at once. This adds at most one part in that many
 ///   to an operation's time in the queue. (Direct 4 KiB reads at depth 128: a wake for each
 ///   completion cost half as much CPU as the reads.) With another device's bell nothing is held.
