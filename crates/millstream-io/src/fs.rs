@@ -331,6 +331,20 @@ pub fn is_out_of_descriptors(error: &IoError) -> bool {
     OUT_OF_DESCRIPTORS.contains(&error.errno.0)
 }
 
+/// Has Linux make room for `count` descriptors of the process at once. Its table grows by doubling,
+/// and in a process with threads each growth takes milliseconds (a grace period of RCU), for which
+/// opens wait; so does this call (see [`is_alone`](crate::thread::is_alone)). Where the system
+/// refuses, nothing is changed.
+pub fn reserve_descriptors(count: usize) {
+    #[cfg(target_os = "linux")]
+    if let Ok(number) = i32::try_from(count) {
+        // Any descriptor serves, and most programs have this one. The copy is closed at once.
+        let _ = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), number);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = count;
+}
+
 /// Returns the error of `call`, with its usual cause.
 fn explain(call: &'static str, errno: impl Into<Errno>) -> IoError {
     let errno = errno.into();

@@ -115,9 +115,12 @@ pub const CALLS_LONG_THREADS: usize = 2;
 /// a cached open, and about one seek of a hard disk.
 pub const CALLS_HUNG_NS: u64 = 10_000_000;
 
-/// Answers of calls are held back while this many times as many calls wait: their owner wakes for
-/// several, and sees each at most an eighth later.
-pub const CALLS_HOLD_RATIO: usize = 8;
+/// Answers of calls are held back while they are fewer than this many, and than twice as many as
+/// calls wait: each wake of the owner costs as much as an open, and on busy cores far more.
+pub const CALLS_HOLD_MAX: usize = 48;
+
+/// Calls that take longer than this hold no answers back: opens of cached names take 5 µs.
+pub const CALLS_FAST_NS: u64 = 50_000;
 
 /// Maximum number of log messages queued for the hook. 256 lines of 100 bytes are 25 KiB.
 pub const LOG_LINES_MAX: usize = 256;

@@ -74,6 +74,19 @@ pub fn available_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Whether this process certainly has no thread but the calling one.
+#[must_use]
+pub fn is_alone() -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        // Links: itself, its folder, and one for each thread.
+        let tasks = rustix::fs::stat("/proc/self/task");
+        tasks.is_ok_and(|tasks| tasks.st_nlink == 3)
+    }
+    #[cfg(not(target_os = "linux"))]
+    false
+}
+
 /// Returns the processor time of all threads of this process so far.
 #[must_use]
 pub fn processor_time() -> Duration {

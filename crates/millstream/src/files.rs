@@ -158,11 +158,17 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    pub(crate) fn new(descriptors_max: usize, access: Access) -> Files {
-        // A limit above that of the process would only show as failed opens.
+    /// The limit on descriptors if an application asks for `wanted`: one above that of the process
+    /// would only show as failed opens.
+    pub(crate) fn descriptors_max(wanted: usize) -> usize {
         let share = millstream_io::limits::descriptors_max() / limits::DESCRIPTORS_SHARE;
-        let share = usize::try_from(share).unwrap_or(usize::MAX);
-        let descriptors_max = descriptors_max.min(share).max(2);
+        wanted
+            .min(usize::try_from(share).unwrap_or(usize::MAX))
+            .max(2)
+    }
+
+    pub(crate) fn new(descriptors: usize, access: Access) -> Files {
+        let descriptors_max = Files::descriptors_max(descriptors);
         Files {
             files: Vec::new(),
             queued: BTreeMap::new(),
@@ -319,12 +325,13 @@ impl Files {
             return None;
         }
         let recent = |started: &&u64| now_ns.saturating_sub(**started) < limits::OPEN_HUNG_NS;
-        let busy = self.opening.values().filter(recent).count();
         let most = match urgency {
             Urgency::Ahead => limits::OPENS_AHEAD_MAX,
             _ => limits::OPENS_MAX,
         };
-        if busy >= most || !(urgency == Urgency::Direct || self.reserve()) {
+        let is_full =
+            self.opening.len() >= most && self.opening.values().filter(recent).count() >= most;
+        if is_full || !(urgency == Urgency::Direct || self.reserve()) {
             return None;
         }
         self.queued.pop_first();

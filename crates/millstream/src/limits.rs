@@ -194,8 +194,9 @@ pub const WINDOWS_BEFORE_REGISTERING: u64 = 4096;
 /// Jobs waiting for a worker or running from which on nothing more is issued.
 pub const JOBS_MAX: usize = 1024;
 
-/// Maximum number of opens in flight: few, so that urgent ones that arrive later wait for few.
-pub const OPENS_MAX: usize = 32;
+/// Maximum number of opens handed to threads: so many that these, while they run, need no engine,
+/// which may wait for a core. Urgent ones that come later overtake those that no thread has begun.
+pub const OPENS_MAX: usize = 512;
 
 /// Files are opened ahead of their first request while fewer opens than this are in flight.
 pub const OPENS_AHEAD_MAX: usize = 4;

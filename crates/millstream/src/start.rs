@@ -5,11 +5,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use millstream_io::backend::{BackendOptions, Maker};
+use millstream_io::fs::reserve_descriptors;
+use millstream_io::thread::is_alone;
 use millstream_io::{DeviceKind, FileSystem};
 
 use crate::decode::workers::Workers;
 use crate::engine::{Engine, or_abort};
 use crate::error::{Error, ErrorKind};
+use crate::files::Files;
 use crate::lanes::Lanes;
 use crate::options::StorageOptions;
 use crate::park::StorageThread;
@@ -27,6 +30,9 @@ pub(crate) fn backend(options: &mut StorageOptions) -> (Maker, Arc<dyn FileSyste
         mask: options.masked_features,
     })
 }
+
+/// Descriptors that the process has beside those of the storage's files.
+const OTHER_DESCRIPTORS: usize = 64;
 
 /// The threads of a storage, and its device.
 pub(crate) struct Started {
@@ -47,7 +53,15 @@ pub(crate) fn start(
         true => 0,
         false => threads.workers.unwrap_or(1),
     };
-    let workers = Workers::start(count, &threads.worker).map_err(|_| no_thread())?;
+    // The first opens would wait for the growth of the table several times. While there are no
+    // threads it takes microseconds.
+    let descriptors = Files::descriptors_max(shared.options.descriptors) + OTHER_DESCRIPTORS;
+    let later = (!is_alone()).then_some(descriptors);
+    if later.is_none() {
+        reserve_descriptors(descriptors);
+    }
+    let workers = Workers::start(count, &threads.worker, later);
+    let workers = workers.map_err(|_| no_thread())?;
     let workers = Arc::new(workers);
     let (thread, (kind, reason)) = if threads.pumped {
         let (engine, about) = create(shared, side, maker, Arc::clone(&workers))?;

@@ -6,9 +6,9 @@
 //! never delays an open, and opens or code that hang stop no other kind of call. Each call
 //! completes on its own, and counts as hung after [`CALLS_HUNG_NS`].
 //!
-//! Answers are held back while [`CALLS_HOLD_RATIO`](crate::limits::CALLS_HOLD_RATIO) times as many
-//! calls wait, so that the owner wakes for several at once; not when none waits, nor when the crew
-//! has all its threads. If no thread can be started, or the storage has none, `reap` makes the
+//! Answers of fast calls are held back while many calls wait, so that the owner wakes for several
+//! at once ([`CALLS_HOLD_MAX`](crate::limits::CALLS_HOLD_MAX)); not when none waits, nor when the
+//! crew has all its threads. If no thread can be started, or the storage has none, `reap` makes the
 //! calls.
 //!
 //! Invariant: each call is answered exactly once, by `reap` or `shutdown`, or `shutdown` returns
@@ -16,6 +16,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use super::outbox::Outbox;
@@ -236,6 +237,7 @@ impl Calls {
                 bell: options.bell.clone(),
                 settings: options.threads.clone(),
                 done: Arc::clone(&done),
+                is_fast: AtomicBool::new(false),
             };
             Crew::new(&own, maker)
         };

@@ -13,6 +13,7 @@ use std::time::Instant;
 use millstream_codec::Scratch;
 use millstream_io::ThreadSettings;
 use millstream_io::crew::{Crew, CrewOptions, Work};
+use millstream_io::fs::reserve_descriptors;
 
 use crate::decode::jobs::{Job, JobSink, JobTask, run_job};
 use crate::park::StorageThread;
@@ -24,6 +25,8 @@ const TAKE_MAX: usize = 8;
 /// What the workers do.
 struct Decode {
     workers: usize,
+    /// For how many descriptors the last one has the system make room.
+    descriptors: Option<usize>,
     settings: ThreadSettings,
     /// Nanoseconds that workers slept while operations were in flight: they waited for data.
     starved_ns: AtomicU64,
@@ -39,6 +42,11 @@ impl Work for Decode {
 
     fn begin(&self, number: usize) -> (StorageThread, Scratch) {
         self.settings.apply(number);
+        if let Some(count) = self.descriptors
+            && number + 1 == self.workers
+        {
+            reserve_descriptors(count);
+        }
         (StorageThread::enter(), Scratch::default())
     }
 
@@ -77,8 +85,12 @@ impl Work for Decode {
 pub(crate) struct Workers(Crew<Decode>);
 
 impl Workers {
-    /// Starts `count` workers.
-    pub(crate) fn start(count: usize, settings: &ThreadSettings) -> std::io::Result<Workers> {
+    /// Starts `count` workers. The last one has the system make room for so many descriptors.
+    pub(crate) fn start(
+        count: usize,
+        settings: &ThreadSettings,
+        descriptors: Option<usize>,
+    ) -> std::io::Result<Workers> {
         let options = CrewOptions {
             name: "ms-work-",
             base: count,
@@ -88,6 +100,7 @@ impl Workers {
         };
         let decode = Decode {
             workers: count,
+            descriptors,
             settings: settings.clone(),
             starved_ns: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),

@@ -1,6 +1,7 @@
 //! Calls on real files, and on a file system whose calls hang and panic on demand.
 #![expect(unsafe_code, reason = "pushes calls, which may lend memory")]
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::*;
@@ -585,16 +586,24 @@ fn a_forked_child_drops_and_ends_it_without_touching_its_locks() {
 }
 
 #[test]
-fn answers_are_held_back_only_while_many_more_calls_wait() {
+fn answers_of_fast_calls_are_held_back_while_many_calls_wait() {
     let calls = calls(Fake::new(&[]), false);
-    let (maker, full) = (calls.crews[1].work(), false);
-    assert!(!maker.is_ring_due(0, full), "nothing is done");
+    let maker = calls.crews[1].work();
+    assert!(!maker.is_ring_due(0, false), "nothing is done");
     let answer = |id| CallDone {
         id,
         answer: CallAnswer::Len(Ok(0)),
     };
-    maker.publish(&mut vec![answer(0), answer(1)]);
-    assert!(maker.is_ring_due(16, full) && !maker.is_ring_due(17, full));
-    assert!(maker.is_ring_due(17, true), "all threads may hang");
-    assert_eq!(calls.done.take(&mut Vec::new()), 2);
+    let publish = |count: u64| maker.publish(&mut (0..count).map(answer).collect());
+    publish(2);
+    assert!(maker.is_ring_due(100, false), "the last call was slow");
+    maker.is_fast.store(true, Ordering::Relaxed);
+    assert!(maker.is_ring_due(1, false) && !maker.is_ring_due(2, false));
+    assert!(maker.is_ring_due(2, true), "all threads may hang");
+    publish(46);
+    assert!(
+        maker.is_ring_due(1000, false),
+        "as many as are held at most"
+    );
+    assert_eq!(calls.done.take(&mut Vec::new()), 48);
 }

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use super::execute::{closing, execute};
 use super::{Call, CallAnswer, CallDone};
@@ -9,7 +11,7 @@ use crate::crew::Work;
 use crate::device::Doorbell;
 use crate::device::outbox::Outbox;
 use crate::fs::FileSystem;
-use crate::limits::CALLS_HOLD_RATIO;
+use crate::limits::{CALLS_FAST_NS, CALLS_HOLD_MAX};
 use crate::thread::ThreadSettings;
 
 /// A call with its id.
@@ -82,6 +84,8 @@ pub(super) struct Maker {
     pub(super) bell: Doorbell,
     pub(super) settings: ThreadSettings,
     pub(super) done: Arc<Outbox<CallDone>>,
+    /// The last call waited for no disk.
+    pub(super) is_fast: AtomicBool,
 }
 
 impl Work for Maker {
@@ -108,10 +112,13 @@ impl Work for Maker {
     }
 
     fn run(&self, (): &mut (), share: &mut Vec<Entry>, done: &mut Vec<CallDone>) {
+        let began = Instant::now();
         done.extend(share.drain(..).map(|entry| CallDone {
             id: entry.id,
             answer: execute(self.fs.as_ref(), entry.call),
         }));
+        let is_fast = began.elapsed() < Duration::from_nanos(CALLS_FAST_NS);
+        self.is_fast.store(is_fast, Ordering::Relaxed);
     }
 
     fn publish(&self, done: &mut Vec<CallDone>) {
@@ -126,7 +133,13 @@ impl Work for Maker {
 
     fn is_ring_due(&self, waiting: usize, is_full: bool) -> bool {
         let done = self.done.count();
-        done > 0 && (is_full || done * CALLS_HOLD_RATIO >= waiting)
+        let is_fast = self.is_fast.load(Ordering::Relaxed);
+        let least = if is_fast && !is_full {
+            CALLS_HOLD_MAX.min(2 * waiting)
+        } else {
+            1
+        };
+        done >= least.max(1)
     }
 
     fn ring(&self) {
