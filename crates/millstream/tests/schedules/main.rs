@@ -22,9 +22,9 @@ mod schedule;
 millstream_testing::watch!();
 
 /// Of each kind, but of appends.
-const SCHEDULES: u64 = 10_000;
+const SCHEDULES: u64 = 5_000;
 
-const SCHEDULES_OF_APPENDS: u64 = 2_000;
+const SCHEDULES_OF_APPENDS: u64 = 1_000;
 
 fn number(variable: &str, default: u64) -> u64 {
     match std::env::var(variable) {
