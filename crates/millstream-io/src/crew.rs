@@ -70,7 +70,7 @@ pub trait Work: Send + Sync + 'static {
     /// The name of a task, by which [`Crew::end`] reports it.
     fn id(task: &Self::Task) -> u64;
 
-    /// Does a share of the work, outside the lock.
+    /// Does a share of the work, outside the lock. Must not panic: such a task runs for ever.
     fn run(&self, local: &mut Self::Local, share: &mut Vec<Self::Task>, done: &mut Vec<Self::Done>);
 
     /// Whether another thread would help with what waits, beside `awake` ones.
@@ -210,9 +210,6 @@ impl<W: Work> Crew<W> {
     pub fn add(&self, put: impl FnOnce(&mut W::List)) {
         let mut inner = self.shared.lock();
         put(&mut inner.list);
-        if inner.roster.most == 0 {
-            self.shared.is_stranded.store(true, Ordering::Release);
-        }
         self.shared.call(inner, false);
     }
 
@@ -232,10 +229,13 @@ impl<W: Work> Crew<W> {
         self.shared.waiting.load(Ordering::Relaxed)
     }
 
-    /// Whether work waits that the owner must look at, by [`Crew::stranded`].
+    /// Whether work waits that the owner must do, by [`Crew::stranded`].
     #[must_use]
     pub fn is_stranded(&self) -> bool {
-        self.shared.is_stranded.load(Ordering::Acquire)
+        self.shared.is_stranded.load(Ordering::Acquire) && {
+            let inner = self.shared.lock();
+            inner.roster.threads == 0 && W::waiting(&inner.list) > 0
+        }
     }
 
     /// Tries once more to start a thread for work that found none. If there is none at all, has the
@@ -248,6 +248,9 @@ impl<W: Work> Crew<W> {
         let mut inner = self.shared.lock();
         while inner.roster.threads == 0 && W::waiting(&inner.list) > 0 {
             self.shared.work.take(&mut inner.list, 0, share);
+        }
+        if W::waiting(&inner.list) == 0 {
+            self.shared.is_stranded.store(false, Ordering::Release);
         }
         self.shared.note_waiting(&inner);
     }
@@ -328,6 +331,9 @@ impl<W: Work> Core<W> {
                 Help::None => break None,
             }
         };
+        if start.is_none() && W::waiting(&inner.list) > 0 && inner.roster.is_stranded() {
+            self.is_stranded.store(true, Ordering::Release);
+        }
         drop(inner);
         if ring {
             self.work.ring();
@@ -354,13 +360,11 @@ impl<W: Work> Core<W> {
             }
             Err(error) => {
                 inner.roster.not_started(number);
-                let is_stranded = W::waiting(&inner.list) > 0 && inner.roster.is_stranded();
-                self.is_stranded.store(is_stranded, Ordering::Release);
-                let is_alone = inner.roster.threads == 0;
-                drop(inner);
-                if is_alone {
-                    self.work.ring();
-                }
+                // The owner does the work if there is no thread, and hears of what was done if all
+                // threads that there are may hang.
+                let is_due = self.work.is_ring_due(0, true);
+                let ring = inner.roster.threads == 0 || is_due;
+                self.call(inner, ring);
                 Err(error)
             }
         }
@@ -369,6 +373,8 @@ impl<W: Work> Core<W> {
     fn end<R>(&self, rest: impl FnOnce(&mut W::List) -> R) -> Ended<R> {
         let mut inner = self.lock();
         let Inner { list, roster } = &mut *inner;
+        // The second time, threads that run nothing may still throw away what they did.
+        let may_join = !roster.ended;
         (roster.stopping, roster.ended) = (true, true);
         let rest = rest(list);
         let (mut running, mut free) = (Vec::new(), Vec::new());
@@ -378,7 +384,7 @@ impl<W: Work> Core<W> {
                 false => running.extend(&member.tasks),
             }
         }
-        if W::waiting(list) > 0 {
+        if W::waiting(list) > 0 || !may_join {
             free.clear();
         }
         self.note_waiting(&inner);
@@ -462,6 +468,7 @@ impl<W: Work> Inner<W> {
 
     fn take(&mut self, work: &W, number: usize, share: &mut Vec<W::Task>) {
         work.take(&mut self.list, self.roster.awake(), share);
+        assert!(!share.is_empty(), "a share has a task");
         self.roster.begins(number, share.iter().map(W::id));
     }
 
@@ -479,13 +486,14 @@ struct Thread<W: Work> {
 
 /// Does work as thread `number`, until it is surplus or the crew ends.
 fn run<W: Work>(shared: &Arc<Core<W>>, number: usize) {
+    // Now, since no other thread is called while one is coming.
+    shared.lock().roster.arrives();
     let mut thread = Thread::<W> {
         local: shared.work.begin(number),
         share: Vec::new(),
         done: Vec::new(),
     };
     let mut inner = shared.lock();
-    inner.roster.arrives();
     // Since this thread's last share or sleep: whether the owner was woken, and polling is over.
     let (mut rung, mut spun) = (false, false);
     loop {

@@ -337,9 +337,11 @@ pub fn is_out_of_descriptors(error: &IoError) -> bool {
 /// refuses, nothing is changed.
 pub fn reserve_descriptors(count: usize) {
     #[cfg(target_os = "linux")]
-    if let Ok(number) = i32::try_from(count) {
-        // Any descriptor serves, and most programs have this one. The copy is closed at once.
-        let _ = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), number);
+    if let Ok(number) = i32::try_from(count)
+        && let Ok(any) = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)
+    {
+        // The copy is closed at once.
+        let _ = rustix::io::fcntl_dupfd_cloexec(any, number);
     }
     #[cfg(not(target_os = "linux"))]
     let _ = count;

@@ -122,6 +122,10 @@ pub const CALLS_HOLD_MAX: usize = 48;
 /// Calls that take longer than this hold no answers back: opens of cached names take 5 µs.
 pub const CALLS_FAST_NS: u64 = 50_000;
 
+/// Answers are held back after so many fast calls in a row: where some wait for the disk, an answer
+/// would wait for those.
+pub const CALLS_FAST_MIN: usize = 8;
+
 /// Maximum number of log messages queued for the hook. 256 lines of 100 bytes are 25 KiB.
 pub const LOG_LINES_MAX: usize = 256;
 

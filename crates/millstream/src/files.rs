@@ -331,7 +331,13 @@ impl Files {
         };
         let is_full =
             self.opening.len() >= most && self.opening.values().filter(recent).count() >= most;
-        if is_full || !(urgency == Urgency::Direct || self.reserve()) {
+        let spare = match urgency {
+            Urgency::Ahead | Urgency::Wanted if !self.opening.is_empty() => {
+                limits::OPENS_URGENT.min(self.descriptors_max / 8)
+            }
+            _ => 0,
+        };
+        if is_full || !(urgency == Urgency::Direct || self.reserve(spare)) {
             return None;
         }
         self.queued.pop_first();
@@ -379,9 +385,9 @@ impl Files {
         most.saturating_sub(self.descriptors)
     }
 
-    /// Reserves room for the two descriptors that a file may have.
-    fn reserve(&mut self) -> bool {
-        if self.room() < 2 {
+    /// Reserves room for the two descriptors that a file may have, beside `spare` others.
+    fn reserve(&mut self, spare: usize) -> bool {
+        if self.room() < 2 + spare {
             return false;
         }
         self.descriptors += 2;

@@ -204,6 +204,11 @@ impl Lanes {
         unsafe { self.calls.push(id, urgent, call) };
     }
 
+    /// Has an open overtake others.
+    pub(crate) fn hurry(&mut self, id: u64) {
+        self.calls.hurry(id);
+    }
+
     /// Starts what was pushed; the main lane's operations as `when` says.
     pub(crate) fn submit(&mut self, when: Start) -> Result<(), IoError> {
         // The other lanes never break: they have no ring.

@@ -198,6 +198,9 @@ pub const JOBS_MAX: usize = 1024;
 /// which may wait for a core. Urgent ones that come later overtake those that no thread has begun.
 pub const OPENS_MAX: usize = 512;
 
+/// Descriptors that opens of the lower priorities leave to urgent ones while others are under way.
+pub const OPENS_URGENT: usize = 4;
+
 /// Files are opened ahead of their first request while fewer opens than this are in flight.
 pub const OPENS_AHEAD_MAX: usize = 4;
 

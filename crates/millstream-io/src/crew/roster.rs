@@ -59,6 +59,8 @@ pub(super) struct Roster {
     /// How many threads may be on their way at a time.
     calls: usize,
     hung: Option<Duration>,
+    /// When the system refused a thread; a moment later it may have one.
+    refused: Option<Instant>,
     pub(super) threads: usize,
     running: usize,
     /// Threads that sleep and have not been woken.
@@ -73,14 +75,18 @@ pub(super) struct Roster {
     pub(super) ended: bool,
 }
 
+/// How long no thread is started after the system has refused one.
+const REFUSED: Duration = Duration::from_millis(100);
+
 impl Roster {
     pub(super) fn new(options: &super::CrewOptions) -> Roster {
         Roster {
             members: Vec::new(),
-            base: options.base,
+            base: options.base.max(1),
             most: options.most,
-            calls: options.calls,
+            calls: options.calls.max(1),
             hung: options.hung,
+            refused: None,
             threads: 0,
             running: 0,
             sleeping: 0,
@@ -172,7 +178,8 @@ impl Roster {
             self.coming += 1;
             return Help::Wake;
         }
-        match self.threads < self.most {
+        let is_refused = self.refused.is_some_and(|at| at.elapsed() < REFUSED);
+        match self.threads < self.most && !is_refused {
             true => Help::Start(self.starts()),
             false => Help::None,
         }
@@ -195,11 +202,16 @@ impl Roster {
     pub(super) fn not_started(&mut self, number: usize) {
         self.arrives();
         self.ends(number);
+        self.refused = Some(Instant::now());
     }
 
-    /// Removes thread `number`. Its handle stays, for `Crew::end` to join it.
+    /// Removes thread `number`. At the end its handle stays, for `Crew::end` to join it.
     pub(super) fn ends(&mut self, number: usize) {
-        self.members[number].exists = false;
+        let member = &mut self.members[number];
+        member.exists = false;
+        if !self.stopping {
+            member.handle = None;
+        }
         self.threads -= 1;
     }
 
@@ -223,9 +235,10 @@ impl Roster {
         self.is_watched = false;
     }
 
-    /// Whether no thread is or comes awake.
+    /// Whether no thread takes what waits now, and none can be started.
     pub(super) fn is_stranded(&self) -> bool {
-        self.coming == 0 && self.sleeping == 0
+        let lacks = self.threads == 0 || self.refused.is_some();
+        lacks && self.coming == 0 && self.sleeping == 0
     }
 }
 
@@ -269,6 +282,24 @@ mod tests {
         assert_eq!(roster.help(2), Help::None, "two tasks");
         assert_eq!(roster.help(9), Help::Start(2));
         assert_eq!(roster.help(9), Help::None, "three at a time");
+    }
+
+    #[test]
+    fn a_refused_thread_is_not_tried_again_at_once_and_the_owner_is_told_who_is_left() {
+        let mut roster = roster(2);
+        assert_eq!(roster.help(2), Help::Start(0));
+        roster.not_started(0);
+        assert!(roster.is_stranded(), "there is none");
+        assert_eq!(roster.help(2), Help::None, "a moment ago");
+        roster.refused = Some(Instant::now() - 2 * REFUSED);
+        assert_eq!(roster.help(2), Help::Start(0), "later");
+        assert!(!roster.is_stranded(), "one is coming");
+        roster.arrives();
+        roster.begins(0, [1].into_iter());
+        assert!(roster.is_stranded(), "the only one is busy");
+        roster.ran(0);
+        roster.sleeps(false);
+        assert!(!roster.is_stranded(), "one sleeps");
     }
 
     #[test]

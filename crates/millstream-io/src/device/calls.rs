@@ -7,16 +7,16 @@
 //! completes on its own, and counts as hung after [`CALLS_HUNG_NS`].
 //!
 //! Answers of fast calls are held back while many calls wait, so that the owner wakes for several
-//! at once ([`CALLS_HOLD_MAX`](crate::limits::CALLS_HOLD_MAX)); not when none waits, nor when the
-//! crew has all its threads. If no thread can be started, or the storage has none, `reap` makes the
-//! calls.
+//! at once ([`CALLS_HOLD_MAX`](crate::limits::CALLS_HOLD_MAX)); not when none waits, nor when a
+//! call was urgent or slow, nor when the crew has all its threads. If no thread can be started, or
+//! the storage has none, `reap` makes the calls.
 //!
 //! Invariant: each call is answered exactly once, by `reap` or `shutdown`, or `shutdown` returns
 //! its id as hung. A panic of a custom file system or of code of the owner is an `EIO` of its call.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use super::outbox::Outbox;
@@ -237,7 +237,7 @@ impl Calls {
                 bell: options.bell.clone(),
                 settings: options.threads.clone(),
                 done: Arc::clone(&done),
-                is_fast: AtomicBool::new(false),
+                fast: AtomicUsize::new(0),
             };
             Crew::new(&own, maker)
         };
@@ -278,6 +278,12 @@ impl Calls {
                 crew.add(|list| list.add(pushed));
             }
         }
+    }
+
+    /// Has an open that was pushed overtake others, if no thread has begun it.
+    pub fn hurry(&mut self, id: u64) {
+        self.submit();
+        self.crews[0].with(|list, _| list.hurry(id));
     }
 
     /// Appends the available answers, and returns their number. Without threads, makes the calls.

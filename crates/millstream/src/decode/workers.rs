@@ -43,6 +43,7 @@ impl Work for Decode {
     fn begin(&self, number: usize) -> (StorageThread, Scratch) {
         self.settings.apply(number);
         if let Some(count) = self.descriptors
+            && number > 0
             && number + 1 == self.workers
         {
             reserve_descriptors(count);
@@ -107,7 +108,8 @@ impl Workers {
         };
         let crew = Crew::new(&options, decode);
         for _ in 0..count {
-            crew.start()?;
+            crew.start()
+                .inspect_err(|_| drop(crew.end(std::mem::take)))?;
         }
         Ok(Workers(crew))
     }

@@ -107,9 +107,9 @@ impl Engine {
             };
         }
         if self.cols[index as usize].has(flag::ASKED) {
-            // The answer has come.
+            // The answer has come: its own, whatever others have asked since.
             self.cols[index as usize].flags &= !flag::ASKED;
-            return Ok(file.len());
+            return Ok(self.side.peek(index).offset);
         }
         self.unschedule(index);
         self.ask_file(index, Call::Len);

@@ -192,6 +192,7 @@ impl Engine {
         call.offer = offer;
         self.note_opens(file, WaitsFor::File);
         let id = self.calls.add(Entry::Open(file, request));
+        self.files.at(file).open_call = (!urgent).then_some(id);
         self.lanes.call(id, urgent, Call::Open(Box::new(call)));
     }
 
@@ -346,6 +347,7 @@ impl Engine {
         }
         // Held until its waiters are notified: the completion of the last would free it.
         self.files.at(file).hold();
+        self.files.at(file).open_call = None;
         if self.files.open_done(file, answer, self.now_ns) {
             self.wake_waiters(file);
             if self.files.at(file).closing {
@@ -417,7 +419,11 @@ impl Engine {
         match (col.verb, answer) {
             (_, CallAnswer::Len(Ok(len))) => {
                 let file = self.side.peek(index).file.0.index();
-                self.files.at(file).set_len(len);
+                if col.verb == Verb::Append {
+                    self.side.body(index).offset = len;
+                } else {
+                    self.files.at(file).set_len(len);
+                }
                 self.file_ready(index)
             }
             (_, CallAnswer::Content(Ok(bytes))) => self.content(index, &bytes),

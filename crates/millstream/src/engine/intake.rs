@@ -347,7 +347,13 @@ impl Engine {
         self.waits(index, cause);
         let col = &mut self.cols[index as usize];
         col.state.on(Event::NeedsFile);
-        self.files.want(file_index, Urgency::of(col.priority));
+        let urgency = Urgency::of(col.priority);
+        self.files.want(file_index, urgency);
+        if urgency >= Urgency::Urgent
+            && let Some(call) = self.files.at(file_index).open_call.take()
+        {
+            self.lanes.hurry(call);
+        }
         Some(Flow::Wait)
     }
 

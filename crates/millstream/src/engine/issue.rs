@@ -292,7 +292,10 @@ impl Engine {
         self.waits(index, WaitsFor::Mount);
         // With a window open it holds staging that others may wait for: it needs its file again,
         // whatever those have open.
-        if !self.has_open_window(index) && !self.holds_end(index) {
+        if self.holds_end(index) {
+            // Another handle may write meanwhile: the length is asked for again.
+            self.cols[index as usize].flags &= !flag::ASKED;
+        } else if !self.has_open_window(index) {
             self.detach_file(index);
         }
         true

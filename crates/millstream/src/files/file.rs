@@ -93,6 +93,8 @@ pub(crate) struct File {
     /// The length is that of the open, and no whole read has used it.
     pub(crate) is_fresh: bool,
     pub(crate) facts: Option<FileFacts>,
+    /// The call of its open, while that is not urgent.
+    pub(crate) open_call: Option<u64>,
     pub(super) operations: u32,
     pub(super) requests: u32,
     pub(super) users: u32,
@@ -159,6 +161,7 @@ impl File {
             start: None,
             is_fresh: true,
             facts: None,
+            open_call: None,
             operations: 0,
             requests: 0,
             users: 0,

@@ -398,6 +398,23 @@ fn urgent_calls_overtake_others() {
 }
 
 #[test]
+fn an_open_that_is_hurried_overtakes_others() {
+    let mut calls = calls(Fake::new(&[]), true);
+    for id in 1..=4 {
+        push_open(&mut calls, id, "good");
+    }
+    calls.hurry(3);
+    let mut done = Vec::new();
+    assert!(calls.has_done(), "the owner makes them");
+    assert_eq!(calls.reap(&mut done), 4);
+    let ids: Vec<u64> = done.iter().map(|done| done.id).collect();
+    assert_eq!(ids, [3, 1, 2, 4]);
+    calls.hurry(3);
+    assert!(!calls.has_done(), "nothing waits: the owner may sleep");
+    end(calls);
+}
+
+#[test]
 fn a_panic_of_the_file_system_is_an_error_of_its_call() {
     for inline in [false, true] {
         let fs = Fake::new(&[]);
@@ -597,7 +614,8 @@ fn answers_of_fast_calls_are_held_back_while_many_calls_wait() {
     let publish = |count: u64| maker.publish(&mut (0..count).map(answer).collect());
     publish(2);
     assert!(maker.is_ring_due(100, false), "the last call was slow");
-    maker.is_fast.store(true, Ordering::Relaxed);
+    let fast = crate::limits::CALLS_FAST_MIN;
+    maker.fast.store(fast, Ordering::Relaxed);
     assert!(maker.is_ring_due(1, false) && !maker.is_ring_due(2, false));
     assert!(maker.is_ring_due(2, true), "all threads may hang");
     publish(46);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::execute::{closing, execute};
@@ -11,7 +11,7 @@ use crate::crew::Work;
 use crate::device::Doorbell;
 use crate::device::outbox::Outbox;
 use crate::fs::FileSystem;
-use crate::limits::{CALLS_FAST_NS, CALLS_HOLD_MAX};
+use crate::limits::{CALLS_FAST_MIN, CALLS_FAST_NS, CALLS_HOLD_MAX};
 use crate::thread::ThreadSettings;
 
 /// A call with its id.
@@ -49,6 +49,16 @@ impl Waiting {
         }
     }
 
+    /// Has a call overtake others, if no thread has begun it.
+    pub(super) fn hurry(&mut self, id: u64) {
+        let at = self.others.iter().position(|entry| entry.id == id);
+        let entry = at.and_then(|at| self.others.remove(at));
+        self.urgent.extend(entry.map(|entry| Entry {
+            urgent: true,
+            ..entry
+        }));
+    }
+
     /// Takes the calls that `which` selects.
     pub(super) fn take_where(&mut self, which: impl Fn(&Call) -> bool) -> Vec<Entry> {
         let mut taken = Vec::new();
@@ -84,8 +94,8 @@ pub(super) struct Maker {
     pub(super) bell: Doorbell,
     pub(super) settings: ThreadSettings,
     pub(super) done: Arc<Outbox<CallDone>>,
-    /// The last call waited for no disk.
-    pub(super) is_fast: AtomicBool,
+    /// Calls in a row that waited for no disk, and were not urgent.
+    pub(super) fast: AtomicUsize,
 }
 
 impl Work for Maker {
@@ -112,13 +122,15 @@ impl Work for Maker {
     }
 
     fn run(&self, (): &mut (), share: &mut Vec<Entry>, done: &mut Vec<CallDone>) {
-        let began = Instant::now();
+        let (began, is_urgent) = (Instant::now(), share.iter().any(|entry| entry.urgent));
         done.extend(share.drain(..).map(|entry| CallDone {
             id: entry.id,
             answer: execute(self.fs.as_ref(), entry.call),
         }));
-        let is_fast = began.elapsed() < Duration::from_nanos(CALLS_FAST_NS);
-        self.is_fast.store(is_fast, Ordering::Relaxed);
+        match began.elapsed() < Duration::from_nanos(CALLS_FAST_NS) && !is_urgent {
+            true => drop(self.fast.fetch_add(1, Ordering::Relaxed)),
+            false => self.fast.store(0, Ordering::Relaxed),
+        }
     }
 
     fn publish(&self, done: &mut Vec<CallDone>) {
@@ -133,7 +145,7 @@ impl Work for Maker {
 
     fn is_ring_due(&self, waiting: usize, is_full: bool) -> bool {
         let done = self.done.count();
-        let is_fast = self.is_fast.load(Ordering::Relaxed);
+        let is_fast = self.fast.load(Ordering::Relaxed) >= CALLS_FAST_MIN;
         let least = if is_fast && !is_full {
             CALLS_HOLD_MAX.min(2 * waiting)
         } else {
