@@ -791,22 +791,42 @@ impl Files {
 
     /// Uncounts an operation of a mount that can hang; returns the waiting requests to release.
     #[cold]
-    pub(crate) fn left_mount(&mut self, mount: u64) -> Vec<Id> {
+    pub(crate) fn left_mount(&mut self, mount: u64, is_known: impl Fn(Id) -> bool) -> Vec<Id> {
         let Some(slow) = self.slow.get_mut(&mount) else {
             return Vec::new();
         };
         slow.operations -= 1;
-        // As many as there are places; all if nothing else would release them.
-        let places = limits::SLOW_OPERATIONS_MAX - slow.operations;
-        let count = match slow.operations {
-            0 => slow.waiting.len(),
-            _ => slow.waiting.len().min(places as usize),
-        };
-        let waiting = slow.waiting.drain(..count).collect();
         if slow.operations == 0 {
-            self.slow.remove(&mount);
+            // Nothing else would release them.
+            let slow = self.slow.remove(&mount);
+            return slow.map_or_else(Vec::new, |slow| slow.waiting);
         }
-        waiting
+        self.let_in(mount, is_known)
+    }
+
+    /// Takes as many of the requests that wait for a mount as may begin an operation there. One
+    /// that then begins none (it ends, its queue is paused, its file is opened) lets others in.
+    pub(crate) fn let_in(&mut self, mount: u64, is_known: impl Fn(Id) -> bool) -> Vec<Id> {
+        let Some(slow) = self.slow.get_mut(&mount) else {
+            return Vec::new();
+        };
+        let places = limits::SLOW_OPERATIONS_MAX.saturating_sub(slow.operations) as usize;
+        if places == 0 {
+            return Vec::new();
+        }
+        let mut known = slow.waiting.iter().enumerate();
+        let last = known
+            .by_ref()
+            .filter(|(_, id)| is_known(**id))
+            .nth(places - 1);
+        let end = last.map_or(slow.waiting.len(), |(at, _)| at + 1);
+        slow.waiting.drain(..end).collect()
+    }
+
+    /// Whether operations are under way on mounts that can hang, for which others may wait.
+    #[inline]
+    pub(crate) fn are_mounts_busy(&self) -> bool {
+        !self.slow.is_empty()
     }
 
     /// The requests that wait for the mount of a file, if no operation may begin on it.

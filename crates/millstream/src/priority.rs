@@ -183,6 +183,7 @@ impl<T> PriorityLists<T> {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
+
     /// Reserves room for `more` items of any priority.
     pub(crate) fn try_reserve(&mut self, more: usize) -> Result<(), TryReserveError> {
         let mut lists = self.lists.iter_mut();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millstream_io::Completion;
 use millstream_io::error::guard;
 
-use super::columns::{flag, staged_of};
+use super::columns::{flag, is_known, staged_of};
 use super::{Engine, Flow, What};
 use crate::decode::jobs::{JobOutcome, JobResult, JobTask, Lent, Ran, Task};
 use crate::destination::{Memory, MemoryKind};
@@ -125,14 +125,26 @@ impl Engine {
         self.follow(index, flow);
     }
 
+    /// A request that may have been let in to its mount begins no operation there: another may.
+    #[cold]
+    pub(super) fn pass_place_on(&mut self, file: u32) {
+        let mount = self.files.peek_at(file).mount();
+        let cols = &self.cols;
+        let waiting = self.files.let_in(mount, |id| is_known(cols, id));
+        let waiting = waiting.into_iter().map(|id| (id, What::Released));
+        self.events.extend(waiting);
+    }
+
     /// Uncounts an operation of its priority or mount, and of its file.
     #[inline(always)]
     pub(super) fn operation_left(&mut self, block: &Block) {
         match block.mount {
             0 => self.scheduler.returned(block.priority, block.want),
             mount => {
-                let waiting = self.files.left_mount(mount).into_iter();
-                self.events.extend(waiting.map(|id| (id, What::Released)));
+                let cols = &self.cols;
+                let waiting = self.files.left_mount(mount, |id| is_known(cols, id));
+                let waiting = waiting.into_iter().map(|id| (id, What::Released));
+                self.events.extend(waiting);
             }
         }
         if self.files.operation_done(block.file) {

@@ -228,6 +228,46 @@ fn mounts_that_can_hang_have_places_for_few_operations() {
     reaches(&storage, &write, None);
 }
 
+#[test]
+fn a_place_on_a_mount_goes_to_a_request_that_may_use_it() {
+    for is_paused in [true, false] {
+        let (sim, files) = Sim::new(SimOptions {
+            latency_min_ns: 1_000_000,
+            latency_max_ns: 1_000_000,
+            ..SimOptions::default()
+        });
+        let mut disk = SimFileOptions::default();
+        disk.mount_kind = MountKind::Slow;
+        files.add("f", bytes(24_576), disk);
+        let (storage, other, file) = pumped(sim, &files, Access::Buffered);
+        let queue = storage.queue(Default::default()).expect("a queue");
+        files.hang(Path::new("f"), 0..3 * 4096, None);
+        let read = |queue: &Queue, block: u64| {
+            let read = Read::range(file, block * 4096, 4096);
+            queue.submit(read).expect("room")
+        };
+        let _busy: Vec<_> = (0..4).map(|block| read(&queue, block)).collect();
+        settle(&storage);
+        assert_eq!(files.hung_count(), 3);
+        let first = read(&other, 4);
+        reaches(&storage, &first, WaitsFor::Mount);
+        let second = read(&queue, 5);
+        reaches(&storage, &second, WaitsFor::Mount);
+        match is_paused {
+            true => other.pause(),
+            false => first.cancel(),
+        }
+        let ends = wait_for(|| {
+            let never = Fence::new(0).at(1);
+            let _ = storage.wait(never, Some(std::time::Duration::from_micros(50)));
+            storage.pump();
+            second.is_complete()
+        });
+        assert!(ends, "{:?}", second.waits_for());
+        files.release_hung();
+    }
+}
+
 /// A read that needs most of 1 MiB of staging at once.
 fn large(raw: &[u8], file: FileId) -> Read {
     let decode = Decode::codec(CodecId::LZ4_BLOCK).raw_len(raw.len() as u64);
