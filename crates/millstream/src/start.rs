@@ -34,6 +34,9 @@ pub(crate) fn backend(options: &mut StorageOptions) -> (Maker, Arc<dyn FileSyste
 /// Descriptors that the process has beside those of the storage's files.
 const OTHER_DESCRIPTORS: usize = 64;
 
+/// Most descriptors that room is made for ahead: 128 KiB of the kernel's memory.
+const RESERVED_DESCRIPTORS_MAX: usize = 16_384;
+
 /// The threads of a storage, and its device.
 pub(crate) struct Started {
     pub(crate) kind: DeviceKind,
@@ -55,7 +58,8 @@ pub(crate) fn start(
     };
     // The first opens would wait for the growth of the table several times. While there are no
     // threads it takes microseconds.
-    let descriptors = Files::descriptors_max(shared.options.descriptors) + OTHER_DESCRIPTORS;
+    let descriptors = Files::descriptors_max(shared.options.descriptors);
+    let descriptors = descriptors.min(RESERVED_DESCRIPTORS_MAX) + OTHER_DESCRIPTORS;
     let later = (!is_alone()).then_some(descriptors);
     if later.is_none() {
         reserve_descriptors(descriptors);

@@ -59,6 +59,8 @@ pub(crate) struct Hooked {
     pub(crate) opened: Gate,
     pub(crate) known: Gate,
     pub(crate) looked: Gate,
+    /// What was opened, in order.
+    pub(crate) opens: Mutex<Vec<PathBuf>>,
     /// The descriptors that were closed, in order.
     pub(crate) closed: Mutex<Vec<u64>>,
     /// Closes are only listed: no number is used again.
@@ -92,6 +94,7 @@ impl Hooked {
 impl FileSystem for Hooked {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Opened, IoError> {
         let mut opened = self.fs.open(path, mode);
+        self.opens.lock().expect("no panic").push(path.to_owned());
         if let Ok(opened) = &mut opened {
             if let Some(numbering) = self.numbering {
                 opened.numbering = numbering;

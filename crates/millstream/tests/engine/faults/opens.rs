@@ -6,6 +6,7 @@ use std::time::Duration;
 use millstream::{CodecId, Decode, FileOptions, Priority, Read};
 use millstream_testing::{Call, Effect, FaultFs, Rule, or_skip, this_test};
 
+use crate::faults::hooked::{Hooked, over};
 use crate::faults::rig::{PATIENCE, Rig, each, landed, pattern};
 
 #[test]
@@ -29,6 +30,32 @@ fn a_hung_open_holds_up_neither_the_caller_nor_other_files() {
         assert!(landed(late)[..] == content, "{name}");
         rig.finish();
     });
+}
+
+#[test]
+fn an_urgent_request_has_its_open_overtake_those_that_no_thread_has_begun() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let paths = [0, 1, 2, 3, 4, 5].map(|number| folder.path().join(number.to_string()));
+    for path in &paths {
+        std::fs::write(path, b"content").expect("written");
+    }
+    let fs = Arc::new(Hooked::default());
+    let mut options = over(&fs, 512);
+    // The opens are made in the round after that in which they are handed over.
+    options.threads.pumped = true;
+    let rig = Rig::new("hooked", options);
+    let files = paths
+        .each_ref()
+        .map(|path| rig.storage.open(path, FileOptions::default()));
+    let low = |file| Read::whole(file).priority(Priority::Low);
+    let mut tickets = rig.submit_all(files.map(low));
+    rig.storage.pump();
+    assert!(fs.opens.lock().expect("no panic").is_empty(), "handed over");
+    tickets.push(rig.submit(Read::whole(files[4]).priority(Priority::Realtime)));
+    tickets.into_iter().for_each(|ticket| drop(landed(ticket)));
+    let opens = std::mem::take(&mut *fs.opens.lock().expect("no panic"));
+    assert_eq!(opens.len(), 6);
+    assert_eq!(opens[0], paths[4], "{opens:?}");
 }
 
 /// Opens `total` files in a row, of which the one at `hung` hangs, and reads all of them.
