@@ -236,8 +236,10 @@ fn a_place_on_a_mount_goes_to_a_request_that_may_use_it() {
             latency_max_ns: 1_000_000,
             ..SimOptions::default()
         });
-        let mut disk = SimFileOptions::default();
-        disk.mount_kind = MountKind::Slow;
+        let disk = SimFileOptions {
+            mount_kind: MountKind::Slow,
+            ..SimFileOptions::default()
+        };
         files.add("f", bytes(24_576), disk);
         let (storage, other, file) = pumped(sim, &files, Access::Buffered);
         let queue = storage.queue(Default::default()).expect("a queue");
