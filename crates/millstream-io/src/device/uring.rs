@@ -25,14 +25,17 @@ use std::time::{Duration, Instant};
 
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 
-use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation};
+use super::{
+    Abandoned, Completion, Device, DeviceKind, Doorbell, Operation, Segment, Segments, Verb,
+};
 use crate::error::{Errno, IoError};
 use crate::fork::ForkGuard;
-use crate::limits::{URING_DEPTH_MAX, URING_INTERRUPTED_MAX, URING_RETRY_NS, URING_SUBMIT_MAX};
+use crate::limits::{
+    OPERATION_BYTES_MAX, URING_DEPTH_MAX, URING_INTERRUPTED_MAX, URING_RETRY_NS, URING_SUBMIT_MAX,
+};
 use crate::memory::Region;
 
 mod close;
-mod entry;
 mod probe;
 mod registered;
 mod slots;
@@ -227,7 +230,7 @@ impl Uring {
             }
             let slot = self.slots.begin(operation.id);
             let user_data = self.slots.user_data(slot);
-            let entry = entry::build(&operation, user_data, &self.registered);
+            let entry = build_entry(&operation, user_data, &self.registered);
             // SAFETY: the entry points to memory and a list that the owner keeps in place until
             // the completion (Device::push).
             let pushed = unsafe { sq.push(&entry) };
@@ -483,5 +486,56 @@ impl Drop for Uring {
             // Dropped without a shutdown: does not wait; what the kernel holds is leaked.
             self.close(Instant::now(), &mut Vec::new());
         }
+    }
+}
+
+/// Returns the entry for an operation whose offset fits an `i64`. (An offset of all ones means the
+/// file's own position to the kernel.)
+fn build_entry(operation: &Operation, user_data: u64, registered: &Registered) -> squeue::Entry {
+    debug_assert!(
+        i64::try_from(operation.offset).is_ok(),
+        "checked by the caller"
+    );
+    let entry = match operation.segments {
+        Segments::One(segment) => plain_entry(operation, &segment, registered),
+        Segments::Many { .. } => vectored_entry(operation),
+    };
+    let entry = entry.user_data(user_data);
+    if operation.offload {
+        entry.flags(squeue::Flags::ASYNC)
+    } else {
+        entry
+    }
+}
+
+fn plain_entry(operation: &Operation, segment: &Segment, registered: &Registered) -> squeue::Entry {
+    let (file, offset) = (types::Fd(operation.file.fd()), operation.offset);
+    let pointer = segment.pointer();
+    let len = segment.len().min(OPERATION_BYTES_MAX) as u32;
+    match (operation.verb, registered.index_of(segment)) {
+        (Verb::Read, None) => opcode::Read::new(file, pointer, len).offset(offset).build(),
+        (Verb::Write, None) => opcode::Write::new(file, pointer, len)
+            .offset(offset)
+            .build(),
+        (Verb::Read, Some(index)) => opcode::ReadFixed::new(file, pointer, len, index)
+            .offset(offset)
+            .build(),
+        (Verb::Write, Some(index)) => opcode::WriteFixed::new(file, pointer, len, index)
+            .offset(offset)
+            .build(),
+    }
+}
+
+/// Builds a vectored entry. The kernel refuses more than 1024 segments with `EINVAL`.
+fn vectored_entry(operation: &Operation) -> squeue::Entry {
+    let (file, offset) = (types::Fd(operation.file.fd()), operation.offset);
+    let (vectors, count) = operation.segments.vectors();
+    match operation.verb {
+        Verb::Read => opcode::Readv::new(file, vectors, count)
+            .offset(offset)
+            .build(),
+        Verb::Write => opcode::Writev::new(file, vectors, count)
+            .offset(offset)
+            .build(),
     }
 }

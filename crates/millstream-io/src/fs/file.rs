@@ -6,10 +6,6 @@ use std::path::Path;
 
 use super::Identity;
 
-#[cfg_attr(unix, path = "file/unix.rs")]
-#[cfg_attr(windows, path = "file/windows.rs")]
-mod system;
-
 pub use system::{about, are_same, check_writable, kind, open, open_plain, read_at, write_at};
 
 /// The type of a directory entry.
@@ -136,6 +132,192 @@ pub fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     {
         let _ = (file, direct);
         Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Calls on files on Unix.
+#[cfg(unix)]
+mod system {
+    use std::fs::{File, Metadata, OpenOptions};
+    use std::io;
+    use std::os::unix::fs::{
+        FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
+    };
+    use std::path::Path;
+
+    use rustix::fs::OFlags;
+
+    use super::{About, Kind};
+    use crate::error::{Errno, IoError};
+    use crate::fs::Identity;
+
+    /// Reads at an offset, and returns the number of bytes read; 0 at the end of the file. Blocks.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        file.read_at(into, offset)
+    }
+
+    /// Writes at an offset, and returns the number of bytes written. Blocks.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        file.write_at(bytes, offset)
+    }
+
+    /// Returns what a path leads to, following links. Blocks.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn about(path: &Path) -> Result<About, IoError> {
+        // A name that the standard library rejects has no error number of the system.
+        let about = std::fs::metadata(path).map_err(|error| {
+            IoError::new("stat", error.raw_os_error().map_or(Errno::INVALID, Errno))
+        })?;
+        let modified_ns =
+            i128::from(about.mtime()) * 1_000_000_000 + i128::from(about.mtime_nsec());
+        Ok(About {
+            is_file: about.is_file(),
+            len: about.len(),
+            identity: Identity {
+                device: about.dev(),
+                inode: about.ino(),
+                modified_ns,
+            },
+        })
+    }
+
+    /// Returns the type of a directory entry from its metadata.
+    #[must_use]
+    pub fn kind(about: &Metadata) -> Kind {
+        let kind = about.file_type();
+        match () {
+            () if kind.is_file() => Kind::File,
+            () if kind.is_dir() => Kind::Folder,
+            () if kind.is_symlink() => Kind::Link,
+            () if kind.is_fifo() => Kind::Fifo,
+            () if kind.is_socket() => Kind::Socket,
+            () if kind.is_block_device() || kind.is_char_device() => Kind::Device,
+            () => Kind::Other,
+        }
+    }
+
+    /// Whether two open files are the same storage: one regular file, or one block device.
+    #[must_use]
+    pub fn are_same(one: &File, other: &File) -> bool {
+        let (Ok(one), Ok(other)) = (one.metadata(), other.metadata()) else {
+            return false;
+        };
+        let stored = one.is_file() || one.file_type().is_block_device();
+        stored && (one.dev(), one.ino()) == (other.dev(), other.ino())
+    }
+
+    /// Checks that this user may write a file, by its permissions.
+    ///
+    /// # Errors
+    /// It may not, or the system's error.
+    pub fn check_writable(path: &Path) -> io::Result<()> {
+        Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?)
+    }
+
+    /// Opens a file for reading; never waits on a FIFO.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn open(path: &Path) -> io::Result<File> {
+        open_with(path, OFlags::empty())
+    }
+
+    /// Opens a file for reading that must not be a symbolic link; never waits on a FIFO.
+    ///
+    /// # Errors
+    /// It is a symbolic link, or the system's error.
+    pub fn open_plain(path: &Path) -> io::Result<File> {
+        open_with(path, OFlags::NOFOLLOW)
+    }
+
+    fn open_with(path: &Path, flags: OFlags) -> io::Result<File> {
+        let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = i32::try_from(flags.bits()).expect("flags of open fit");
+        OpenOptions::new().read(true).custom_flags(flags).open(path)
+    }
+}
+
+/// Calls on files on Windows.
+#[cfg(windows)]
+mod system {
+    use std::fs::{File, Metadata, OpenOptions};
+    use std::io;
+    use std::os::windows::fs::{FileExt as _, OpenOptionsExt as _};
+    use std::path::Path;
+
+    use windows_sys::Win32::Storage::FileSystem::FILE_FLAG_OPEN_REPARSE_POINT;
+
+    use super::Kind;
+    pub use crate::fs::os::{about, are_same};
+
+    /// Reads at an offset; returns 0 at the end of the file. Blocks. Moves the file's own position.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        file.seek_read(into, offset)
+    }
+
+    /// Writes at an offset, and returns the number of bytes written. Blocks. Moves the file's own
+    /// position.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        file.seek_write(bytes, offset)
+    }
+
+    /// Returns the type of a directory entry from its metadata.
+    #[must_use]
+    pub fn kind(about: &Metadata) -> Kind {
+        match () {
+            () if about.is_file() => Kind::File,
+            () if about.is_dir() => Kind::Folder,
+            () if about.is_symlink() => Kind::Link,
+            () => Kind::Other,
+        }
+    }
+
+    /// Checks that this user may write a file, by its attributes.
+    ///
+    /// # Errors
+    /// It is read-only, or the system's error.
+    pub fn check_writable(path: &Path) -> io::Result<()> {
+        match std::fs::metadata(path)?.permissions().readonly() {
+            true => Err(io::ErrorKind::PermissionDenied.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn open(path: &Path) -> io::Result<File> {
+        File::open(path)
+    }
+
+    /// Opens a file for reading that must not be a symbolic link.
+    ///
+    /// # Errors
+    /// It is a symbolic link, or the system's error.
+    pub fn open_plain(path: &Path) -> io::Result<File> {
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(FILE_FLAG_OPEN_REPARSE_POINT)
+            .open(path)?;
+        match file.metadata()?.is_symlink() {
+            true => Err(io::Error::other("it is a symbolic link")),
+            false => Ok(file),
+        }
     }
 }
 

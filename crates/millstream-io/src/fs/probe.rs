@@ -9,11 +9,6 @@ use super::{DirectAlignment, MountKind};
 use crate::error::IoError;
 use crate::thread::available_cores;
 
-#[cfg_attr(target_os = "linux", path = "probe/linux.rs")]
-#[cfg_attr(target_os = "macos", path = "probe/macos.rs")]
-#[cfg_attr(windows, path = "probe/windows.rs")]
-mod system;
-
 /// Properties of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -124,4 +119,61 @@ fn cpu_features() -> Vec<&'static str> {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn cpu_features() -> Vec<&'static str> {
     Vec::new()
+}
+
+#[cfg(target_os = "linux")]
+#[path = "probe/linux.rs"]
+mod system;
+
+/// What macOS reports about a machine and a place: little is queried.
+#[cfg(target_os = "macos")]
+mod system {
+    use std::path::Path;
+
+    use super::{Machine, MountFacts};
+    use crate::error::IoError;
+    use crate::fs::{FileSystem as _, OpenMode, OsFileSystem};
+
+    pub(super) fn machine() -> Machine {
+        Machine::default()
+    }
+
+    /// See [`super::place`]. Fails for folders and block devices.
+    pub(super) fn place(path: &Path) -> Result<MountFacts, IoError> {
+        let files = OsFileSystem::new();
+        let opened = files.open(path, OpenMode::default())?;
+        files.close(opened.descriptor)?;
+        let device = opened.identity.device;
+        Ok(MountFacts::on(opened.mount_kind, device, opened.direct))
+    }
+}
+
+/// What Windows reports about a machine and a place.
+#[cfg(windows)]
+mod system {
+    use std::path::Path;
+
+    use super::{Machine, MountFacts};
+    use crate::error::IoError;
+    use crate::fs::os;
+    use crate::system;
+
+    pub(super) fn machine() -> Machine {
+        let (all, free) = system::memory();
+        Machine {
+            kernel: Some(system::version()),
+            memory_bytes: Some(all),
+            memory_available_bytes: Some(free),
+            ..Machine::default()
+        }
+    }
+
+    /// See [`super::place`].
+    pub(super) fn place(path: &Path) -> Result<MountFacts, IoError> {
+        let (device, volume) = os::volume_of(path)?;
+        Ok(MountFacts {
+            rotating: volume.rotating,
+            ..MountFacts::on(volume.kind, device, volume.direct())
+        })
+    }
 }

@@ -16,10 +16,9 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::names::{anchored, folder_of};
-use super::{FileSystem, Known, OpenMode, Opened, explain, transfer};
+use super::{FileSystem, Known, OpenMode, Opened, explain};
 use crate::device::{Descriptor, OwnedDescriptor};
 use crate::error::IoError;
-pub(super) use cause::likely;
 pub use folder::Folder;
 pub(super) use folder::is_in_use;
 #[cfg(target_os = "linux")]
@@ -29,7 +28,6 @@ use macos as system;
 pub(super) use system::len_of;
 pub use system::{cached_bytes, evict};
 
-mod cause;
 mod folder;
 #[cfg(target_os = "linux")]
 pub(super) mod linux;
@@ -99,7 +97,7 @@ impl FileSystem for OsFileSystem {
         into: &mut [u8],
     ) -> Result<usize, IoError> {
         let file = borrow(&descriptor).map_err(|errno| explain("read", errno))?;
-        transfer::read(offset, into, |into, at| {
+        super::read_all_at(offset, into, |into, at| {
             Ok(retry_on_intr(|| rustix::io::pread(file, &mut *into, at))?)
         })
     }
@@ -110,7 +108,7 @@ impl FileSystem for OsFileSystem {
 
     fn write_at(&self, descriptor: Descriptor, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
         let file = borrow(&descriptor).map_err(|errno| explain("write", errno))?;
-        transfer::write(offset, bytes, |bytes, at| {
+        super::write_all_at(offset, bytes, |bytes, at| {
             Ok(retry_on_intr(|| rustix::io::pwrite(file, bytes, at))?)
         })
     }
@@ -181,5 +179,38 @@ fn refuse_type(found: FileType) -> IoError {
             Errno::NXIO,
             "it is neither a file nor a block device",
         ),
+    }
+}
+
+/// Returns the usual cause of an error; empty where the error number suffices.
+pub(super) fn likely(errno: crate::error::Errno) -> &'static str {
+    match Errno::from_raw_os_error(errno.0) {
+        Errno::MFILE => "this process has as many open files as it may (ulimit -n, RLIMIT_NOFILE)",
+        Errno::NFILE => "the system has as many open files as it may (sysctl fs.file-max)",
+        Errno::ACCESS => {
+            "the permissions of the file, or of a folder on the path to it, do not allow this user"
+        }
+        Errno::PERM => {
+            "the file is immutable, append-only or, in a sticky folder, another user's; or \
+             a security policy forbids it"
+        }
+        Errno::NOENT => "no such name, or a dangling symbolic link",
+        Errno::LOOP => "symbolic links on the path form a loop, or are too many",
+        Errno::NOTDIR => "a part of the path before the last is a file, not a folder",
+        Errno::ISDIR => "it is a folder, not a file",
+        Errno::NAMETOOLONG => "the path or a part of it is longer than the file system takes",
+        Errno::ROFS => "the file system is mounted read-only",
+        Errno::NOSPC => "the file system is full",
+        Errno::DQUOT => "the user's disk quota is used up",
+        Errno::FBIG => "the file would be larger than the file system or ulimit -f allows",
+        Errno::TXTBSY => "the file is a program that is running",
+        Errno::BUSY => "the device or folder is in use, or is a mount point",
+        Errno::XDEV => "the two names are on different file systems",
+        Errno::NOMEM => "the kernel is out of memory",
+        Errno::IO => "the device failed; see the kernel's log",
+        Errno::STALE => "the file's server no longer knows it; open it again",
+        Errno::TIMEDOUT => "the file's server did not answer",
+        Errno::BADF => "the file was closed, or is not open for this",
+        _ => "",
     }
 }

@@ -29,10 +29,6 @@ use crate::device::Descriptor;
 use crate::error::{Errno, IoError};
 use crate::limits::REGION_BYTES_MAX;
 
-#[cfg_attr(unix, path = "view/unix.rs")]
-#[cfg_attr(windows, path = "view/windows.rs")]
-mod system;
-
 /// A memory-mapped range of a file. Dereferences to its bytes; unmapped when dropped. May be used
 /// from several threads.
 pub struct MappedView {
@@ -169,6 +165,197 @@ impl fmt::Debug for MappedView {
             .field("start", &self.start)
             .field("len", &self.len)
             .finish_non_exhaustive()
+    }
+}
+
+/// Mappings on Unix.
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "maps and unmaps files")]
+mod system {
+    use std::ptr::NonNull;
+
+    use rustix::io::Errno;
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+    use crate::device::Descriptor;
+    use crate::error::IoError;
+    use crate::fs::explain;
+    use crate::fs::unix::{borrow, len_of};
+
+    /// The granularity of a mapping's file offset.
+    pub(super) fn granularity() -> u64 {
+        rustix::param::page_size() as u64
+    }
+
+    /// Returns the length of an open file.
+    pub(super) fn len(descriptor: Descriptor) -> Result<u64, IoError> {
+        len_of(borrow(&descriptor).map_err(|errno| explain("mmap", errno))?)
+    }
+
+    /// Maps `len` bytes of an open file for reading, at an offset that is a multiple of the
+    /// granularity.
+    pub(super) fn map(
+        descriptor: Descriptor,
+        offset: u64,
+        len: usize,
+    ) -> Result<NonNull<u8>, IoError> {
+        let file = borrow(&descriptor).map_err(|errno| explain("mmap", errno))?;
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps no existing memory.
+        let base = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ,
+                MapFlags::SHARED,
+                file,
+                offset,
+            )
+        };
+        let base = base.map_err(|errno| match errno {
+            Errno::NODEV => IoError::because("mmap", errno, "the file system cannot map files"),
+            _ => explain("mmap", errno),
+        })?;
+        Ok(NonNull::new(base.cast()).expect("mmap never answers with address zero"))
+    }
+
+    /// Unmaps what `map` returned. This cannot fail for such a range.
+    ///
+    /// # Safety
+    /// Address and length are those of one call of `map`, and the memory is no longer used.
+    pub(super) unsafe fn unmap(base: NonNull<u8>, len: usize) {
+        // SAFETY: by the contract of this function.
+        let _ = unsafe { munmap(base.as_ptr().cast(), len) };
+    }
+
+    /// Loads whole pages into memory.
+    ///
+    /// # Safety
+    /// The range is within a mapping.
+    pub(super) unsafe fn populate(address: NonNull<u8>, len: usize) -> Result<(), IoError> {
+        // SAFETY: by the contract of this function.
+        match unsafe { advise(address, len, populating()) } {
+            Ok(()) => Ok(()),
+            // Linux before 5.14 does not know the advice. (The range is valid, so is no cause.)
+            Err(Errno::INVAL) => {
+                // SAFETY: as above.
+                let advised = unsafe { advise(address, len, Advice::WillNeed) };
+                advised.map_err(|errno| explain("madvise", errno))
+            }
+            Err(errno) if is_lost(errno) => {
+                let cause = "the file has become shorter, or its device failed";
+                Err(IoError::because("populate", errno, cause))
+            }
+            Err(errno) => Err(explain("populate", errno)),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn populating() -> Advice {
+        Advice::LinuxPopulateRead
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn populating() -> Advice {
+        Advice::WillNeed
+    }
+
+    fn is_lost(errno: Errno) -> bool {
+        #[cfg(target_os = "linux")]
+        if errno == Errno::HWPOISON {
+            return true;
+        }
+        errno == Errno::FAULT
+    }
+
+    /// # Safety
+    /// The range is within a mapping, and the advice changes none of its content.
+    unsafe fn advise(address: NonNull<u8>, len: usize, advice: Advice) -> Result<(), Errno> {
+        loop {
+            // SAFETY: by the contract of this function.
+            match unsafe { madvise(address.as_ptr().cast(), len, advice) } {
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                result => return result,
+            }
+        }
+    }
+}
+
+/// Mappings on Windows. A range is prefetched without waiting for it, and access to a page that the
+/// file has lost ends the process, as SIGBUS does elsewhere.
+#[cfg(windows)]
+#[expect(unsafe_code, reason = "maps and unmaps files")]
+mod system {
+    use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
+    use std::ptr::{NonNull, null};
+
+    use windows_sys::Win32::System::Memory::{
+        CreateFileMappingW, FILE_MAP_READ, MEMORY_MAPPED_VIEW_ADDRESS, MapViewOfFile,
+        PAGE_READONLY, PrefetchVirtualMemory, UnmapViewOfFile, WIN32_MEMORY_RANGE_ENTRY,
+    };
+    use windows_sys::Win32::System::Threading::GetCurrentProcess;
+
+    use crate::device::Descriptor;
+    use crate::error::{Errno, IoError};
+    use crate::fs::explain;
+    use crate::fs::os::calls;
+
+    /// The granularity of a mapping's file offset: 64 KiB on every Windows.
+    pub(super) fn granularity() -> u64 {
+        64 << 10
+    }
+
+    /// Returns the length of an open file.
+    pub(super) fn len(descriptor: Descriptor) -> Result<u64, IoError> {
+        calls::len(descriptor.handle()).map_err(|errno| explain("GetFileSizeEx", errno))
+    }
+
+    /// Maps `len` bytes of an open file for reading, at an offset that is a multiple of the
+    /// granularity.
+    pub(super) fn map(
+        descriptor: Descriptor,
+        offset: u64,
+        len: usize,
+    ) -> Result<NonNull<u8>, IoError> {
+        // SAFETY: passes an open handle; no name and no attributes.
+        let mapping =
+            unsafe { CreateFileMappingW(descriptor.handle(), null(), PAGE_READONLY, 0, 0, null()) };
+        if mapping.is_null() {
+            return Err(explain("CreateFileMapping", Errno::last()));
+        }
+        // SAFETY: a handle just made, which nothing else owns. The view keeps the mapping.
+        let mapping = unsafe { OwnedHandle::from_raw_handle(mapping) };
+        // SAFETY: maps at an address of the system's choice, which overlaps no existing memory.
+        let view = unsafe {
+            let (high, low) = ((offset >> 32) as u32, offset as u32);
+            MapViewOfFile(mapping.as_raw_handle(), FILE_MAP_READ, high, low, len)
+        };
+        NonNull::new(view.Value.cast()).ok_or_else(|| explain("MapViewOfFile", Errno::last()))
+    }
+
+    /// Unmaps what `map` returned.
+    ///
+    /// # Safety
+    /// The address is that of one call of `map`, and the memory is no longer used.
+    pub(super) unsafe fn unmap(base: NonNull<u8>, _len: usize) {
+        let view = MEMORY_MAPPED_VIEW_ADDRESS {
+            Value: base.as_ptr().cast(),
+        };
+        // SAFETY: by the contract of this function.
+        unsafe { UnmapViewOfFile(view) };
+    }
+
+    /// Starts to load whole pages into memory. A hint: on failure they are read when touched.
+    ///
+    /// # Safety
+    /// The range is within a mapping.
+    pub(super) unsafe fn populate(address: NonNull<u8>, len: usize) -> Result<(), IoError> {
+        let range = WIN32_MEMORY_RANGE_ENTRY {
+            VirtualAddress: address.as_ptr().cast(),
+            NumberOfBytes: len,
+        };
+        // SAFETY: one range of this process, within a mapping; its content does not change.
+        unsafe { PrefetchVirtualMemory(GetCurrentProcess(), 1, &raw const range, 0) };
+        Ok(())
     }
 }
 

@@ -14,21 +14,19 @@ use std::os::windows::io::{AsRawHandle as _, IntoRawHandle as _, OwnedHandle};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use windows_sys::Win32::Foundation::GENERIC_READ;
+use windows_sys::Win32::Foundation::{self as foundation, GENERIC_READ};
 use windows_sys::Win32::Storage::FileSystem as system;
 
-use super::{FileSystem, Known, Numbering, OpenMode, Opened, explain, transfer};
+use super::{FileSystem, Known, Numbering, OpenMode, Opened, explain};
 use crate::device::system::Port;
 use crate::device::{Descriptor, OwnedDescriptor};
 use crate::error::{Errno, IoError};
-pub(super) use cause::likely;
 pub(super) use name::verbatim;
 pub use replace::Folder;
 pub(super) use replace::is_in_use;
 use volume::Volumes;
 
 pub(super) mod calls;
-mod cause;
 mod name;
 mod replace;
 mod volume;
@@ -111,8 +109,8 @@ impl FileSystem for OsFileSystem {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Opened, IoError> {
         mode.check()?;
         let name = name::wide(path)?;
-        let file = (self.functions.open)(&name, mode)
-            .map_err(|errno| cause::explain_open(&name, errno))?;
+        let file =
+            (self.functions.open)(&name, mode).map_err(|errno| explain_open(&name, errno))?;
         if !calls::is_disk_file(&file) {
             let cause = "it is a pipe, a console or another device, not a file";
             return Err(IoError::because("open", Errno::NOT_A_FILE, cause));
@@ -156,7 +154,7 @@ impl FileSystem for OsFileSystem {
         offset: u64,
         into: &mut [u8],
     ) -> Result<usize, IoError> {
-        transfer::read(offset, into, |into, at| {
+        super::read_all_at(offset, into, |into, at| {
             calls::read_at(descriptor, at, into)
         })
     }
@@ -166,7 +164,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn write_at(&self, descriptor: Descriptor, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
-        transfer::write(offset, bytes, |bytes, at| {
+        super::write_all_at(offset, bytes, |bytes, at| {
             calls::write_at(descriptor, at, bytes)
         })
     }
@@ -263,6 +261,65 @@ fn open_to_look(path: &Path) -> Result<OwnedHandle, IoError> {
     );
     calls::open_as(&name, access, calls::ALL, system::OPEN_EXISTING, flags)
         .map_err(|errno| explain("open", errno))
+}
+
+/// Returns the error of a failed open. For a folder the system reports that access is denied.
+fn explain_open(name: &[u16], errno: Errno) -> IoError {
+    let denied = errno.0 == foundation::ERROR_ACCESS_DENIED as i32;
+    if denied
+        && calls::attributes(name).is_ok_and(|found| found & system::FILE_ATTRIBUTE_DIRECTORY != 0)
+    {
+        return IoError::because("open", Errno::IS_FOLDER, "it is a folder, not a file");
+    }
+    explain("open", errno)
+}
+
+/// Returns the usual cause of an error; empty where the error number suffices.
+pub(super) fn likely(errno: Errno) -> &'static str {
+    match errno.0 as u32 {
+        foundation::ERROR_SHARING_VIOLATION => {
+            "another program has opened the file for itself alone"
+        }
+        foundation::ERROR_LOCK_VIOLATION => "another program has locked this part of the file",
+        foundation::ERROR_ACCESS_DENIED => {
+            "the permissions of the file or its folder do not allow this user, the file is \
+         read-only, or it is being deleted"
+        }
+        foundation::ERROR_DELETE_PENDING => {
+            "the file is being deleted; a program still has it open"
+        }
+        foundation::ERROR_FILE_NOT_FOUND => "no such name, or a dangling symbolic link",
+        foundation::ERROR_PATH_NOT_FOUND => "a folder on the path to the file is missing",
+        foundation::ERROR_INVALID_NAME => "the name has characters that Windows forbids",
+        foundation::ERROR_FILENAME_EXCED_RANGE => {
+            "the path or a part of it is longer than the file system takes"
+        }
+        foundation::ERROR_TOO_MANY_OPEN_FILES => "this process has as many open files as it may",
+        foundation::ERROR_WRITE_PROTECT => "the volume is write-protected",
+        foundation::ERROR_DISK_FULL | foundation::ERROR_HANDLE_DISK_FULL => "the volume is full",
+        foundation::ERROR_NOT_SAME_DEVICE => "the two names are on different volumes",
+        foundation::ERROR_NOT_READY
+        | foundation::ERROR_DEV_NOT_EXIST
+        | foundation::ERROR_NO_SUCH_DEVICE
+        | foundation::ERROR_DEVICE_NOT_CONNECTED
+        | foundation::ERROR_DEVICE_REMOVED
+        | foundation::ERROR_WRONG_DISK
+        | foundation::ERROR_FILE_INVALID => "the volume was removed",
+        foundation::ERROR_CRC
+        | foundation::ERROR_SECTOR_NOT_FOUND
+        | foundation::ERROR_IO_DEVICE => "the device failed; see the system's event log",
+        foundation::ERROR_BAD_NETPATH | foundation::ERROR_BAD_NET_NAME => {
+            "the server or its share cannot be reached"
+        }
+        foundation::ERROR_SEM_TIMEOUT
+        | foundation::ERROR_UNEXP_NET_ERR
+        | foundation::ERROR_NETNAME_DELETED => "the file's server did not answer",
+        foundation::ERROR_NO_SYSTEM_RESOURCES | foundation::ERROR_NOT_ENOUGH_MEMORY => {
+            "the system is out of memory"
+        }
+        foundation::ERROR_INVALID_HANDLE => "the file was closed, or is not open for this",
+        _ => "",
+    }
 }
 
 #[cfg(test)]

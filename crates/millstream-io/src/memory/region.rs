@@ -26,10 +26,6 @@ use std::sync::Arc;
 use crate::error::{Errno, IoError, guard};
 use crate::limits::{HUGE_PAGE_BYTES, MEMORY_ALIGNMENT, REGION_BYTES_MAX};
 
-#[cfg_attr(unix, path = "region/unix.rs")]
-#[cfg_attr(windows, path = "region/windows.rs")]
-mod system;
-
 /// The application's own memory for arenas and buffers.
 ///
 /// # Safety
@@ -172,4 +168,137 @@ fn allocate_aligned(
 unsafe fn free(allocator: &dyn RegionAllocator, pointer: NonNull<u8>, len: usize, align: usize) {
     // SAFETY: by the contract of this function.
     let _ = guard(|| unsafe { allocator.free(pointer.as_ptr(), len, align) });
+}
+
+/// Memory on Unix. `mmap` does not align beyond a page: a longer range is mapped, and both ends are
+/// unmapped.
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "maps and unmaps memory")]
+mod system {
+    use std::ptr::NonNull;
+
+    use crate::error::{Errno, IoError};
+    use crate::limits::MEMORY_ALIGNMENT;
+
+    /// Maps `len` bytes at a multiple of `align`, both multiples of the page size.
+    pub(super) fn map(len: usize, align: usize) -> Result<NonNull<u8>, IoError> {
+        let slack = if align > MEMORY_ALIGNMENT { align } else { 0 };
+        let mapped_bytes = len + slack; // No overflow: len is at most REGION_BYTES_MAX rounded up.
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice overlaps no
+        // existing memory.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                mapped_bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(IoError::because(
+                "mmap",
+                Errno::last(),
+                "not enough memory or address space, or too many mappings \
+                 (ulimit -v, vm.overcommit_memory, vm.max_map_count)",
+            ));
+        }
+        let address: *mut u8 = address.cast();
+        let head = address.addr().next_multiple_of(align) - address.addr();
+        let start = address.wrapping_add(head);
+        // SAFETY: head + len <= mapped_bytes since head <= slack, so both cuts lie in the mapping
+        // made above, which no other code knows yet, and leave [start, start + len). A cut that
+        // fails leaves address space mapped but untouched.
+        unsafe {
+            if head > 0 {
+                libc::munmap(address.cast(), head);
+            }
+            if slack > head {
+                libc::munmap(start.wrapping_add(len).cast(), slack - head);
+            }
+        }
+        #[cfg(target_os = "linux")]
+        // SAFETY: advice on the range owned here; it changes no content in this process.
+        unsafe {
+            libc::madvise(start.cast(), len, libc::MADV_WIPEONFORK);
+            if slack > 0 {
+                libc::madvise(start.cast(), len, libc::MADV_HUGEPAGE);
+            }
+        }
+        Ok(NonNull::new(start).expect("mmap never answers with address zero"))
+    }
+
+    /// Unmaps what `map` returned.
+    ///
+    /// # Safety
+    /// Pointer and length are those of one call of `map`, and the memory is no longer used.
+    pub(super) unsafe fn unmap(pointer: NonNull<u8>, len: usize) {
+        // SAFETY: by the contract of this function.
+        unsafe { libc::munmap(pointer.as_ptr().cast(), len) };
+    }
+}
+
+/// Memory on Windows. `VirtualAlloc` does not align beyond 64 KiB: a longer range is reserved, and
+/// only its aligned part is committed.
+#[cfg(windows)]
+#[expect(unsafe_code, reason = "reserves, commits and releases memory")]
+mod system {
+    use std::ffi::c_void;
+    use std::mem::size_of;
+    use std::ptr::NonNull;
+
+    use windows_sys::Win32::System::Memory::{
+        MEM_COMMIT, MEM_RELEASE, MEM_RESERVE, MEMORY_BASIC_INFORMATION, PAGE_NOACCESS,
+        PAGE_READWRITE, VirtualAlloc, VirtualFree, VirtualQuery,
+    };
+
+    use crate::error::{Errno, IoError};
+    use crate::limits::MEMORY_ALIGNMENT;
+
+    /// Maps `len` zeroed bytes at a multiple of `align`, both multiples of the page size.
+    pub(super) fn map(len: usize, align: usize) -> Result<NonNull<u8>, IoError> {
+        let slack = if align > MEMORY_ALIGNMENT { align } else { 0 };
+        // No overflow: len is at most REGION_BYTES_MAX rounded up.
+        let reserved = reserve(len + slack)?;
+        let start =
+            reserved.wrapping_byte_add(reserved.addr().next_multiple_of(align) - reserved.addr());
+        // SAFETY: [start, start + len) is within the reservation made above, which no other code
+        // knows: aligning moves the start by at most `slack`.
+        let committed = unsafe { VirtualAlloc(start, len, MEM_COMMIT, PAGE_READWRITE) };
+        NonNull::new(committed.cast::<u8>()).ok_or_else(|| {
+            // SAFETY: the reservation made above.
+            unsafe { VirtualFree(reserved, 0, MEM_RELEASE) };
+            let cause = "not enough memory; the paging file may be too small";
+            IoError::because("VirtualAlloc", Errno::NO_MEMORY, cause)
+        })
+    }
+
+    fn reserve(len: usize) -> Result<*mut c_void, IoError> {
+        // SAFETY: reserves fresh address space; nothing is there.
+        let reserved = unsafe { VirtualAlloc(std::ptr::null(), len, MEM_RESERVE, PAGE_NOACCESS) };
+        if reserved.is_null() {
+            let cause = "not enough address space";
+            return Err(IoError::because("VirtualAlloc", Errno::NO_MEMORY, cause));
+        }
+        Ok(reserved)
+    }
+
+    /// Releases what `map` returned, with the address space around it.
+    ///
+    /// # Safety
+    /// Pointer and length are those of one call of `map`, and the memory is no longer used.
+    pub(super) unsafe fn unmap(pointer: NonNull<u8>, _len: usize) {
+        let mut about = MEMORY_BASIC_INFORMATION::default();
+        let bytes = size_of::<MEMORY_BASIC_INFORMATION>();
+        // SAFETY: the system writes one struct of that size.
+        let known = unsafe { VirtualQuery(pointer.as_ptr().cast(), &raw mut about, bytes) };
+        assert!(
+            known != 0,
+            "the memory of a region is mapped until its drop"
+        );
+        // SAFETY: the whole reservation that `map` made; by the contract of this function it is
+        // unused.
+        unsafe { VirtualFree(about.AllocationBase, 0, MEM_RELEASE) };
+    }
 }
