@@ -22,26 +22,26 @@ use millstream_io::device::calls::CallDone;
 use millstream_io::error::guard;
 use millstream_io::{Arena, Completion};
 
-use crate::complete::Queues;
+use crate::caller::destination::MemoryKind;
+use crate::caller::group::Group;
+use crate::caller::queue::{EngineSide, Mailbox, QueueShared, Wishes};
+use crate::caller::request::Verb;
+use crate::caller::waits::WaitsFor;
 use crate::decode::jobs::{Job, JobResult, JobSink, JobTask, Task, run_job, run_task};
 use crate::decode::workers::Workers;
-use crate::destination::MemoryKind;
+use crate::engine::files::Files;
+use crate::engine::heap::Heap;
+use crate::engine::lanes::{Lanes, Start};
+use crate::engine::scheduler::{NO_DEADLINE, Order, Scheduler};
+use crate::engine::staging::Staging;
+use crate::engine::state::Event;
+use crate::engine::transfers::{Lane, Transfers};
 use crate::error::{Error, ErrorKind};
-use crate::files::Files;
-use crate::group::Group;
-use crate::heap::Heap;
+use crate::handover::complete::Queues;
+use crate::handover::mailbox::{Change, Letter, Pump};
 use crate::ids::Id;
-use crate::lanes::{Lanes, Start};
 use crate::limits;
-use crate::mailbox::{Change, Letter, Pump};
-use crate::queue::{EngineSide, Mailbox, QueueShared, Wishes};
-use crate::request::Verb;
-use crate::scheduler::{NO_DEADLINE, Order, Scheduler};
-use crate::staging::Staging;
-use crate::state::Event;
 use crate::trace::{Span, Track};
-use crate::transfers::{Lane, Transfers};
-use crate::waits::WaitsFor;
 
 mod appends;
 mod back;
@@ -50,10 +50,19 @@ mod close;
 mod columns;
 mod earlier;
 mod external;
+pub(crate) mod files;
 mod finish;
+mod heap;
 mod intake;
 mod issue;
+pub(crate) mod lanes;
 mod mail;
+mod route;
+mod scheduler;
+mod staged;
+pub(crate) mod staging;
+mod state;
+mod transfers;
 mod waits;
 mod windows;
 
@@ -469,7 +478,7 @@ impl Engine {
         }
         let mut tasks = std::mem::take(&mut self.new_jobs);
         let mut own = Vec::new();
-        for task in tasks.extract_if(.., |task| crate::staged::is_inline(task)) {
+        for task in tasks.extract_if(.., |task| crate::engine::staged::is_inline(task)) {
             own.push(run_task(task, &mut self.scratch));
         }
         let sink: Arc<dyn JobSink> = Arc::clone(&self.shared) as Arc<dyn JobSink>;

@@ -15,13 +15,14 @@ mod slots;
 
 use std::sync::Arc;
 
+use crate::caller::request::Read;
+use crate::handover::mailbox::Shared;
+use crate::handover::names::Names;
 use crate::ids::StorageNumber;
-use crate::names::Names;
 use crate::options::StorageOptions;
-use crate::request::Read;
 use crate::sync::thread::spawn;
 use crate::sync::{AtomicU64, Ordering};
-use crate::{Buffer, FileId, mailbox::Shared};
+use crate::{Buffer, FileId};
 
 /// Checks a model over random interleavings.
 #[cfg(shuttle)]

@@ -9,14 +9,14 @@ use millstream_io::fs::reserve_descriptors;
 use millstream_io::thread::is_alone;
 use millstream_io::{DeviceKind, FileSystem};
 
+use crate::caller::queue::{EngineSide, Mailbox};
 use crate::decode::workers::Workers;
+use crate::engine::files::Files;
+use crate::engine::lanes::Lanes;
 use crate::engine::{Engine, or_abort};
 use crate::error::{Error, ErrorKind};
-use crate::files::Files;
-use crate::lanes::Lanes;
+use crate::handover::park::StorageThread;
 use crate::options::StorageOptions;
-use crate::park::StorageThread;
-use crate::queue::{EngineSide, Mailbox};
 use crate::sync::{Mutex, lock};
 
 /// Takes the backend out of the options: how to make the device, and the file system that goes with

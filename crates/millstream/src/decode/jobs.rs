@@ -15,17 +15,17 @@ use std::time::Instant;
 use millstream_codec::{CodecId, Progress, Scratch, StreamDecoder, Unit, UnitScanner};
 use millstream_io::error::guard;
 
+use crate::caller::destination::{Memory, Supply};
+use crate::caller::request::Stored;
+use crate::caller::sink::{DevicePart, DevicePlace, PartForm, PartTask};
 use crate::decode::external::ExternalBytes;
 use crate::decode::growing::Growing;
 use crate::decode::spec::BlockSource;
-use crate::destination::{Memory, Supply};
+use crate::engine::staging::{Class, WindowMemory};
 use crate::error::{Error, ErrorKind};
+use crate::handover::park::StorageThread;
 use crate::ids::Id;
-use crate::park::StorageThread;
 use crate::priority::Priority;
-use crate::request::Stored;
-use crate::sink::{DevicePart, DevicePlace, PartForm, PartTask};
-use crate::staging::{Class, WindowMemory};
 
 /// A codec of the application, for ids from 0x80 on. Its methods are called on worker threads,
 /// except [`Codec::raw_len`], [`Codec::stream`] and, once at registration, [`Codec::is_stream`]; a

@@ -16,7 +16,7 @@ use millstream_io::crew::{Crew, CrewOptions, Work};
 use millstream_io::fs::reserve_descriptors;
 
 use crate::decode::jobs::{Job, JobSink, JobTask, run_job};
-use crate::park::StorageThread;
+use crate::handover::park::StorageThread;
 use crate::priority::PriorityLists;
 
 /// Jobs that a worker takes at a time, at most.

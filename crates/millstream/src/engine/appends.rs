@@ -15,16 +15,16 @@ use super::columns::{flag, is_known};
 use super::intake::file_system_panicked;
 use super::issue::Issue;
 use super::{Engine, Flow, What};
+use crate::caller::request::Verb;
+use crate::caller::waits::WaitsFor;
 use crate::decode::jobs::Lent;
+use crate::engine::files::{EndKey, InLine};
+use crate::engine::state::{Event, State};
+use crate::engine::transfers::{Block, Copied, Lane, Members};
 use crate::error::{Error, ErrorKind};
-use crate::files::{EndKey, InLine};
 use crate::ids::Id;
 use crate::limits::{APPEND_BYTES_MAX, APPEND_COPY_BYTES_MAX, APPENDS_MAX};
 use crate::priority::Priority;
-use crate::request::Verb;
-use crate::state::{Event, State};
-use crate::transfers::{Block, Copied, Lane, Members};
-use crate::waits::WaitsFor;
 
 impl Engine {
     /// Issues the next operation of an append, or has it wait for others.

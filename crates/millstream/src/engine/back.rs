@@ -7,17 +7,17 @@ use millstream_io::error::guard;
 
 use super::columns::{flag, is_known, staged_of};
 use super::{Engine, Flow, What};
+use crate::caller::destination::{Memory, MemoryKind};
+use crate::caller::request::Verb;
+use crate::caller::waits::WaitsFor;
 use crate::decode::jobs::{JobOutcome, JobResult, JobTask, Lent, Ran, Task};
-use crate::destination::{Memory, MemoryKind};
+use crate::engine::staged::{Context, RawMemory, Staged, Step, check_room};
+use crate::engine::staging::Class;
+use crate::engine::state::{Event, State};
+use crate::engine::transfers::{Block, Lane, Meaning, Members, NO_WINDOW, Quarantine, Transfer};
 use crate::error::{Error, ErrorKind};
 use crate::ids::Id;
-use crate::request::Verb;
-use crate::staged::{Context, RawMemory, Staged, Step, check_room};
-use crate::staging::Class;
-use crate::state::{Event, State};
 use crate::trace::Track;
-use crate::transfers::{Block, Lane, Meaning, Members, NO_WINDOW, Quarantine, Transfer};
-use crate::waits::WaitsFor;
 
 impl Engine {
     pub(super) fn complete_all(&mut self) -> bool {

@@ -14,14 +14,14 @@ use millstream_io::{Access, IoError, Known, OwnedDescriptor, Segment};
 use super::columns::{flag, is_known};
 use super::intake::other_length;
 use super::{Engine, Flow, What};
-use crate::destination::{Memory, MemoryKind};
+use crate::caller::destination::{Memory, MemoryKind};
+use crate::caller::request::{Verb, Work};
+use crate::caller::waits::WaitsFor;
+use crate::engine::files::{Closing, Look};
+use crate::engine::state::{Event, State};
 use crate::error::{Error, ErrorKind};
-use crate::files::{Closing, Look};
 use crate::ids::Id;
-use crate::request::{Verb, Work};
-use crate::state::{Event, State};
 use crate::trace::Track;
-use crate::waits::WaitsFor;
 
 /// What a call in flight is for.
 pub(super) enum Entry {

@@ -9,10 +9,10 @@ use millstream_io::error::guard;
 
 use super::Engine;
 use super::finish::canceled_by_close;
+use crate::engine::state::{Event, State};
 use crate::error::{Error, ErrorKind};
-use crate::mailbox::CloseReport;
-use crate::state::{Event, State};
-use crate::waiters::wake_all;
+use crate::handover::mailbox::CloseReport;
+use crate::handover::waiters::wake_all;
 
 impl Engine {
     pub(super) fn begin_close(&mut self, deadline: Option<Instant>) {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use millstream_io::device::calls::OfferToken;
 
-use crate::complete::HeldKey;
+use crate::caller::request::{Rare, Verb};
+use crate::engine::staged::Staged;
+use crate::engine::state::State;
 use crate::error::Error;
+use crate::handover::complete::HeldKey;
 use crate::ids::{FileId, Id};
 use crate::priority::Priority;
-use crate::request::{Rare, Verb};
-use crate::staged::Staged;
-use crate::state::State;
 
 /// The engine's own columns of a slot: one cache line.
 #[derive(Default)]

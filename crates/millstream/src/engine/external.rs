@@ -30,8 +30,8 @@ use crate::decode::external::{ExternalBytes, Share};
 use crate::decode::jobs::{JobTask, guarded};
 use crate::decode::spec::BlockSource;
 use crate::error::{Error, ErrorKind};
+use crate::handover::park::StorageThread;
 use crate::limits;
-use crate::park::StorageThread;
 use crate::priority::{Priority, PriorityLists};
 use crate::sync::{Mutex, lock};
 

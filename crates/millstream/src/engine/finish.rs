@@ -6,16 +6,16 @@ use millstream_io::error::guard;
 
 use super::columns::{Extra, flag, held_key, staged_of};
 use super::{Engine, Flow, What};
+use crate::caller::queue::Fifo;
+use crate::caller::request::{Rare, Verb};
+use crate::engine::staged::Staged;
+use crate::engine::state::Event;
 use crate::error::{Error, ErrorKind};
+use crate::handover::mailbox::closed_error;
+use crate::handover::waiters::wake_all;
 use crate::ids::FileId;
-use crate::mailbox::closed_error;
-use crate::queue::Fifo;
-use crate::request::{Rare, Verb};
-use crate::staged::Staged;
-use crate::state::Event;
 use crate::stats::Counters;
 use crate::trace::Track;
-use crate::waiters::wake_all;
 
 impl Engine {
     /// Fails, cancels or times out a request, which ends once nothing of it is out.

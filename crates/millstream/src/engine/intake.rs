@@ -9,17 +9,17 @@ use millstream_io::{Access, Descriptor};
 use super::columns::{Col, Extra, flag, push_waiting, staged_of};
 use super::finish::canceled_by_close;
 use super::{Engine, Flow};
-use crate::destination::{Memory, MemoryKind};
+use crate::caller::destination::{Memory, MemoryKind};
+use crate::caller::fence::Fence;
+use crate::caller::queue::{FIFO, Fifo, Parcel};
+use crate::caller::request::{Rare, Usual, Verb, Work};
+use crate::caller::waits::WaitsFor;
+use crate::engine::files::Urgency;
+use crate::engine::staged::Staged;
+use crate::engine::state::{Event, State};
 use crate::error::{Error, ErrorKind};
-use crate::fence::Fence;
-use crate::files::Urgency;
 use crate::ids::FileId;
 use crate::limits;
-use crate::queue::{FIFO, Fifo, Parcel};
-use crate::request::{Rare, Usual, Verb, Work};
-use crate::staged::Staged;
-use crate::state::{Event, State};
-use crate::waits::WaitsFor;
 
 /// How many slots ahead are prefetched.
 const AHEAD: usize = 6;

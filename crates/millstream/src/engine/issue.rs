@@ -13,20 +13,20 @@ use millstream_io::{Access, Descriptor, Segment, Verb as IoVerb};
 
 use super::Engine;
 use super::columns::{flag, held_key, push_waiting, staged_of};
+use crate::caller::destination::{Memory, MemoryKind};
+use crate::caller::request::{Body, Verb, Work};
+use crate::caller::waits::WaitsFor;
 use crate::decode::jobs::Task;
-use crate::destination::{Memory, MemoryKind};
+use crate::engine::files::Direct;
+use crate::engine::route::{self, Cache, FileFacts, Hits, Layout, ReadFacts, Route, Via};
+use crate::engine::staged::{Serve, Staged, moved};
+use crate::engine::staging::Class;
+use crate::engine::state::Event;
+use crate::engine::transfers::{Block, Lane, NO_WINDOW};
 use crate::error::{Error, ErrorKind};
-use crate::files::Direct;
 use crate::ids::Id;
 use crate::limits;
 use crate::priority::{Priorities, Priority};
-use crate::request::{Body, Verb, Work};
-use crate::route::{self, Cache, FileFacts, Hits, Layout, ReadFacts, Route, Via};
-use crate::staged::{Serve, Staged, moved};
-use crate::staging::Class;
-use crate::state::Event;
-use crate::transfers::{Block, Lane, NO_WINDOW};
-use crate::waits::WaitsFor;
 
 /// The outcome of a pick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

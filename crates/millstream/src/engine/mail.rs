@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 
 use super::columns::{flag, held_key, is_known};
 use super::{Engine, What};
+use crate::caller::queue::{NO_INDEX, QueueShared, Selection, Wishes};
+use crate::engine::state::State;
 use crate::error::{Error, ErrorKind};
+use crate::handover::mailbox::{Change, Letter};
 use crate::ids::Id;
 use crate::limits;
-use crate::mailbox::{Change, Letter};
-use crate::queue::{NO_INDEX, QueueShared, Selection, Wishes};
-use crate::state::State;
 
 impl Engine {
     /// Takes submissions, letters and results.

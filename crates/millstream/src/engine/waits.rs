@@ -2,9 +2,9 @@
 //! without asking the engine ([`Ticket::waits_for`](crate::Ticket::waits_for)).
 
 use super::Engine;
-use crate::destination::{Memory, MemoryKind};
-use crate::staged::Staged;
-use crate::waits::WaitsFor;
+use crate::caller::destination::{Memory, MemoryKind};
+use crate::caller::waits::WaitsFor;
+use crate::engine::staged::Staged;
 
 impl Engine {
     #[inline(always)]

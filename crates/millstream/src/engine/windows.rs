@@ -4,14 +4,14 @@
 use super::Engine;
 use super::columns::{flag, staged_of};
 use super::issue::Issue;
-use crate::destination::MemoryKind;
+use crate::caller::destination::MemoryKind;
+use crate::caller::request::{Body, Verb};
+use crate::caller::waits::WaitsFor;
+use crate::engine::route::{Hits, ReadFacts, Via};
+use crate::engine::scheduler::Scheduler;
+use crate::engine::staged::{Serve, Staged};
+use crate::engine::staging::{Ask, CLASSES, Class};
 use crate::priority::{Priorities, Priority};
-use crate::request::{Body, Verb};
-use crate::route::{Hits, ReadFacts, Via};
-use crate::scheduler::Scheduler;
-use crate::staged::{Serve, Staged};
-use crate::staging::{Ask, CLASSES, Class};
-use crate::waits::WaitsFor;
 
 impl Engine {
     /// Whether requests wait for their turn at a device, or for staging.

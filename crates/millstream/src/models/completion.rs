@@ -7,15 +7,15 @@ use millstream_io::Device;
 use millstream_io::device::null::NullDevice;
 
 use super::{check, mailbox, request, spawn};
-use crate::batch::Queue;
-use crate::complete::Queues;
+use crate::caller::batch::Queue;
+use crate::caller::queue::{EngineSide, FIFO, Mailbox, QueueShared, Table};
 use crate::error::{Error, ErrorKind};
+use crate::handover::complete::Queues;
+use crate::handover::slots::Completion;
+use crate::handover::waiters::wake_all;
 use crate::ids::StorageNumber;
 use crate::limits::SLOTS_MAX;
 use crate::options::QueueOptions;
-use crate::queue::{EngineSide, FIFO, Mailbox, QueueShared, Table};
-use crate::slots::Completion;
-use crate::waiters::wake_all;
 
 pub(super) struct Engine {
     pub(super) shared: Arc<Mailbox>,

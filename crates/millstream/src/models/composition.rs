@@ -9,10 +9,10 @@ use shuttle::rand::{Rng, thread_rng};
 
 use super::completion::{Engine, engine};
 use super::{check, request, spawn};
-use crate::batch::Queue;
+use crate::caller::batch::Queue;
+use crate::caller::fence::Fence;
 use crate::error::{Error, ErrorKind};
-use crate::fence::Fence;
-use crate::slots::Completion;
+use crate::handover::slots::Completion;
 
 const PRODUCERS: u64 = 3;
 /// Steps of each producer, besides a batch of a detached request, posted ones and a signal.

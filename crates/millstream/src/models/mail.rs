@@ -7,11 +7,11 @@ use millstream_io::Device;
 use millstream_io::device::null::NullDevice;
 
 use super::{check, mailbox, spawn};
-use crate::fence::Fence;
-use crate::group::Group;
-use crate::mailbox::{Letter, Shared};
+use crate::caller::fence::Fence;
+use crate::caller::group::Group;
+use crate::handover::mailbox::{Letter, Shared};
+use crate::handover::waiters::{Key, Waiters, ready_if, wake_all};
 use crate::sync::{AtomicU64, Ordering};
-use crate::waiters::{Key, Waiters, ready_if, wake_all};
 
 /// A mailbox, and the device in which its owner sleeps.
 fn with_bell() -> (Arc<Shared<()>>, NullDevice) {
@@ -79,7 +79,7 @@ fn a_change_wakes_who_registered_before_or_is_seen() {
         let waits = |shared: &(AtomicU64, Waiters)| {
             let mut key = Key::default();
             let look = || ready_if(shared.0.load(Ordering::Relaxed) != 0);
-            crate::park::block_on(None, |waker| shared.1.poll(&mut key, waker, look));
+            crate::handover::park::block_on(None, |waker| shared.1.poll(&mut key, waker, look));
             shared.1.remove(&mut key);
         };
         let own = Arc::clone(&shared);

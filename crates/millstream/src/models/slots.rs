@@ -7,14 +7,16 @@ use std::sync::atomic::Ordering;
 use std::task::{Poll, Wake, Waker};
 
 use super::{check, request, spawn, step};
+use crate::caller::request::{Parts, Request};
+use crate::caller::waits::WaitsFor;
+use crate::handover::mailbox::closed_error;
+use crate::handover::slots::{
+    Cache, Completion, Delivery, EngineSide, Pool, PoolOwner, SlotTicket, Table,
+};
+use crate::handover::waiters::wake_all;
 use crate::ids::{Id, StorageNumber};
-use crate::mailbox::closed_error;
 use crate::priority::Priority;
-use crate::request::{Parts, Request};
-use crate::slots::{Cache, Completion, Delivery, EngineSide, Pool, PoolOwner, SlotTicket, Table};
 use crate::sync::{AtomicU64, block_on, thread::yield_now};
-use crate::waiters::wake_all;
-use crate::waits::WaitsFor;
 
 fn table() -> (Arc<Table<()>>, EngineSide<()>) {
     let (storage, first) = StorageNumber::take().expect("a number");

@@ -22,9 +22,9 @@ use millstream_io::{
     ThreadSettings,
 };
 
+use crate::engine::transfers::Lane;
 use crate::limits::{SLOW_MOUNT_THREADS, SLOW_MOUNTS_MAX};
 use crate::options::StorageOptions;
-use crate::transfers::Lane;
 
 pub(crate) struct Lanes {
     main: Box<dyn Device>,

@@ -15,12 +15,12 @@ use millstream_io::{
     Buffer, Completion, Descriptor, Errno, IoError, Operation, Segment, Segments, Verb,
 };
 
-use crate::destination::Memory;
+use crate::caller::destination::Memory;
+use crate::engine::files::InLine;
+use crate::engine::staged::Staged;
 use crate::error::{Error, ErrorKind};
-use crate::files::InLine;
 use crate::ids::Id;
 use crate::priority::Priority;
-use crate::staged::Staged;
 
 /// Maximum number of tries of an operation that comes back short or interrupted each time.
 const TRIES_MAX: u16 = 1000;

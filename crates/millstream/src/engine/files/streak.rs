@@ -1,7 +1,7 @@
 //! Whether reads of a file find their bytes in the page cache.
 
+use crate::engine::route::Hits;
 use crate::limits;
-use crate::route::Hits;
 
 /// Whether a file's reads find their bytes in the page cache, and so are to be copied from there.
 ///

@@ -11,20 +11,20 @@ use std::time::{Duration, Instant};
 
 use millstream_io::BorrowedEvent;
 
+use crate::caller::fence::Fence;
+use crate::caller::group::Group;
+use crate::caller::queue::{FIFO, Fifo, Parcel, QueueShared, Which, queue_full, too_many_tickets};
+use crate::caller::request::{Parts, Request, Verb};
+use crate::caller::status::StatusArray;
+use crate::caller::ticket::Ticket;
 use crate::error::{Error, ErrorKind};
-use crate::fence::Fence;
-use crate::group::Group;
+use crate::handover::park;
+use crate::handover::slots::{Cache, Completion, Delivery};
+use crate::handover::waiters::wake_all;
 use crate::ids::{FileId, Id};
 use crate::limits::{BATCH_RESERVE, SLOT_CHUNK};
-use crate::park;
 use crate::priority::Priority;
-use crate::queue::{FIFO, Fifo, Parcel, QueueShared, Which, queue_full, too_many_tickets};
-use crate::request::{Parts, Request, Verb};
-use crate::slots::{Cache, Completion, Delivery};
-use crate::status::StatusArray;
 use crate::sync::lock;
-use crate::ticket::Ticket;
-use crate::waiters::wake_all;
 
 #[cfg(all(test, target_os = "linux", not(model)))]
 mod tests;
@@ -326,7 +326,7 @@ fn accept(queue: &QueueShared, parts: &mut Parts, charge: u64) -> Priority {
 /// Reserves room for bytes and at most `most` entries; returns how many entries.
 fn take_room(queue: &QueueShared, charge: u64, most: u64, block: bool) -> Result<u64, Error> {
     if queue.mailbox.is_closing() {
-        return Err(crate::mailbox::closed_error());
+        return Err(crate::handover::mailbox::closed_error());
     }
     match queue.reserve(charge, most) {
         Some(count) => Ok(count),
@@ -340,7 +340,7 @@ fn take_room(queue: &QueueShared, charge: u64, most: u64, block: bool) -> Result
 fn wait_for_room(queue: &QueueShared, charge: u64, most: u64) -> Result<u64, Error> {
     let waited = queue.mailbox.wait_for(&queue.space, None, || {
         if queue.mailbox.is_closing() {
-            return Poll::Ready(Err(crate::mailbox::closed_error()));
+            return Poll::Ready(Err(crate::handover::mailbox::closed_error()));
         }
         // Looked at before, as an entry that completes in between leaves room; and after, as
         // another thread may have taken that room in between and submitted.
@@ -379,7 +379,7 @@ impl Batch {
     #[inline(always)]
     fn refuse_forked(&self) -> Result<(), Error> {
         match self.shared().mailbox.is_forked() {
-            true => Err(crate::mailbox::closed_error()),
+            true => Err(crate::handover::mailbox::closed_error()),
             false => Ok(()),
         }
     }
@@ -405,7 +405,7 @@ impl Batch {
         let most = if self.room == 0 { share } else { 1 };
         let shared = Arc::clone(self.shared());
         if shared.mailbox.is_closing() {
-            return Err(crate::mailbox::closed_error());
+            return Err(crate::handover::mailbox::closed_error());
         }
         let count = match shared.reserve(charge, most) {
             Some(count) => count,

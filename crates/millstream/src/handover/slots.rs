@@ -27,15 +27,15 @@ use std::task::Waker;
 
 use millstream_codec::CodecId;
 
-use crate::destination::{Memory, MemoryKind};
+use crate::caller::destination::{Memory, MemoryKind};
+use crate::caller::request::{Body, Parts, Rare, Usual, Verb};
+use crate::caller::waits::WaitsFor;
 use crate::error::{Error, ErrorKind};
+use crate::handover::waiters::wake_all;
 use crate::ids::{Id, StorageNumber};
 use crate::limits::{SLOT_CHUNK, SLOTS_MAX};
 use crate::priority::Priority;
-use crate::request::{Body, Parts, Rare, Usual, Verb};
 use crate::sync::{AtomicU64, Mutex, Ordering, SharedCell, fence, lock};
-use crate::waiters::wake_all;
-use crate::waits::WaitsFor;
 
 const CHUNK: u32 = SLOT_CHUNK;
 const NIL: u32 = u32::MAX;

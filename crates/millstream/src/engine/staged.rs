@@ -22,6 +22,8 @@ use millstream_codec::CodecId;
 use millstream_io::error::guard;
 use millstream_io::{Buffer, BufferPool};
 
+use crate::caller::request::Stored;
+use crate::caller::sink::{DevicePlace, DeviceSink, PartForm};
 use crate::decode::growing::Growing;
 use crate::decode::jobs::{
     BlockPlace, DecodeTask, JobOutcome, JobSource, JobTask, Lent, Method, StreamRaw, Task,
@@ -30,14 +32,12 @@ use crate::decode::plan::{
     Codecs, Mode, NotCut, Piece, Plan, View, check_known, check_table, no_memory,
 };
 use crate::decode::spec::{self, BlockTable};
+use crate::engine::route::Via;
+use crate::engine::staging::{Class, Held, Staging, WindowMemory};
 use crate::error::{Error, ErrorKind};
 use crate::ids::Id;
 use crate::limits;
 use crate::priority::Priority;
-use crate::request::Stored;
-use crate::route::Via;
-use crate::sink::{DevicePlace, DeviceSink, PartForm};
-use crate::staging::{Class, Held, Staging, WindowMemory};
 
 /// A window of stored bytes.
 struct Window {

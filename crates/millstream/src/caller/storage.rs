@@ -29,24 +29,24 @@ use millstream_io::log::LogLevel;
 use millstream_io::memory::Region;
 use millstream_io::{Buffer, BufferPool, DeviceKind, OpenMode, Opened};
 
-use crate::batch::Queue;
-use crate::destination::{FileInfo, FileOptions};
+use crate::caller::batch::Queue;
+use crate::caller::destination::{FileInfo, FileOptions};
+use crate::caller::queue::{Mailbox, QueueShared, Table};
+use crate::caller::request::FileOp;
+use crate::caller::ticket::Ticket;
+use crate::caller::waits::WaitsFor;
 use crate::error::{Error, ErrorKind};
+use crate::handover::mailbox::{CloseReport, Letter, Shared, closed_error};
+use crate::handover::names::{Names, NewFile, cleaned};
+use crate::handover::park;
 use crate::ids::{FileId, Id, StorageNumber};
 use crate::limits;
-use crate::mailbox::{CloseReport, Letter, Shared, closed_error};
-use crate::names::{Names, NewFile, cleaned};
 use crate::options::{QueueOptions, StorageOptions};
-use crate::park;
 use crate::priority::Priority;
-use crate::queue::{Mailbox, QueueShared, Table};
-use crate::request::FileOp;
 use crate::start::{self, Started};
 use crate::stats::Stats;
 use crate::sync::lock;
-use crate::ticket::Ticket;
 use crate::trace::Trace;
-use crate::waits::WaitsFor;
 
 /// The state behind all [`Storage`] handles.
 struct Owner {

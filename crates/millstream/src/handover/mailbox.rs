@@ -14,19 +14,19 @@ use millstream_io::log::{Log, LogHook, LogLevel};
 use millstream_io::memory::Region;
 use millstream_io::{BufferPool, Doorbell, FileSystem, ForkGuard};
 
+use crate::caller::fence::Watcher;
+use crate::caller::waits::{SharedCauses, WaitsFor};
 use crate::decode::jobs::{JobResult, JobSink};
 use crate::error::{Error, ErrorKind};
-use crate::fence::Watcher;
+use crate::handover::names::{Names, NewFile};
+use crate::handover::park::{self, StorageThread};
+use crate::handover::waiters::{Key, Waiters};
 use crate::ids::{FileId, Id};
-use crate::names::{Names, NewFile};
 use crate::options::StorageOptions;
-use crate::park::{self, StorageThread};
 use crate::priority::Priority;
 use crate::stats::Counters;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::trace::Recorder;
-use crate::waiters::{Key, Waiters};
-use crate::waits::{SharedCauses, WaitsFor};
 
 /// Mail for the engine beside submissions.
 pub(crate) enum Letter<Q> {

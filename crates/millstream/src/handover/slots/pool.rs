@@ -14,10 +14,10 @@ use super::{
     CHUNK, Completion, Delivery, ENDED, ENGINE, Ended, FREE, Freed, GENERATION, HELD, NIL, Posted,
     RARE, STATE, SlotTicket, Table, USUAL, end, read_outcome, settle,
 };
+use crate::caller::request::Parts;
 use crate::error::Error;
 use crate::ids::Id;
 use crate::priority::Priority;
-use crate::request::Parts;
 use crate::sync::{AtomicU64, Mutex, Ordering, fence, lock};
 
 /// Marks a closing pool in `head`; the bits below it then count the slots that are out.

@@ -13,19 +13,19 @@ use std::time::{Duration, Instant};
 
 use millstream_io::EventFd;
 
+use crate::caller::fence::Fence;
+use crate::caller::group::Group;
+use crate::caller::status::StatusArray;
 use crate::error::{Error, ErrorKind};
-use crate::fence::Fence;
-use crate::group::Group;
+use crate::handover::mailbox::{Change, Shared, closed_error};
+use crate::handover::park;
+use crate::handover::slots::{self, Cache, Completion, Pool, PoolOwner, Posted};
+use crate::handover::waiters::{Key, Waiters, ready_if, wake_all};
 use crate::ids::{FileId, Id};
 use crate::limits::SEQUENCE_WINDOW_MAX;
-use crate::mailbox::{Change, Shared, closed_error};
 use crate::options::QueueOptions;
-use crate::park;
 use crate::priority::Priority;
-use crate::slots::{self, Cache, Completion, Pool, PoolOwner, Posted};
-use crate::status::StatusArray;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, fence, lock};
-use crate::waiters::{Key, Waiters, ready_if, wake_all};
 
 /// What callers, workers and the engine of a storage share.
 pub(crate) type Mailbox = Shared<QueueShared>;

@@ -125,11 +125,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::caller::request::Request;
     use crate::error::{Error, ErrorKind};
+    use crate::handover::slots::{Cache, Delivery, EngineSide, Pool, PoolOwner, Table};
     use crate::ids::{Id, StorageNumber};
     use crate::priority::Priority;
-    use crate::request::Request;
-    use crate::slots::{Cache, Delivery, EngineSide, Pool, PoolOwner, Table};
     use crate::{Buffer, FileId, QueueOptions, Read, Storage, StorageOptions};
 
     #[test]

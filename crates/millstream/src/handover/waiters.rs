@@ -14,7 +14,7 @@ use std::time::Duration;
 use millstream_io::error::guard;
 
 use crate::error::Error;
-use crate::park;
+use crate::handover::park;
 use crate::sync::{AtomicBool, Mutex, Ordering, fence, lock};
 
 /// A set of wakers with a flag, so that taking from an empty one costs a fence and a load.

@@ -14,8 +14,8 @@ use std::time::Duration;
 use millstream_io::{BorrowedEvent, EventFd};
 
 use crate::error::Error;
+use crate::handover::waiters::{Condition, Reached, Waiters, wake_all};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock};
-use crate::waiters::{Condition, Reached, Waiters, wake_all};
 
 /// Notified when a fence is signaled: an engine whose requests are gated by it.
 pub(crate) trait Watcher: Send + Sync {

@@ -27,11 +27,11 @@ use millstream_io::device::calls::{LetGoAnswer, LetGoCall, OpenAnswer, OpenCall}
 use millstream_io::fs::is_out_of_descriptors;
 use millstream_io::{Access, IoError, Numbering, OpenMode, OwnedDescriptor};
 
+use crate::caller::queue::QueueShared;
 use crate::error::{Error, ErrorKind};
+use crate::handover::names::NewFile;
 use crate::ids::{FileId, Id};
 use crate::limits;
-use crate::names::NewFile;
-use crate::queue::QueueShared;
 
 mod ends;
 mod file;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use millstream_io::error::guard;
 use millstream_io::{Access, Buffer, Destination, Identity, Place, Segment};
 
+use crate::caller::sink::DeviceSink;
 use crate::error::Error;
-use crate::sink::DeviceSink;
 
 /// Facts about an open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

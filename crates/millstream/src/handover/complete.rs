@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
+use crate::caller::queue::{Fifo, NO_INDEX, Parcel, QueueShared, Selection, Wishes};
 use crate::error::ErrorKind;
+use crate::handover::slots::{Cache, Ended, Freed, Posted};
 use crate::ids::{FileId, Id};
 use crate::priority::{Guard, PRIORITIES, Priorities, Priority};
-use crate::queue::{Fifo, NO_INDEX, Parcel, QueueShared, Selection, Wishes};
-use crate::slots::{Cache, Ended, Freed, Posted};
 
 /// Which sequence numbers have completed: one bit each from the watermark on.
 #[derive(Default)]

@@ -10,14 +10,14 @@ mod memory {
     use std::alloc::{Layout, alloc_zeroed};
     use std::ptr::NonNull;
 
+    use crate::handover::slots::Hot;
     use crate::limits::SLOTS_MAX;
-    use crate::slots::Hot;
     use crate::sync::AtomicU64;
 
     /// Zeroed memory for the hot halves and tags of `SLOTS_MAX` slots, for both of which all zeroes
     /// is a value. In one piece of more than 32 MiB, which the allocator maps from the system; it
     /// would clear a smaller one itself if an earlier storage had used its memory.
-    pub(in crate::slots) struct Reserved {
+    pub(in crate::handover::slots) struct Reserved {
         hot: NonNull<Hot>,
         tags: NonNull<AtomicU64>,
         /// Owns the memory, and has room to align the values: the system allocator writes zeroes
@@ -30,7 +30,7 @@ mod memory {
 
     impl Reserved {
         /// `None` if the allocator has no memory.
-        pub(in crate::slots) fn new() -> Option<Reserved> {
+        pub(in crate::handover::slots) fn new() -> Option<Reserved> {
             let layout = Layout::array::<u64>(WORDS).ok()?;
             // SAFETY: the layout has a size.
             let zeroed = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast();
@@ -48,7 +48,7 @@ mod memory {
         }
 
         #[inline(always)]
-        pub(in crate::slots) fn hot(&self, index: u32) -> &Hot {
+        pub(in crate::handover::slots) fn hot(&self, index: u32) -> &Hot {
             assert!(index < SLOTS_MAX, "a slot's index");
             // SAFETY: aligned and inside the memory, which lives as long as `self` and is used only
             // in this way; zeroes are a value.
@@ -56,7 +56,7 @@ mod memory {
         }
 
         #[inline(always)]
-        pub(in crate::slots) fn tag(&self, index: u32) -> &AtomicU64 {
+        pub(in crate::handover::slots) fn tag(&self, index: u32) -> &AtomicU64 {
             assert!(index < SLOTS_MAX, "a slot's index");
             // SAFETY: as above.
             unsafe { self.tags.add(index as usize).as_ref() }
@@ -66,13 +66,13 @@ mod memory {
 
 #[cfg(model)]
 mod memory {
+    use crate::caller::request::Body;
+    use crate::handover::slots::Hot;
     use crate::ids::FileId;
     use crate::limits::SLOTS_MAX;
-    use crate::request::Body;
-    use crate::slots::Hot;
     use crate::sync::{AtomicU64, SharedCell};
 
-    pub(in crate::slots) struct Reserved(Box<[(Hot, AtomicU64)]>);
+    pub(in crate::handover::slots) struct Reserved(Box<[(Hot, AtomicU64)]>);
 
     fn hot() -> Hot {
         let body = Body {
@@ -91,16 +91,16 @@ mod memory {
     }
 
     impl Reserved {
-        pub(in crate::slots) fn new() -> Option<Reserved> {
+        pub(in crate::handover::slots) fn new() -> Option<Reserved> {
             let slot = |_| (hot(), AtomicU64::new(0));
             Some(Reserved((0..SLOTS_MAX).map(slot).collect()))
         }
 
-        pub(in crate::slots) fn hot(&self, index: u32) -> &Hot {
+        pub(in crate::handover::slots) fn hot(&self, index: u32) -> &Hot {
             &self.0[index as usize].0
         }
 
-        pub(in crate::slots) fn tag(&self, index: u32) -> &AtomicU64 {
+        pub(in crate::handover::slots) fn tag(&self, index: u32) -> &AtomicU64 {
             &self.0[index as usize].1
         }
     }

@@ -24,15 +24,15 @@ use millstream_codec::CodecId;
 use millstream_io::device::calls::Call;
 use millstream_io::{Buffer, Destination, MappedView, Segment};
 
+use crate::caller::destination::{FileInfo, Memory, MemoryKind};
+use crate::caller::fence::Fence;
+use crate::caller::group::Group;
+use crate::caller::sink::DeviceSink;
 use crate::decode::spec::{BlockTable, Decode};
-use crate::destination::{FileInfo, Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
-use crate::fence::Fence;
-use crate::group::Group;
 use crate::ids::FileId;
 use crate::limits;
 use crate::priority::Priority;
-use crate::sink::DeviceSink;
 
 /// What a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -12,14 +12,14 @@ use millstream_io::{
 
 use super::ends::EndKey;
 use super::streak::Streak;
-use crate::destination::{FileInfo, FileOptions};
+use crate::caller::destination::{FileInfo, FileOptions};
+use crate::caller::queue::QueueShared;
+use crate::engine::route::FileFacts;
 use crate::error::{Error, ErrorKind};
+use crate::handover::names::NewFile;
 use crate::ids::{FileId, Id};
 use crate::limits;
-use crate::names::NewFile;
 use crate::priority::Priority;
-use crate::queue::QueueShared;
-use crate::route::FileFacts;
 
 /// State of a file's descriptor through the page cache.
 pub(super) enum Phase {

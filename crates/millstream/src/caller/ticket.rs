@@ -20,12 +20,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use crate::caller::queue::Mailbox;
+use crate::caller::waits::WaitsFor;
 use crate::error::{Error, ErrorKind};
-use crate::park;
+use crate::handover::park;
+use crate::handover::slots::{Completion, SlotTicket};
 use crate::priority::Priority;
-use crate::queue::Mailbox;
-use crate::slots::{Completion, SlotTicket};
-use crate::waits::WaitsFor;
 
 /// How a request completed, with its memory also on failure.
 #[derive(Debug)]

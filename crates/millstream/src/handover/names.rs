@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use millstream_io::Opened;
 
-use crate::destination::FileOptions;
+use crate::caller::destination::FileOptions;
 use crate::ids::{FileId, Id, StorageNumber};
 use crate::limits::FILES_MAX;
 

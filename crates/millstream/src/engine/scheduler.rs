@@ -2,7 +2,7 @@
 //!
 //! Per priority a request is in exactly one of four orders:
 //! - the pinned ones, in front of all others: they hold a window of staging that is half issued,
-//!   and nothing but their own operations can free it (see `engine/issue.rs`);
+//!   and nothing but their own operations can free it (see `issue.rs`);
 //! - a list by arrival, the common case;
 //! - a heap by deadline, then arrival, for requests with a deadline or that came back late;
 //! - a tree by position, for requests on rotating disks: the head sweeps up to the last position
@@ -17,7 +17,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::heap::Heap;
+use crate::engine::heap::Heap;
 use crate::limits;
 use crate::priority::{Guard, PRIORITIES, Priorities, Priority};
 

@@ -12,8 +12,8 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
+use crate::handover::waiters::{Condition, Reached, Waiters};
 use crate::sync::{AtomicU64, Ordering};
-use crate::waiters::{Condition, Reached, Waiters};
 
 #[derive(Default)]
 struct Inner {

@@ -1,0 +1,9 @@
+//! What the threads of callers and the engine share: slots of requests, mail to the engine, and the
+//! completions on their way back.
+
+pub(crate) mod complete;
+pub(crate) mod mailbox;
+pub(crate) mod names;
+pub(crate) mod park;
+pub(crate) mod slots;
+pub(crate) mod waiters;
