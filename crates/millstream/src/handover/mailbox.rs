@@ -251,12 +251,13 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
         self.has_mail.load(Ordering::SeqCst)
     }
 
-    /// Engine: the queues and results; letters are taken after the queues' submissions, so that
-    /// whatever was put before a submission is handled before it.
+    /// Engine: appends the queues and results; letters are taken after the queues' submissions, so
+    /// that whatever was put before a submission is handled before it. A round may take mail twice,
+    /// and handles results late.
     pub(crate) fn take_dirty(&self, dirty: &mut Vec<Arc<Q>>, results: &mut Vec<JobResult>) {
         let mut mail = lock(&self.mail);
-        std::mem::swap(&mut mail.dirty, dirty);
-        std::mem::swap(&mut mail.results, results);
+        dirty.append(&mut mail.dirty);
+        results.append(&mut mail.results);
     }
 
     pub(crate) fn take_letters(
@@ -265,8 +266,8 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
         changes: &mut HashMap<Id, Change>,
     ) {
         let mut mail = lock(&self.mail);
-        std::mem::swap(&mut mail.letters, letters);
-        std::mem::swap(&mut mail.changes, changes);
+        letters.append(&mut mail.letters);
+        changes.extend(mail.changes.drain());
     }
 
     pub(crate) fn take_fences_flag(&self) -> bool {

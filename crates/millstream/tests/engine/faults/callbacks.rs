@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use millstream::{
     BlockSource, BlockTable, Buffer, Codec, CodecError, CodecId, Decode, Destination, Error,
-    ErrorKind, Fence, FileId, FileOptions, Group, LogHook, Place, Progress, Queue, QueueOptions,
-    Read, Storage, StreamDecoder, Ticket,
+    ErrorKind, Fence, FileId, FileOp, FileOptions, Group, LogHook, Place, Progress, Queue,
+    QueueOptions, Read, Storage, StreamDecoder, Ticket,
 };
 use millstream_testing::{this_test, wait_for};
 
@@ -331,6 +331,52 @@ fn a_callback_of_a_pumped_storage_that_waits_for_it_gets_an_error_instead_of_a_d
     each(this_test!(), |name, mut options| {
         options.threads.pumped = true;
         wait_in_a_callback(name, options);
+    });
+}
+
+/// Opens a file when it is dropped.
+struct OpensWhenDropped(Storage, std::path::PathBuf);
+
+impl Drop for OpensWhenDropped {
+    fn drop(&mut self) {
+        self.0.open(&self.1, FileOptions::default());
+    }
+}
+
+#[test]
+fn a_job_that_ended_before_a_sync_is_taken_in_is_not_forgotten_when_more_mail_comes_meanwhile() {
+    each(this_test!(), |name, mut options| {
+        options.threads.pumped = true;
+        let rig = Rig::new(name, options);
+        let folder = tempfile::tempdir().expect("a folder");
+        let content = pattern(4096);
+        let file = file_of(&rig, &folder, &content);
+        let gate = Fence::new(0);
+        let opens = OpensWhenDropped(rig.storage.clone(), folder.path().join("a"));
+        let held = Read::whole(file).after(&gate, 1).tag(9);
+        let held = held.supplied(move |len| {
+            let _opens = &opens;
+            Some(vec![0; len])
+        });
+        rig.queue.detach(held).expect("accepted");
+        while rig.storage.pump() {}
+        let asked = Arc::new(AtomicBool::new(false));
+        let called = Arc::clone(&asked);
+        let mut ticket = rig.submit(Read::whole(file).supplied(move |len| {
+            called.store(true, Ordering::Relaxed);
+            Some(vec![0; len])
+        }));
+        // A pump ends with the jobs: what comes of them is mail.
+        while !asked.load(Ordering::Relaxed) {
+            rig.storage.pump();
+        }
+        // The drop posts mail in the round in which the sync is taken in, which takes mail again.
+        rig.queue.cancel_tagged(!0, 9);
+        rig.queue.detach(FileOp::sync(file)).expect("accepted");
+        let landed = ticket.wait_timeout(PATIENCE).expect("it may wait");
+        let landed = landed.map(|outcome| outcome.memory);
+        assert!(landed == Some(Some(content)), "{name}");
+        rig.finish();
     });
 }
 
