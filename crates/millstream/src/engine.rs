@@ -342,6 +342,7 @@ impl Engine {
         for one in taken.drain(..) {
             handle(self, one);
         }
+        debug_assert!(list(self).is_empty(), "what was added now would be lost");
         *list(self) = taken;
         any
     }

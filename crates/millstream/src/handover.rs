@@ -1,5 +1,4 @@
-//! What the threads of callers and the engine share: slots of requests, mail to the engine, and the
-//! completions on their way back.
+//! What callers and the engine share: slots of requests, mail, and completions on their way back.
 
 pub(crate) mod complete;
 pub(crate) mod mailbox;

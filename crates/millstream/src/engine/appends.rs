@@ -91,7 +91,9 @@ impl Engine {
         let cols = &self.cols;
         let ends = &mut self.files.ends;
         ends.line_up(key, one, |id| is_known(cols, id));
-        self.waits(one.id.index(), WaitsFor::Earlier);
+        let index = one.id.index();
+        self.waits(index, WaitsFor::Earlier);
+        self.pass_place_of(index);
     }
 
     /// The length of the file of an append that begins.

@@ -126,9 +126,23 @@ impl Engine {
     }
 
     /// A request that may have been let in to its mount begins no operation there: another may.
-    #[cold]
+    #[inline(always)]
     pub(super) fn pass_place_on(&mut self, file: u32) {
-        let mount = self.files.peek_at(file).mount();
+        if self.files.are_mounts_busy() {
+            self.let_others_in(self.files.peek_at(file).mount());
+        }
+    }
+
+    /// As before, for a request that may have no file.
+    #[inline(always)]
+    pub(super) fn pass_place_of(&mut self, index: u32) {
+        if self.cols[index as usize].has(flag::HOLDS) {
+            self.pass_place_on(self.side.peek(index).file.0.index());
+        }
+    }
+
+    #[cold]
+    fn let_others_in(&mut self, mount: u64) {
         let cols = &self.cols;
         let waiting = self.files.let_in(mount, |id| is_known(cols, id));
         let waiting = waiting.into_iter().map(|id| (id, What::Released));
@@ -141,10 +155,8 @@ impl Engine {
         match block.mount {
             0 => self.scheduler.returned(block.priority, block.want),
             mount => {
-                let cols = &self.cols;
-                let waiting = self.files.left_mount(mount, |id| is_known(cols, id));
-                let waiting = waiting.into_iter().map(|id| (id, What::Released));
-                self.events.extend(waiting);
+                self.files.left_mount(mount);
+                self.let_others_in(mount);
             }
         }
         if self.files.operation_done(block.file) {

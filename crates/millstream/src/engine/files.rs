@@ -789,42 +789,33 @@ impl Files {
         closed
     }
 
-    /// Uncounts an operation of a mount that can hang; returns the waiting requests to release.
-    #[cold]
-    pub(crate) fn left_mount(&mut self, mount: u64, is_known: impl Fn(Id) -> bool) -> Vec<Id> {
-        let Some(slow) = self.slow.get_mut(&mount) else {
-            return Vec::new();
-        };
-        slow.operations -= 1;
-        if slow.operations == 0 {
-            // Nothing else would release them.
-            let slow = self.slow.remove(&mount);
-            return slow.map_or_else(Vec::new, |slow| slow.waiting);
-        }
-        self.let_in(mount, is_known)
+    /// Uncounts an operation of a mount that can hang; [`Files::let_in`] comes next.
+    pub(crate) fn left_mount(&mut self, mount: u64) {
+        let slow = self.slow.entry(mount);
+        slow.and_modify(|slow| slow.operations -= 1);
     }
 
-    /// Takes as many of the requests that wait for a mount as may begin an operation there. One
-    /// that then begins none (it ends, its queue is paused, its file is opened) lets others in.
+    /// Takes as many of the requests that wait for a mount as may begin an operation there; all if
+    /// none is under way, as nothing else would release them. One that begins none (it ends, its
+    /// queue is paused, it waits for an open, for staging, for its turn to append) lets others in.
     pub(crate) fn let_in(&mut self, mount: u64, is_known: impl Fn(Id) -> bool) -> Vec<Id> {
         let Some(slow) = self.slow.get_mut(&mount) else {
             return Vec::new();
         };
-        let places = limits::SLOW_OPERATIONS_MAX.saturating_sub(slow.operations) as usize;
-        if places == 0 {
-            return Vec::new();
+        if slow.operations == 0 {
+            return self.slow.remove(&mount).expect("looked up").waiting;
         }
-        let mut known = slow.waiting.iter().enumerate();
-        let last = known
-            .by_ref()
-            .filter(|(_, id)| is_known(**id))
-            .nth(places - 1);
-        let end = last.map_or(slow.waiting.len(), |(at, _)| at + 1);
-        slow.waiting.drain(..end).collect()
+        let mut free = limits::SLOW_OPERATIONS_MAX.saturating_sub(slow.operations);
+        let fit = slow.waiting.iter().take_while(|id| {
+            let fits = free > 0;
+            free = free.saturating_sub(is_known(**id).into());
+            fits
+        });
+        let count = fit.count();
+        slow.waiting.drain(..count).collect()
     }
 
     /// Whether operations are under way on mounts that can hang, for which others may wait.
-    #[inline]
     pub(crate) fn are_mounts_busy(&self) -> bool {
         !self.slow.is_empty()
     }

@@ -194,9 +194,7 @@ impl Engine {
             let due = syncs.into_iter().map(|id| (id, What::Released));
             self.events.extend(due);
         }
-        if self.files.are_mounts_busy() {
-            self.pass_place_on(file);
-        }
+        self.pass_place_on(file);
         if self.files.release(file, flags & flag::ATTACHED != 0) {
             self.finish_file(file);
         }

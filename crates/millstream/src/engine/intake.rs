@@ -354,10 +354,8 @@ impl Engine {
         {
             self.lanes.hurry(call);
         }
-        if self.files.are_mounts_busy() {
-            // Its open may hang.
-            self.pass_place_on(file_index);
-        }
+        // Its open may hang.
+        self.pass_place_on(file_index);
         Some(Flow::Wait)
     }
 

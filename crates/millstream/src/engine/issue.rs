@@ -222,10 +222,7 @@ impl Engine {
         }
         self.detach_file(index);
         self.waits(index, cause);
-        let has_file = self.cols[index as usize].has(flag::HOLDS);
-        if has_file && self.files.are_mounts_busy() {
-            self.pass_place_on(self.side.peek(index).file.0.index());
-        }
+        self.pass_place_of(index);
     }
 
     /// Takes a request out of the scheduler.

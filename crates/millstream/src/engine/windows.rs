@@ -51,6 +51,7 @@ impl Engine {
         let order = self.order(index);
         self.waiters[class as usize].add(index, order, self.now_ns);
         self.waits(index, WaitsFor::Staging);
+        self.pass_place_of(index);
     }
 
     /// Who frees the windows of a request.

@@ -256,8 +256,8 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
     /// and handles results late.
     pub(crate) fn take_dirty(&self, dirty: &mut Vec<Arc<Q>>, results: &mut Vec<JobResult>) {
         let mut mail = lock(&self.mail);
-        dirty.append(&mut mail.dirty);
-        results.append(&mut mail.results);
+        take(&mut mail.dirty, dirty);
+        take(&mut mail.results, results);
     }
 
     pub(crate) fn take_letters(
@@ -266,8 +266,9 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
         changes: &mut HashMap<Id, Change>,
     ) {
         let mut mail = lock(&self.mail);
-        letters.append(&mut mail.letters);
-        changes.extend(mail.changes.drain());
+        take(&mut mail.letters, letters);
+        debug_assert!(changes.is_empty(), "they are applied at once");
+        std::mem::swap(&mut mail.changes, changes);
     }
 
     pub(crate) fn take_fences_flag(&self) -> bool {
@@ -448,6 +449,14 @@ fn on_storage_thread(hook: LogHook) -> LogHook {
         let _on = StorageThread::enter();
         hook(level, text);
     })
+}
+
+/// Appends all of `from`: without a copy under the lock, but for the second time in a round.
+fn take<T>(from: &mut Vec<T>, into: &mut Vec<T>) {
+    match into.is_empty() {
+        true => std::mem::swap(from, into),
+        false => into.append(from),
+    }
 }
 
 /// The error of calls on a storage that is closed.

@@ -283,6 +283,54 @@ fn noise(len: usize) -> Vec<u8> {
 }
 
 #[test]
+fn a_place_on_a_mount_goes_to_a_request_that_needs_no_staging_while_another_waits_for_it() {
+    let (sim, files) = Sim::new(SimOptions {
+        latency_min_ns: 1_000_000,
+        latency_max_ns: 1_000_000,
+        ..SimOptions::default()
+    });
+    let disk = SimFileOptions {
+        mount_kind: MountKind::Slow,
+        ..SimFileOptions::default()
+    };
+    let raw = noise(500_000);
+    files.add("large", encoded(CodecId::LZ4_BLOCK, &raw), disk.clone());
+    files.add("small", bytes(12_288), disk);
+    let mut options = over_sim(sim, &files, Access::Buffered);
+    (options.threads.pumped, options.staging_bytes) = (true, 1 << 20);
+    let storage = Storage::new(options).expect("a storage");
+    let queue = storage.queue(Default::default()).expect("a queue");
+    let [staged, plain] = ["large", "small"].map(|name| storage.open(name, FileOptions::default()));
+    hang(&files, "large");
+    files.hang(Path::new("small"), 0..4096, None);
+    let staged = || queue.submit(large(&raw, staged)).expect("room");
+    let plain = |block: u64| {
+        let read = Read::range(plain, block * 4096, 4096);
+        queue.submit(read).expect("room")
+    };
+    // What hangs has all of staging that reads of this mount may have.
+    let _busy = ([staged(), staged()], plain(0));
+    settle(&storage);
+    assert_eq!(files.hung_count(), 3);
+    let ends = plain(1);
+    reaches(&storage, &ends, WaitsFor::Mount);
+    let first = staged();
+    reaches(&storage, &first, WaitsFor::Mount);
+    let second = plain(2);
+    reaches(&storage, &second, WaitsFor::Mount);
+    let is_served = wait_for(|| {
+        let never = Fence::new(0).at(1);
+        let _ = storage.wait(never, Some(std::time::Duration::from_micros(50)));
+        storage.pump();
+        second.is_complete()
+    });
+    assert!(is_served, "{:?}", second.waits_for());
+    // Only what hangs has staging that it may take.
+    assert_eq!(first.waits_for(), Some(WaitsFor::Application));
+    files.release_hung();
+}
+
+#[test]
 fn a_request_waits_for_staging_that_another_holds() {
     let raw = noise(700_000);
     let (sim, files) = sim();
