@@ -133,7 +133,7 @@ unsafe fn opened(file: HANDLE) -> Result<OwnedHandle, Errno> {
 /// Returns the name of the file system of an open file: `NTFS`, say.
 pub(super) fn file_system(file: &impl AsRawHandle) -> Result<String, Errno> {
     let mut name = [0u16; 32];
-    // SAFETY: `name` may be written, and the system is told its length.
+    // SAFETY: the system writes at most as many units as it is told that `name` has.
     check(unsafe {
         system::GetVolumeInformationByHandleW(
             file.as_raw_handle(),
