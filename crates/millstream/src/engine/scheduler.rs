@@ -261,10 +261,9 @@ impl Scheduler {
         let Some(at) = self.positions.get_mut(&key) else {
             return;
         };
-        let (place, priority) = (
-            self.links[key as usize].place,
-            self.links[key as usize].priority,
-        );
+        let Link {
+            place, priority, ..
+        } = self.links[key as usize];
         let before = std::mem::replace(at, (position, at.1));
         if place == ListKind::Elevator {
             let elevator = &mut self.levels[priority as usize].elevator;

@@ -264,6 +264,16 @@ impl Staging {
         self.place(ask).is_some()
     }
 
+    /// The same for a request that is before all others of its class and priority. Without room it
+    /// becomes the first, and is looked at again: the one that was may be what held it up, and
+    /// nothing else would have it looked at.
+    pub(crate) fn has_room_for_leader(&mut self, ask: &Ask) -> bool {
+        self.has_room(ask) || {
+            self.note_waits(ask, true);
+            self.has_room(ask)
+        }
+    }
+
     /// Takes the memory of a window; `None`: there is no room now.
     ///
     /// # Errors

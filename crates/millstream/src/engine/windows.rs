@@ -109,18 +109,12 @@ impl Engine {
         let mut skip = [Priorities::default(); 2];
         while self.has_waiters() {
             let (now_ns, rate) = (self.now_ns, self.rate.bytes_per_second);
-            let mut best = None;
-            for class in CLASSES {
+            let picked = CLASSES.into_iter().rev().filter_map(|class| {
                 let waiters = &mut self.waiters[class as usize];
-                let Some((index, priority)) = waiters.pick(now_ns, rate, skip[class as usize])
-                else {
-                    continue;
-                };
-                if best.is_none_or(|(_, before, _)| priority > before) {
-                    best = Some((index, priority, class));
-                }
-            }
-            let Some((index, priority, class)) = best else {
+                let (index, priority) = waiters.pick(now_ns, rate, skip[class as usize])?;
+                Some((priority, index, class))
+            });
+            let Some((priority, index, class)) = picked.max_by_key(|picked| picked.0) else {
                 break;
             };
             if self.is_held(index) || self.is_kept_by_mount(index) {
@@ -142,17 +136,14 @@ impl Engine {
     /// Gives the first that waits its window, with which it is pinned in the scheduler.
     fn serve_waiter(&mut self, index: u32, priority: Priority) -> Issue {
         let body = *self.side.peek(index);
-        let window = match staged_of(&mut self.extras, index).serve() {
-            Serve::Window(at, len) => (at, len),
-            Serve::Fill | Serve::Leave => {
-                unreachable!("what waits for a window has none open, and wants one")
-            }
+        let Serve::Window(at, len) = staged_of(&mut self.extras, index).serve() else {
+            unreachable!("what waits for a window has none open, and wants one")
         };
         // What it needs at most, once its file is open: no room, no open.
         let align = self.files.at(body.file.0.index()).align_max();
-        let ask = self.ask(index, &body, priority, window, align);
+        let ask = self.ask(index, &body, priority, (at, len), align);
         // Of each priority one window is open at a time.
-        if self.scheduler.has_pinned(priority) || !self.staging.has_room(&ask) {
+        if self.scheduler.has_pinned(priority) || !self.staging.has_room_for_leader(&ask) {
             self.staging.note_waits(&ask, true);
             return Issue::Full;
         }
@@ -165,7 +156,7 @@ impl Engine {
             self.follow(index, flow);
             return Issue::Left;
         }
-        match self.add_window(index, &body, priority, window) {
+        match self.add_window(index, &body, priority, (at, len)) {
             Ok(true) => {}
             Ok(false) => {
                 self.let_file_of_waiter_go(index);
@@ -174,7 +165,7 @@ impl Engine {
             Err(issue) => return issue,
         }
         let class = staged_of(&mut self.extras, index).class;
-        self.waiters[class as usize].served(index, priority, window.1);
+        self.waiters[class as usize].served(index, priority, len);
         self.leave_waiters(index);
         self.schedule(index);
         Issue::Issued

@@ -10,6 +10,8 @@ use millstream::{
     Job, JobSystem, Progress, StreamDecoder,
 };
 
+use crate::callbacks::called;
+
 pub(crate) const APP_BLOCK: CodecId = CodecId(0x80);
 pub(crate) const APP_STREAM: CodecId = CodecId(0x81);
 const KEY: u8 = 0x5a;
@@ -86,6 +88,7 @@ impl Outside {
 
 impl JobSystem for Outside {
     fn spawn(&self, job: Job) {
+        called();
         lock(&self.jobs).push(job);
     }
 }
@@ -111,11 +114,13 @@ impl DeviceSink for Sink {
     }
 
     fn take(&self, part: DevicePart) {
+        called();
         lock(&self.outside.parts).push(part);
     }
 }
 
 fn xor(stored: &[u8], raw: &mut [u8]) -> usize {
+    called();
     for (raw, stored) in raw.iter_mut().zip(stored) {
         *raw = stored ^ KEY;
     }
@@ -178,6 +183,7 @@ struct Elsewhere(Vec<u8>);
 
 impl BlockSource for Elsewhere {
     fn read_at(&self, at: u64, into: &mut [u8]) -> Result<(), Error> {
+        called();
         let at = usize::try_from(at).expect("within the blocks");
         into.copy_from_slice(&self.0[at..at + into.len()]);
         Ok(())

@@ -1,7 +1,7 @@
 //! One schedule of what the others do not draw: decoding over many windows of staging, tables with
 //! external blocks, job systems, codecs that keep their jobs, device sinks, pauses, bandwidths,
 //! priorities and deadlines that change, writes, appends, syncs, status and signal entries, queues
-//! and files that go.
+//! and files that go; calls of the engine in which the application does all of that.
 //!
 //! A ticket says what its request waits for until that completes, and at quiescence the truth. Once
 //! nothing holds requests back any more, all of them end, and no stall was counted.
@@ -20,6 +20,7 @@ use millstream::{
 use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 use millstream_io::{Device, FileSystem, IoError, MountKind};
 
+use crate::callbacks::{self, Dropped};
 use crate::encodings::{APP_BLOCK, APP_STREAM, Encoded, Outside, XorStream, encoded};
 use crate::request::{Landed, Lent, Taken};
 use crate::schedule::{chance, file_options};
@@ -129,6 +130,8 @@ pub(crate) struct Features {
     statuses: (StatusArray, usize),
     group: Group,
     all: Vec<Asked>,
+    /// In how many calls of the engine the application does something.
+    calls_left: usize,
 }
 
 fn disk(seed: u64, random: &mut Rng) -> (Sim, SimFiles, usize) {
@@ -222,6 +225,7 @@ impl Features {
             statuses: (StatusArray::new(STATUSES), 0),
             group: Group::new(),
             all: Vec::new(),
+            calls_left: random.usize(0..4) * random.usize(0..15),
             random,
             files,
             encoded,
@@ -233,19 +237,36 @@ impl Features {
     pub(crate) fn run(mut self) {
         for _ in 0..self.random.usize(10..80) {
             self.step();
-            if self.random.bool() {
-                self.storage.pump();
+            let calls_left = self.calls_left;
+            for _ in 0..[0, 0, 0, 0, 1, 1, 2, 5][self.random.usize(0..8)] {
+                (self, _) = callbacks::pump(self);
             }
+            // Nothing that a call led to may wait for what comes later.
+            let was_called = self.calls_left < calls_left;
             self.check_whether_any_waits();
             if self.random.u8(0..3) == 0 {
                 self.look(false);
             }
+            if was_called && self.random.bool() {
+                self = self.calm();
+            }
         }
-        self.calm();
-        self.check_causes();
+        self = self.calm();
         self.let_go();
         self.finish();
         self.close();
+    }
+
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// The engine calls the application.
+    pub(crate) fn called(&mut self) {
+        if self.calls_left > 0 && self.random.bool() {
+            self.calls_left -= 1;
+            self.step();
+        }
     }
 
     fn limited(&mut self) -> &Limited {
@@ -262,7 +283,7 @@ impl Features {
     }
 
     fn step(&mut self) {
-        match self.random.u8(0..34) {
+        match self.random.u8(0..30) {
             0..=15 => self.read(),
             16 => {
                 let pauses = self.random.bool();
@@ -304,12 +325,7 @@ impl Features {
                 fence.signal(fence.value() + 1);
             }
             25 | 26 => self.entries(),
-            27..=29 => self.write(),
-            _ => {
-                for _ in 0..self.random.usize(1..6) {
-                    self.storage.pump();
-                }
-            }
+            _ => self.write(),
         }
     }
 
@@ -357,8 +373,8 @@ impl Features {
         let priority = self.priority();
         let deadline = self.random.bool().then(Instant::now);
         let ticket = &self.all[at].ticket;
-        match self.random.u8(0..3) {
-            0 => ticket.cancel(),
+        match self.random.u8(0..4) {
+            0 | 1 => ticket.cancel(),
             _ => ticket.reprioritize(priority, deadline),
         }
     }
@@ -396,7 +412,12 @@ impl Features {
                 self.submit(read.into(vec![0u8; room]), Some(raw), None, needs);
             }
             2 | 3 => {
-                let supplied = read.supplied(|len| Some(vec![0u8; len]));
+                let dropped = Dropped;
+                let supplied = read.supplied(move |len| {
+                    let _dropped = &dropped;
+                    callbacks::called();
+                    Some(vec![0u8; len])
+                });
                 self.submit(supplied, Some(raw), None, needs);
             }
             4 => {
@@ -444,6 +465,9 @@ impl Features {
         let Limited { queue, limits } = self.limited();
         let limits = Rc::clone(limits);
         if let Ok(ticket) = queue.try_submit(request) {
+            if self.random.u8(0..4) == 0 {
+                ticket.wake_when_complete(&callbacks::waker());
+            }
             self.all.push(Asked {
                 ticket: Box::new(ticket),
                 raw,
@@ -457,7 +481,7 @@ impl Features {
 
     /// A write, an append, a sync, or a call on names that are gone.
     fn write(&mut self) {
-        match self.random.u8(0..6) {
+        match self.random.u8(0..7) {
             0..=2 => {
                 let bytes = vec![3u8; self.random.usize(0..200_000)];
                 let file = self.written[self.random.usize(0..2)];
@@ -477,7 +501,7 @@ impl Features {
                 };
                 self.submit(write, None, None, needs);
             }
-            3 | 4 => {
+            3..=5 => {
                 let needs = Needs::of(Order::Sync);
                 let file = self.written[self.random.usize(0..2)];
                 self.submit(FileOp::sync(file), None, None, needs);
@@ -514,11 +538,13 @@ impl Features {
     }
 
     /// Pumps until nothing more happens by itself: operations that hang, fences, pauses,
-    /// bandwidths and the application are left.
-    fn calm(&mut self) {
+    /// bandwidths and the application are left. Checks what requests wait for then.
+    fn calm(mut self) -> Features {
         let mut quiet = 0;
         while quiet < QUIET_ROUNDS {
-            let worked = self.storage.pump() | self.take();
+            let mut worked;
+            (self, worked) = callbacks::pump(self);
+            worked |= self.take();
             // The disk takes nothing more if operations that hang fill it.
             let hung = self.files.hung_count();
             let moves = |stats: Stats| hung < self.depth && stats.in_flight > hung as u64;
@@ -531,6 +557,8 @@ impl Features {
                 quiet += 1;
             }
         }
+        self.check_causes();
+        self
     }
 
     /// What is in flight completes in simulated time.
@@ -560,16 +588,16 @@ impl Features {
             let is_true = match cause {
                 WaitsFor::Earlier => match needs.order {
                     // Queues are taken in by priority: a write may come before it, submitted later.
-                    Order::Sync => self.all.iter().any(|one| one.needs.order == Order::Write),
+                    Order::Sync => {
+                        hangs || self.all.iter().any(|one| one.needs.order == Order::Write)
+                    }
                     Order::Names => {
                         let is_of_queue = |one: &Asked| Rc::ptr_eq(&one.limits, &asked.limits);
                         self.all[..at].iter().any(is_of_queue)
                     }
-                    // An append waits for the one before it in the file.
-                    Order::Write => {
-                        let is_write = |one: &&Asked| one.needs.order == Order::Write;
-                        hangs && self.all.iter().filter(is_write).count() > 1
-                    }
+                    // An append waits for the one before it in the file, which hangs and may have
+                    // timed out.
+                    Order::Write => hangs,
                     Order::None => false,
                 },
                 WaitsFor::Fence => needs.is_gated(),
@@ -637,6 +665,7 @@ impl Features {
     fn close(mut self) {
         for _ in 0..100 {
             self.files.release_hung();
+            self.pass_time();
             self.storage.pump();
             self.look(true);
         }

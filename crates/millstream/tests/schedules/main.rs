@@ -1,7 +1,8 @@
 //! Seeded schedules over the simulated disk: reordering, short reads, interruptions, I/O errors,
 //! hangs, a device that breaks; cancellation, fences, timeouts, closes; tickets, posted and
 //! detached requests, batches held for a while, byte budgets, full queues; few descriptors and many
-//! opens, little staging, replaced, renamed and removed files.
+//! opens, little staging, replaced, renamed and removed files; code of the application that the
+//! engine calls and that submits, opens, closes and cancels.
 //!
 //! For every schedule: each request completes exactly once and with a right outcome; its bytes are
 //! right; borrowed memory is written neither after completion (it is poisoned then, and checked
@@ -12,6 +13,7 @@
 //! failure prints the line that repeats it.
 
 mod appends;
+mod callbacks;
 mod encodings;
 mod features;
 mod names;

@@ -319,6 +319,29 @@ fn the_passes_of_a_first_are_counted_however_often_a_higher_priority_waits_for_a
     staging.assert_nothing_is_out();
 }
 
+#[test]
+fn one_that_comes_to_lead_its_priority_is_not_held_up_by_the_one_that_led_before() {
+    for class in CLASSES {
+        let mut staging = staging();
+        let small = |request| ask(request, PAGE, class, Priority::Normal);
+        let kept = staging.must_take(small(0));
+        staging.note_waits(&small(1), true);
+        for _ in 0..PASSES_MAX {
+            let taken = staging.must_take(small(2));
+            staging.give_now(taken);
+        }
+        staging.give_now(kept);
+        // Nothing is out that would have it looked at again.
+        assert!(!staging.has_room(&small(3)));
+        assert!(staging.has_room_for_leader(&small(3)));
+        for request in [3, 1] {
+            let taken = staging.must_take(small(request));
+            staging.give_now(taken);
+        }
+        staging.assert_nothing_is_out();
+    }
+}
+
 /// What the naive model knows of a request.
 #[derive(Default)]
 struct Holder {
