@@ -724,6 +724,7 @@ fn feed(
 #[cfg(all(test, not(model)))]
 mod tests {
     use super::*;
+    use crate::{BlockTable, Decode, QueueOptions, Read, Storage, StorageOptions};
     use millstream_codec::{CodecError, Progress};
 
     struct Liar(Progress);
@@ -750,6 +751,29 @@ mod tests {
             let mut room = StreamRaw::Lent(Lent::new(raw.as_mut_ptr(), raw.len()));
             let result = feed(&mut Liar(lie), &[1, 2, 3], &mut room, true);
             assert_eq!(result.map_err(|error| error.kind()), Err(kind));
+        }
+    }
+
+    #[test]
+    fn zstd_is_an_unknown_codec_where_it_is_not_built_in() {
+        let storage = Storage::new(StorageOptions::default()).expect("a storage");
+        let queue = storage.queue(QueueOptions::default()).expect("a queue");
+        // A frame of one segment: a last block of three bytes, which are stored.
+        let frame: [u8; 12] = [
+            0x28, 0xb5, 0x2f, 0xfd, 0x20, 3, 0x19, 0, 0, b'a', b'b', b'c',
+        ];
+        let mut table = BlockTable::new();
+        table.push(CodecId::ZSTD, 0..12, 3);
+        for decode in [Decode::codec(CodecId::ZSTD), Decode::table(table)] {
+            let read = Read::memory(frame.into()).decode(decode.raw_len(3));
+            let landed = queue.submit(read).expect("accepted").wait();
+            if millstream_codec::can_decode(CodecId::ZSTD) {
+                assert_eq!(landed.expect("decoded")[..], *b"abc");
+                continue;
+            }
+            let error = landed.expect_err("no decoder");
+            assert_eq!(error.kind(), ErrorKind::UnknownCodec, "{error}");
+            assert!(error.to_string().contains("`rust`"), "{error}");
         }
     }
 }

@@ -4,13 +4,15 @@
 //! opens, little staging, replaced, renamed and removed files; code of the application that the
 //! engine calls and that submits, opens, closes and cancels.
 //!
+//! Those of threads run on real files and devices, with several threads of the application at once.
+//!
 //! For every schedule: each request completes exactly once and with a right outcome; its bytes are
 //! right; borrowed memory is written neither after completion (it is poisoned then, and checked
 //! when everything is over) nor outside of its bounds; every descriptor is closed; no staging is
 //! kept; names mean what the outcomes of the operations on them say; a log holds what was appended.
 //!
-//! `SCHEDULE_SEED` is the first seed (default 0), `SCHEDULE_COUNT` the number of schedules. A
-//! failure prints the line that repeats it.
+//! `SCHEDULE_SEED` is the first seed (default 0), `SCHEDULE_COUNT` the number of schedules; of
+//! threads there are a tenth of them. A failure prints the line that repeats it.
 
 mod appends;
 mod callbacks;
@@ -20,6 +22,7 @@ mod names;
 mod request;
 mod runner;
 mod schedule;
+mod threads;
 
 millstream_testing::watch!();
 
@@ -27,6 +30,9 @@ millstream_testing::watch!();
 const SCHEDULES: u64 = 5_000;
 
 const SCHEDULES_OF_APPENDS: u64 = 1_000;
+
+/// One of threads takes as long as ten others.
+const SCHEDULES_OF_THREADS: u64 = 100;
 
 fn number(variable: &str, default: u64) -> u64 {
     match std::env::var(variable) {
@@ -58,4 +64,11 @@ fn seeded_schedules_of_appends_keep_the_order_of_each_queue() {
 #[test]
 fn seeded_schedules_of_every_feature_end_every_request() {
     runner::run(seeds(SCHEDULES), |seed| features::Features::new(seed).run());
+}
+
+#[test]
+fn seeded_schedules_of_several_threads_end_every_request() {
+    let seeds = seeds(10 * SCHEDULES_OF_THREADS);
+    let count = (seeds.end - seeds.start).div_ceil(10);
+    runner::run(seeds.start..seeds.start + count, threads::run);
 }

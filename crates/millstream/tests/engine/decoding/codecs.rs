@@ -1,6 +1,6 @@
 //! The library's codecs.
 
-use millstream::{BlockTable, CodecId, Decode, ErrorKind, Read, StorageOptions};
+use millstream::{CodecId, Decode, ErrorKind, Read, StorageOptions};
 
 use crate::decoding::rig::{Rig, bytes, each_backend, each_backend_with, encoded};
 
@@ -76,28 +76,6 @@ fn streams_of_several_frames_decode_whatever_their_frames() {
                 let landed = landed.unwrap_or_else(|error| panic!("{context}: {error}"));
                 assert!(landed[..] == raw, "{context}");
             }
-        }
-    });
-}
-
-#[test]
-fn zstd_is_an_unknown_codec_where_it_is_not_built_in() {
-    // A frame of one segment: a last block of three bytes, which are stored.
-    let frame: [u8; 12] = [
-        0x28, 0xb5, 0x2f, 0xfd, 0x20, 3, 0x19, 0, 0, b'a', b'b', b'c',
-    ];
-    each_backend(|rig| {
-        let mut table = BlockTable::new();
-        table.push(CodecId::ZSTD, 0..12, 3);
-        for decode in [Decode::codec(CodecId::ZSTD), Decode::table(table)] {
-            let read = Read::memory(frame.into()).decode(decode.raw_len(3));
-            if millstream_codec::can_decode(CodecId::ZSTD) {
-                assert_eq!(rig.run(read).expect("decoded")[..], *b"abc");
-                continue;
-            }
-            let error = rig.failure(read);
-            assert_eq!(error.kind(), ErrorKind::UnknownCodec, "{error}");
-            assert!(error.to_string().contains("`rust`"), "{error}");
         }
     });
 }
