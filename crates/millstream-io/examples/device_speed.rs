@@ -150,7 +150,7 @@ fn make_file(path: &Path) -> std::io::Result<()> {
     let mut file = File::create(path)?;
     let mut piece = vec![0; 1 << 20];
     for index in 0..FILE_BYTES >> 20 {
-        millstream_io::device::sim::generate(index, 0, &mut piece);
+        millstream_sim::generate(index, 0, &mut piece);
         file.write_all(&piece)?;
     }
     file.sync_all()

@@ -1,7 +1,7 @@
 //! Devices: they take operations and return completions.
 //!
-//! Implementations of one trait: `uring`, `iocp`, [`threads`], [`cached`], [`sim`], and [`null`],
-//! which measures its owner. One owner (the engine thread, or the thread that pumps) calls a
+//! Implementations of one trait: `uring`, `iocp`, [`threads`], [`cached`], and [`null`], which
+//! measures its owner. One owner (the engine thread, or the thread that pumps) calls a
 //! device; only the [`Doorbell`] is shared between threads.
 //!
 //! Invariants, the same for every device:
@@ -56,7 +56,6 @@ pub mod iocp;
 pub mod modeled;
 pub mod null;
 mod outbox;
-pub mod sim;
 #[cfg_attr(unix, path = "device/unix.rs")]
 #[cfg_attr(windows, path = "device/windows.rs")]
 pub(crate) mod system;
@@ -71,7 +70,7 @@ pub use features::{FeatureMask, UringFeatures};
 pub type OperationId = u64;
 
 /// The number of an open file, as operations carry it: a file descriptor or handle of the system,
-/// or a number of the simulator, as the [`FileSystem`](crate::FileSystem) that opened the file
+/// or a number of the application's, as the [`FileSystem`](crate::FileSystem) that opened the file
 /// gave it. The holder of the [`OwnedDescriptor`] keeps the file open while operations are in
 /// flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -298,13 +297,15 @@ impl Completion {
     }
 
     /// Returns the completion of an operation that moved this many bytes, or failed.
-    pub(crate) fn new(id: OperationId, moved: Result<usize, Errno>) -> Completion {
+    #[must_use]
+    pub fn new(id: OperationId, moved: Result<usize, Errno>) -> Completion {
         let result = moved.map_or_else(|errno| -i64::from(errno.0), |bytes| bytes as i64);
         Completion { id, result }
     }
 
     /// Returns the completion of an operation that was not started.
-    pub(crate) fn canceled(operation: &Operation) -> Completion {
+    #[must_use]
+    pub fn canceled(operation: &Operation) -> Completion {
         Completion::failed(operation.id, Errno::CANCELED)
     }
 
@@ -323,8 +324,8 @@ pub enum DeviceKind {
     Iocp,
     /// A pool of threads that make blocking calls (`preadv`, `pwritev`).
     Threads,
-    /// The seeded simulator.
-    Sim,
+    /// A device of the application.
+    Custom,
     /// Copies out of the page cache.
     Cached,
     /// Transfers nothing; for measurements.

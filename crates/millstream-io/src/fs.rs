@@ -1,7 +1,7 @@
 //! Files: opening, identity, alignment, and the operations on names.
 //!
 //! A [`FileSystem`] is what the engine's workers call; [`OsFileSystem`] is the system's own, the
-//! simulator has another (`device::sim`). Calls may block and are made on workers only, except
+//! simulated disk of the tests has another. Calls may block and are made on workers only, except
 //! [`FileSystem::cached`] and, on mounts that cannot hang, [`FileSystem::len`], which cost under a
 //! microsecond, and [`FileSystem::read_cached`].
 
@@ -116,7 +116,8 @@ pub struct DirectAlignment {
 
 impl DirectAlignment {
     /// Returns the same alignment for memory and for the file.
-    pub(crate) const fn both(bytes: u32) -> DirectAlignment {
+    #[must_use]
+    pub const fn both(bytes: u32) -> DirectAlignment {
         DirectAlignment {
             memory: bytes,
             offset: bytes,

@@ -1,6 +1,6 @@
 //! Devices, files and memory: the layer between Millstream's engine and the operating system.
 //!
-//! An [`Operation`] is pushed to a [`Device`] (`uring`, `iocp`, `threads` or `sim`, implementations
+//! An [`Operation`] is pushed to a [`Device`] (`uring`, `iocp` or `threads`, implementations
 //! of one trait), which moves bytes between a file opened by a [`FileSystem`] and memory of an
 //! [`Arena`], a [`BufferPool`] or the caller, and returns a [`Completion`].
 //!

@@ -9,8 +9,8 @@ use millstream::{
     Backend, DeviceMaker, DevicePart, DeviceSink, FileOptions, Group, QueueOptions, Read, Storage,
     StorageOptions,
 };
-use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
 use millstream_io::{Device, IoError};
+use millstream_sim::{Sim, SimFileOptions, SimOptions};
 use millstream_testing::PATIENCE;
 
 millstream_testing::watch!();

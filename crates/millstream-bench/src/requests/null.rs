@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use millstream::{Access, Backend, DeviceMaker, Read, Storage, StorageOptions};
 use millstream_io::device::null::NullDevice;
-use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
+use millstream_sim::{Sim, SimFileOptions, SimOptions};
 
 use crate::lend::Loan;
 use crate::ours::Ready;

@@ -279,7 +279,7 @@ pub(crate) fn backend_name(storage: &Storage) -> &'static str {
         DeviceKind::Uring => "uring",
         DeviceKind::Iocp => "iocp",
         DeviceKind::Threads => "threads",
-        DeviceKind::Sim | DeviceKind::Cached | DeviceKind::Null => {
+        DeviceKind::Custom | DeviceKind::Cached | DeviceKind::Null => {
             unreachable!("options() asks for none of them")
         }
     }

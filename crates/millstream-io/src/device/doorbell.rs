@@ -66,7 +66,8 @@ enum Sleeper {
 
 impl Doorbell {
     /// Makes a bell whose owner sleeps in [`Doorbell::sleep`].
-    pub(crate) fn condvar() -> Doorbell {
+    #[must_use]
+    pub fn condvar() -> Doorbell {
         Doorbell::with(Sleeper::Condvar {
             lock: Mutex::new(()),
             condvar: Condvar::new(),
@@ -119,7 +120,8 @@ impl Doorbell {
 
     /// Announces that the owner is about to sleep. Returns false if the bell was rung before: then
     /// the owner must not sleep.
-    pub(crate) fn arm(&self) -> bool {
+    #[must_use]
+    pub fn arm(&self) -> bool {
         let state = &self.shared.state;
         let armed = state
             .compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst)
@@ -131,7 +133,7 @@ impl Doorbell {
     }
 
     /// Announces that the owner is awake. Earlier rings count as received.
-    pub(crate) fn disarm(&self) {
+    pub fn disarm(&self) {
         self.shared.state.swap(AWAKE, Ordering::SeqCst);
     }
 
@@ -141,7 +143,7 @@ impl Doorbell {
     }
 
     /// Sleeps, armed, until the bell rings or the timeout passes.
-    pub(crate) fn sleep(&self, timeout: Option<Duration>) {
+    pub fn sleep(&self, timeout: Option<Duration>) {
         let (lock, condvar) = match &self.shared.sleeper {
             Sleeper::Condvar { lock, condvar } => (lock, condvar),
             #[cfg(target_os = "linux")]

@@ -14,6 +14,7 @@ mod common;
 mod fake;
 #[cfg(target_os = "linux")]
 mod hang;
+mod modeled;
 #[cfg(target_os = "linux")]
 mod ring;
 
@@ -217,7 +218,7 @@ fn writes_change_the_given_range() {
         let completions = rig.run([write(2, read_only, 0, memory.segment(0, 10))]);
         let denied = match rig.device.kind() {
             // ERROR_ACCESS_DENIED: Windows checks what a handle was opened for.
-            kind if cfg!(windows) && kind != DeviceKind::Sim => Errno(5),
+            kind if cfg!(windows) && kind != DeviceKind::Custom => Errno(5),
             _ => Errno::BAD_DESCRIPTOR,
         };
         assert_eq!(completions[0].moved(), Err(denied), "{}", rig.name);
@@ -545,7 +546,7 @@ fn every_device_reports_its_kind() {
     each(1, |rig| {
         let wanted = match rig.name {
             "threads" | "one thread" => DeviceKind::Threads,
-            "sim" => DeviceKind::Sim,
+            "sim" => DeviceKind::Custom,
             "iocp" => DeviceKind::Iocp,
             _ => DeviceKind::Uring,
         };
@@ -590,7 +591,7 @@ fn a_forked_child_does_no_harm() {
                 0 => fork_and(rig, |_| {}),
                 1 => fork_and(rig, Rig::drop_device),
                 // The simulator has nothing that a fork would lose.
-                _ if rig.device.kind() == DeviceKind::Sim => 0,
+                _ if rig.device.kind() == DeviceKind::Custom => 0,
                 _ => fork_and(rig, |rig| {
                     let (abandoned, done) = rig.shut_down(Duration::from_secs(10));
                     assert!(abandoned.operations.is_empty() && done.is_empty());

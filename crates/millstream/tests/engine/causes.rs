@@ -9,7 +9,7 @@ use millstream::{
     WaitsFor, Write,
 };
 use millstream_io::MountKind;
-use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
+use millstream_sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 use millstream_testing::{PATIENCE, wait_for};
 
 use crate::support::{

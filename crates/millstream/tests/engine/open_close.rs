@@ -8,7 +8,7 @@ use millstream::{
     Access, Backend, Buffer, CodecId, Decode, Error, ErrorKind, Fence, FileId, FileOp, FileOptions,
     Queue, QueueOptions, Read, Storage, Ticket, Write,
 };
-use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
+use millstream_sim::{Sim, SimFileOptions, SimOptions};
 use millstream_testing::wait_for;
 
 fn open(storage: &Storage, path: impl AsRef<Path>) -> FileId {

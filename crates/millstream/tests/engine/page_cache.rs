@@ -8,7 +8,7 @@ use millstream::{
     Read, Storage, StorageOptions, Ticket,
 };
 use millstream_io::MountKind;
-use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
+use millstream_sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 
 use crate::support::{each_backend, each_backend_with, options};
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use millstream::{Access, Batch, Buffer, FileId, Priority, Queue, Read, Storage, Ticket};
-use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
+use millstream_sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 
 const FILE_BYTES: u64 = 64 << 20;
 const MIB: u64 = 1 << 20;

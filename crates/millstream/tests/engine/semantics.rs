@@ -11,7 +11,7 @@ use millstream::{
     Access, Buffer, CodecId, Decode, Error, ErrorKind, Fence, FileId, FileOp, FileOptions, Group,
     Job, JobSystem, Priority, QueueOptions, Read, StatusArray, Storage, Ticket, Write, limits,
 };
-use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
+use millstream_sim::{Sim, SimFileOptions, SimOptions};
 
 fn kind<T>(result: Result<T, Error>) -> Result<T, ErrorKind> {
     result.map_err(|error| error.kind())

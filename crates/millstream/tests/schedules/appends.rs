@@ -14,8 +14,8 @@ use millstream::{
     Access, Backend, DeviceMaker, Fence, FileId, FileOptions, Priority, Queue, QueueOptions,
     Storage, StorageOptions, Ticket, Write,
 };
-use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 use millstream_io::{Device, IoError, MountKind};
+use millstream_sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 
 use crate::schedule::chance;
 

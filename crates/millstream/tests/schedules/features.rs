@@ -17,8 +17,8 @@ use millstream::{
     FileOptions, Group, Priority, Queue, QueueOptions, Read, Request, Stats, StatusArray, Storage,
     StorageOptions, Ticket, WaitsFor, Write,
 };
-use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 use millstream_io::{Device, FileSystem, IoError, MountKind};
+use millstream_sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 
 use crate::callbacks::{self, Dropped};
 use crate::encodings::{APP_BLOCK, APP_STREAM, Encoded, Outside, XorStream, encoded};

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use fastrand::Rng;
 use millstream::{ErrorKind, Fence, FileOp, Group, Queue, Request};
-use millstream_io::device::sim::{SimFileOptions, SimFiles};
+use millstream_sim::{SimFileOptions, SimFiles};
 
 use crate::request::{Claim, Landed, Taken};
 

@@ -9,8 +9,8 @@ use millstream::{
     Fence, FileId, FileOptions, Group, Priority, Queue, QueueOptions, Read, Storage,
     StorageOptions, Ticket,
 };
-use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 use millstream_io::{Device, Errno, FileSystem, IoError, MountKind};
+use millstream_sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 
 use crate::names::{NAMES, Names};
 use crate::request::{Asked, Expected, Landed, Lent, State, Taken};

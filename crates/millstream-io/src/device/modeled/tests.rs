@@ -6,9 +6,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::device::fake;
 use crate::device::null::NullDevice;
-use crate::device::sim::{Sim, SimOptions};
 use crate::device::{Descriptor, Segment};
-use crate::error::Errno;
 
 /// Modeled lanes of one disk, with control of its clock.
 struct Rig {
@@ -140,62 +138,6 @@ fn lanes_of_one_clock_are_one_disk() {
     assert_eq!(rig.elapsed(), Duration::from_millis(5));
     assert_eq!(rig.next(&mut second), [1]);
     assert_eq!(rig.elapsed(), Duration::from_millis(10));
-}
-
-#[test]
-fn what_is_held_counts_as_in_flight_and_bounds_the_sleep() {
-    let model: DiskModel = "read=1M".parse().unwrap();
-    let rig = Rig::new(model);
-    let (sim, files) = Sim::new(SimOptions {
-        depth: 2,
-        latency_min_ns: 0,
-        latency_max_ns: 0,
-        bytes_per_second: 0,
-        call_ns: 0,
-        ..SimOptions::default()
-    });
-    let mut lane = Modeled::new(Box::new(sim), rig.clock.clone());
-    let pushed = [
-        read(1, 3, 0, 4000),
-        read(2, 3, 4000, 4000),
-        read(3, 3, 8000, 1),
-    ];
-    assert_eq!(push(&mut lane, &pushed), 2);
-    lane.submit().unwrap();
-    let mut done = Vec::new();
-    assert_eq!((lane.reap(&mut done), lane.in_flight()), (0, 2));
-    assert_eq!(push(&mut lane, &pushed[2..]), 0, "the depth is used up");
-    for (timeout, slept_ms) in [(None, 4), (Some(Duration::from_millis(1)), 1)] {
-        let before_ns = files.now_ns();
-        lane.wait(timeout, &mut || false).unwrap();
-        assert_eq!(files.now_ns() - before_ns, slept_ms * 1_000_000);
-    }
-    assert_eq!(rig.next(&mut lane), [1]);
-    assert_eq!(lane.in_flight(), 1);
-    assert!(
-        Box::new(lane)
-            .shutdown(rig.start, &mut done)
-            .operations
-            .is_empty()
-    );
-    let second = Completion::failed(2, Errno::BAD_DESCRIPTOR);
-    assert_eq!(done, [second], "no longer delayed");
-}
-
-#[test]
-fn errors_of_the_device_pass_through() {
-    let rig = Rig::new("sata".parse().unwrap());
-    let (sim, _files) = Sim::new(SimOptions {
-        break_after: Some(0),
-        ..SimOptions::default()
-    });
-    let mut lane = Modeled::new(Box::new(sim), rig.clock.clone());
-    push(&mut lane, &[read(7, 3, 0, 1)]);
-    assert_eq!(lane.submit().unwrap_err().errno, Errno::IO);
-    assert!(lane.wait(None, &mut || false).is_err());
-    let mut done = Vec::new();
-    Box::new(lane).shutdown(rig.start, &mut done);
-    assert_eq!(done, [Completion::failed(7, Errno::CANCELED)]);
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 #[cfg(target_os = "linux")]
 use millstream_io::device::FeatureMask;
-use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 use millstream_io::device::threads::{Threads, ThreadsOptions};
 #[cfg(target_os = "linux")]
 use millstream_io::device::uring::{Uring, UringOptions};
@@ -15,6 +14,7 @@ use millstream_io::fs::OsFileSystem;
 use millstream_io::{
     Descriptor, FileSystem, OpenMode, Operation, OwnedDescriptor, Segment, Segments, Verb,
 };
+use millstream_sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 
 const POISON: u8 = 0xa5;
 const CANARY_BYTES: usize = 4096;
@@ -96,7 +96,7 @@ impl Drop for Memory {
 /// Bytes in which every position differs from its neighbors.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
-    millstream_io::device::sim::generate(42, 0, &mut bytes);
+    millstream_sim::generate(42, 0, &mut bytes);
     bytes
 }
 

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 use millstream_io::fs::DirectAlignment;
 use millstream_io::{Completion, Descriptor, Device, Errno, FileSystem, OpenMode, Verb};
+use millstream_sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 
 use crate::devices::common::{Memory, lend, lend_all, owned, pattern, read};
 
@@ -154,7 +154,7 @@ fn time_follows_bandwidth_latency_and_seeks() {
         assert_eq!(step(&mut sim).len(), 1);
         assert_eq!(files.counts().head_travel_bytes - before, travel);
         let mut wanted = vec![0; 1 << 20];
-        millstream_io::device::sim::generate(3, offset, &mut wanted);
+        millstream_sim::generate(3, offset, &mut wanted);
         assert!(memory.bytes() == wanted, "generated content differs");
     }
 }

@@ -4,9 +4,9 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
 use millstream_io::device::threads::{Threads, ThreadsOptions};
 use millstream_io::{Device, Errno, FileSystem, OpenMode, Segment};
+use millstream_sim::{Sim, SimFileOptions, SimOptions};
 
 use crate::devices::common::{Memory, Rig, descriptor, lend, owned, pattern, read, ring};
 

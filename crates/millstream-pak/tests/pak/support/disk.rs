@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millstream::{Backend, DeviceMaker, Storage, StorageOptions};
-use millstream_io::device::sim::{Sim, SimFiles, SimOptions};
 use millstream_io::fs::{FileSystem as _, OpenMode};
+use millstream_sim::{Sim, SimFiles, SimOptions};
 
 pub(crate) struct Disk {
     pub(crate) storage: Storage,

@@ -9,7 +9,7 @@ use millstream::{
     Fence, FileId, FileOp, FileOptions, Job, JobSystem, Priority, Queue, QueueOptions, Read,
     Storage, StorageOptions, Ticket, WaitsFor, Write,
 };
-use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
+use millstream_sim::{Sim, SimFileOptions, SimOptions};
 use millstream_testing::{PATIENCE, wait_for};
 
 use crate::decoding::rig::{Rig, bytes, each_backend_with, encoded};

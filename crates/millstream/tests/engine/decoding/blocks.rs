@@ -9,8 +9,8 @@ use millstream::{
     Access, BlockSource, BlockTable, Buffer, CodecId, Decode, Error, ErrorKind, FileOptions,
     QueueOptions, Read, Storage, StorageOptions,
 };
-use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
 use millstream_io::fs::DirectAlignment;
+use millstream_sim::{Sim, SimFileOptions, SimOptions};
 
 use crate::decoding::rig::{Rig, bytes, each_backend, each_backend_with, encoded};
 use crate::support::{landed, noise, over_sim};

@@ -10,8 +10,8 @@ use millstream::{
     Backend, Buffer, CloseReport, CodecId, Decode, DeviceMaker, ErrorKind, FileId, FileOptions,
     Priority, Queue, QueueOptions, Read, Storage, StorageOptions, Ticket,
 };
-use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 use millstream_io::{Device, IoError, MountKind};
+use millstream_sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 use millstream_testing::{PATIENCE, wait_for};
 
 use crate::decoding::rig::{bytes, encoded};

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use millstream::{Access, FileId, Queue, QueueOptions, Ticket, WaitsFor, Write};
 use millstream_io::Errno;
-use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
+use millstream_sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 use millstream_testing::wait_for;
 
 use crate::faults::rig::{Rig, WRITING, failure, landed};

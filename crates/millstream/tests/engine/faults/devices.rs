@@ -14,11 +14,11 @@ use millstream::{
     Queue, QueueOptions, Read, Storage, StorageOptions,
 };
 use millstream_io::device::Abandoned;
-use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
 use millstream_io::fs::DirectAlignment;
 use millstream_io::{
     Completion, Device, DeviceKind, Doorbell, IoError, Operation, OperationId, Region,
 };
+use millstream_sim::{Sim, SimFileOptions, SimOptions};
 use millstream_testing::seccomp;
 use millstream_testing::{Child, FaultFs, Unavailable, or_skip, this_test};
 

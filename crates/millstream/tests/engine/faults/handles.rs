@@ -11,7 +11,7 @@ use millstream::{
     Access, ErrorKind, FileId, FileOp, FileOptions, QueueOptions, Read, Storage, Write,
 };
 use millstream_io::Errno;
-use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
+use millstream_sim::{Sim, SimFileOptions, SimOptions};
 use millstream_testing::{FaultFs, or_skip, this_test, wait_for};
 
 use crate::faults::hooked::{Hooked, over};

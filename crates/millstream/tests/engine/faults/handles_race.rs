@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream::{Access, FileOp, FileOptions, QueueOptions, Read, WaitsFor, Write};
-use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
 use millstream_io::{Errno, Numbering};
+use millstream_sim::{Sim, SimFileOptions, SimOptions};
 use millstream_testing::{Child, Resources, this_test, wait_for};
 
 use crate::faults::hooked::{Hooked, over};
@@ -278,7 +278,7 @@ fn a_relative_path_in_a_folder_that_is_gone_means_nothing_elsewhere() {
 }
 
 /// A storage over the simulated disk, with its file "log".
-fn sim() -> (millstream_io::device::sim::SimFiles, Rig) {
+fn sim() -> (millstream_sim::SimFiles, Rig) {
     let (sim, files) = Sim::new(SimOptions::default());
     files.add("log", b"0123456789".to_vec(), SimFileOptions::default());
     let mut options = over_sim(sim, &files, Access::Auto);

@@ -8,7 +8,7 @@ use millstream::{
     Access, Backend, CodecId, DeviceMaker, DevicePart, DeviceSink, FileId, FileOptions, Queue,
     QueueOptions, Storage, StorageOptions, Ticket,
 };
-use millstream_io::device::sim::{Sim, SimFiles};
+use millstream_sim::{Sim, SimFiles};
 pub(crate) use millstream_testing::PATIENCE;
 
 pub(crate) struct Bench {

@@ -7,6 +7,19 @@
 //! nothing is scheduled: it sleeps until the doorbell rings. The same calls in the same order give
 //! the same results for a seed. Faults of the owner are counted in [`SimCounts`].
 //!
+//! Both together are a storage's `Backend::Custom`:
+//!
+//! ```
+//! use std::path::Path;
+//! use millstream_io::FileSystem;
+//! use millstream_sim::{Sim, SimFileOptions, SimOptions};
+//!
+//! let options = SimOptions { seed: 7, hang_chance: 0.1, ..SimOptions::default() };
+//! let (_device, files) = Sim::new(options);
+//! files.add("a", b"seven".to_vec(), SimFileOptions::default());
+//! assert_eq!(files.known_at(Path::new("a")).expect("it is there").len, 5);
+//! ```
+//!
 //! # Safety
 //! Lent memory is accessed by the contract of [`Device::push`]: at the completion, partly at the
 //! submission too (seeded), and for abandoned operations even after the shutdown, in
@@ -22,8 +35,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation, Segment};
-use crate::error::{Errno, IoError};
+use millstream_io::device::Abandoned;
+use millstream_io::{Completion, Device, DeviceKind, Doorbell, Errno, IoError, Operation, Segment};
 
 mod disk;
 mod files;
@@ -233,7 +246,24 @@ impl Sim {
 }
 
 impl Device for Sim {
-    pushes!(DeviceKind::Sim, pushed);
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::Custom
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    unsafe fn push(&mut self, operations: &[Operation]) -> usize {
+        let count = operations.len().min(self.depth - self.in_flight);
+        self.pushed.extend(&operations[..count]);
+        self.in_flight += count;
+        count
+    }
 
     fn submit(&mut self) -> Result<(), IoError> {
         self.shared.advance_ns(self.call_ns);

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use super::{SimFileOptions, SimOptions, fill_segments, gather_segments, segments};
-use crate::device::{Operation, Segment, Verb};
-use crate::error::Errno;
+use millstream_io::{Errno, Operation, Segment, Verb};
+
+use crate::{SimFileOptions, SimOptions, fill_segments, gather_segments, segments};
 
 /// The first descriptor. None is used twice, so that a stale one is always detected.
 const DESCRIPTOR_FIRST: u64 = 1000;
@@ -52,13 +52,13 @@ impl Random {
     }
 }
 
-pub(super) enum Content {
+pub(crate) enum Content {
     Bytes(Vec<u8>),
     Generated { seed: u64, len: u64 },
 }
 
 impl Content {
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         match self {
             Content::Bytes(bytes) => bytes.len() as u64,
             Content::Generated { len, .. } => *len,
@@ -66,7 +66,7 @@ impl Content {
     }
 
     /// Returns up to `len` bytes from `offset` on.
-    pub(super) fn read(&self, offset: u64, len: usize) -> Vec<u8> {
+    pub(crate) fn read(&self, offset: u64, len: usize) -> Vec<u8> {
         let len = self.len().saturating_sub(offset).min(len as u64) as usize;
         match self {
             Content::Bytes(_) if len == 0 => Vec::new(),
@@ -80,7 +80,7 @@ impl Content {
     }
 
     /// Returns the content as writable bytes.
-    pub(super) fn bytes_mut(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn bytes_mut(&mut self) -> &mut Vec<u8> {
         if let Content::Generated { len, .. } = *self {
             *self = Content::Bytes(self.read(0, len as usize));
         }
@@ -91,18 +91,18 @@ impl Content {
     }
 }
 
-pub(super) struct File {
-    pub(super) path: PathBuf,
-    pub(super) content: Content,
-    pub(super) options: SimFileOptions,
+pub(crate) struct File {
+    pub(crate) path: PathBuf,
+    pub(crate) content: Content,
+    pub(crate) options: SimFileOptions,
     /// Incremented by each write.
-    pub(super) version: u64,
+    pub(crate) version: u64,
 }
 
-pub(super) struct Open {
-    pub(super) file: usize,
-    pub(super) write: bool,
-    pub(super) direct: bool,
+pub(crate) struct Open {
+    pub(crate) file: usize,
+    pub(crate) write: bool,
+    pub(crate) direct: bool,
     in_flight: usize,
 }
 
@@ -140,32 +140,32 @@ pub struct SimCounts {
     pub head_travel_bytes: u64,
 }
 
-pub(super) struct Rule {
-    pub(super) file: usize,
-    pub(super) offset: u64,
-    pub(super) end: u64,
+pub(crate) struct Rule {
+    pub(crate) file: usize,
+    pub(crate) offset: u64,
+    pub(crate) end: u64,
     /// `None`: hang.
-    pub(super) errno: Option<Errno>,
+    pub(crate) errno: Option<Errno>,
     /// How often it still applies; `None` for always.
-    pub(super) left: Option<u64>,
+    pub(crate) left: Option<u64>,
 }
 
-pub(super) struct Disk {
+pub(crate) struct Disk {
     options: SimOptions,
     random: Random,
-    pub(super) files: Vec<File>,
-    pub(super) names: HashMap<PathBuf, usize>,
-    pub(super) open: HashMap<u64, Open>,
+    pub(crate) files: Vec<File>,
+    pub(crate) names: HashMap<PathBuf, usize>,
+    pub(crate) open: HashMap<u64, Open>,
     descriptor_next: u64,
-    pub(super) rules: Vec<Rule>,
-    pub(super) log: Vec<SimOperation>,
-    pub(super) counts: SimCounts,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) log: Vec<SimOperation>,
+    pub(crate) counts: SimCounts,
     /// Operations abandoned by a shutdown; they access their memory when they are released.
-    pub(super) orphans: Vec<Operation>,
+    pub(crate) orphans: Vec<Operation>,
     /// Number of operations that hang now.
-    pub(super) hung: usize,
+    pub(crate) hung: usize,
     /// How often hung operations were released.
-    pub(super) releases: u64,
+    pub(crate) releases: u64,
     /// Number of file system calls so far.
     calls: u64,
     /// The calls that will fail, by number.
@@ -177,7 +177,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    pub(super) fn new(options: SimOptions) -> Disk {
+    pub(crate) fn new(options: SimOptions) -> Disk {
         Disk {
             random: Random(options.seed),
             options,
@@ -200,18 +200,18 @@ impl Disk {
     }
 
     /// Counts a call of the file system, and fails it if `fail_call` requested that.
-    pub(super) fn call(&mut self) -> Result<(), Errno> {
+    pub(crate) fn call(&mut self) -> Result<(), Errno> {
         let number = self.calls;
         self.calls += 1;
         self.failing_calls.remove(&number).map_or(Ok(()), Err)
     }
 
     /// Makes the call after `skip` more calls fail.
-    pub(super) fn fail_call(&mut self, skip: u64, errno: Errno) {
+    pub(crate) fn fail_call(&mut self, skip: u64, errno: Errno) {
         self.failing_calls.insert(self.calls + skip, errno);
     }
 
-    pub(super) fn new_descriptor(&mut self, file: usize, write: bool, direct: bool) -> u64 {
+    pub(crate) fn new_descriptor(&mut self, file: usize, write: bool, direct: bool) -> u64 {
         let descriptor = self.descriptor_next;
         self.descriptor_next += 1;
         let open = Open {
@@ -225,7 +225,7 @@ impl Disk {
         descriptor
     }
 
-    pub(super) fn close(&mut self, descriptor: u64) -> Result<(), Errno> {
+    pub(crate) fn close(&mut self, descriptor: u64) -> Result<(), Errno> {
         let open = self.open.remove(&descriptor).ok_or(Errno::BAD_DESCRIPTOR)?;
         self.counts.closes += 1;
         self.counts.closes_in_flight += u64::from(open.in_flight > 0);
@@ -233,14 +233,14 @@ impl Disk {
     }
 
     /// Returns the file of an open descriptor.
-    pub(super) fn file(&mut self, descriptor: u64) -> Result<&mut File, Errno> {
+    pub(crate) fn file(&mut self, descriptor: u64) -> Result<&mut File, Errno> {
         let open = self.open.get(&descriptor).ok_or(Errno::BAD_DESCRIPTOR)?;
         Ok(&mut self.files[open.file])
     }
 
     /// Decides the outcome of an operation that starts now: when it completes, and how many bytes
     /// it then moves. `None`: it hangs.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         &mut self,
         operation: &Operation,
         now_ns: u64,
@@ -251,7 +251,7 @@ impl Disk {
         if let Err(errno) = self.check(operation) {
             return Some((finish_ns, Err(errno)));
         }
-        if let Some(open) = self.open.get_mut(&operation.file.0) {
+        if let Some(open) = self.open.get_mut(&operation.file.raw()) {
             open.in_flight += 1;
         }
         let options = &self.options;
@@ -288,14 +288,16 @@ impl Disk {
         Some((finish_ns, Ok(bytes)))
     }
 
-    pub(super) fn end(&mut self, operation: &Operation) {
-        if let Some(open) = self.open.get_mut(&operation.file.0) {
+    pub(crate) fn end(&mut self, operation: &Operation) {
+        if let Some(open) = self.open.get_mut(&operation.file.raw()) {
             open.in_flight = open.in_flight.saturating_sub(1);
         }
     }
 
     fn note(&mut self, operation: &Operation, len: usize) {
-        let path = self.file(operation.file.0).map(|file| file.path.clone());
+        let path = self
+            .file(operation.file.raw())
+            .map(|file| file.path.clone());
         self.log.push(SimOperation {
             verb: operation.verb,
             path: path.unwrap_or_default(),
@@ -309,7 +311,7 @@ impl Disk {
     }
 
     fn check(&mut self, operation: &Operation) -> Result<(), Errno> {
-        let Some(open) = self.open.get(&operation.file.0) else {
+        let Some(open) = self.open.get(&operation.file.raw()) else {
             self.counts.stale_operations += 1;
             return Err(Errno::BAD_DESCRIPTOR);
         };
@@ -339,7 +341,7 @@ impl Disk {
     /// Returns when an operation that starts now completes: its seek and transfer queue behind
     /// earlier ones, then its own latency follows.
     fn schedule(&mut self, operation: &Operation, len: usize, now_ns: u64) -> u64 {
-        let position = self.open.get(&operation.file.0).and_then(|open| {
+        let position = self.open.get(&operation.file.raw()).and_then(|open| {
             let start = self.files[open.file].options.position?;
             Some(start.saturating_add(operation.offset))
         });
@@ -366,7 +368,7 @@ impl Disk {
     }
 
     fn rule_for(&mut self, operation: &Operation, len: usize) -> Option<Option<Errno>> {
-        let file = self.open.get(&operation.file.0)?.file;
+        let file = self.open.get(&operation.file.raw())?.file;
         let end = operation.offset.saturating_add(len as u64);
         let rule = self.rules.iter_mut().find(|rule| {
             rule.file == file
@@ -380,7 +382,7 @@ impl Disk {
 
     /// Returns fewer bytes than `len`, in whole blocks of a direct file, if `len` has two or more.
     fn short_len(&self, operation: &Operation, len: usize, cut: u64) -> usize {
-        let block = self.open.get(&operation.file.0).map_or(1, |open| {
+        let block = self.open.get(&operation.file.raw()).map_or(1, |open| {
             let direct = self.files[open.file].options.direct.filter(|_| open.direct);
             direct.map_or(1, |direct| direct.offset as usize)
         });
@@ -393,15 +395,15 @@ impl Disk {
 
     /// Writes the first `len` bytes of a read to memory before its completion.
     fn look_ahead(&mut self, operation: &Operation, len: usize) {
-        if let Ok(file) = self.file(operation.file.0) {
+        if let Ok(file) = self.file(operation.file.raw()) {
             let bytes = file.content.read(operation.offset, len);
             fill_segments(segments(operation), &bytes);
         }
     }
 
     /// Moves up to `len` bytes between file and memory.
-    pub(super) fn transfer(&mut self, operation: &Operation, len: usize) -> Result<usize, Errno> {
-        let file = self.file(operation.file.0)?;
+    pub(crate) fn transfer(&mut self, operation: &Operation, len: usize) -> Result<usize, Errno> {
+        let file = self.file(operation.file.raw())?;
         let moved = match operation.verb {
             Verb::Read => {
                 let bytes = file.content.read(operation.offset, len);
@@ -419,7 +421,7 @@ impl Disk {
 }
 
 /// Writes all of `bytes`.
-pub(super) fn write(file: &mut File, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+pub(crate) fn write(file: &mut File, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
     let start = usize::try_from(offset).map_err(|_| Errno::TOO_LARGE)?;
     let end = start.checked_add(bytes.len()).ok_or(Errno::TOO_LARGE)?;
     let content = file.content.bytes_mut();

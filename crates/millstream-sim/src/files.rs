@@ -1,27 +1,30 @@
 //! The files of the simulated disk as a [`FileSystem`], and the controls for tests.
 
+#![expect(unsafe_code, reason = "descriptors are numbers of its own")]
+
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::SimOptions;
-use super::disk::{self, Content, Disk, File, Rule, SimCounts, SimOperation};
-use crate::device::{Descriptor, Doorbell, OwnedDescriptor};
-use crate::error::{Errno, IoError};
-use crate::fs::{
-    DirectAlignment, FileSystem, Identity, Known, MountKind, Numbering, OpenMode, Opened,
+use millstream_io::fs::{DirectAlignment, Known, Numbering};
+use millstream_io::{
+    Descriptor, Doorbell, Errno, FileSystem, Identity, IoError, MountKind, OpenMode, Opened,
+    OwnedDescriptor,
 };
 
+use crate::SimOptions;
+use crate::disk::{self, Content, Disk, File, Rule, SimCounts, SimOperation};
+
 /// State shared by the device and its files.
-pub(super) struct Simulation {
+pub(crate) struct Simulation {
     disk: Mutex<Disk>,
     now_ns: AtomicU64,
-    pub(super) bell: Doorbell,
+    pub(crate) bell: Doorbell,
 }
 
 impl Simulation {
-    pub(super) fn new(options: SimOptions) -> Simulation {
+    pub(crate) fn new(options: SimOptions) -> Simulation {
         Simulation {
             disk: Mutex::new(Disk::new(options)),
             now_ns: AtomicU64::new(0),
@@ -29,19 +32,19 @@ impl Simulation {
         }
     }
 
-    pub(super) fn disk(&self) -> MutexGuard<'_, Disk> {
+    pub(crate) fn disk(&self) -> MutexGuard<'_, Disk> {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn now_ns(&self) -> u64 {
+    pub(crate) fn now_ns(&self) -> u64 {
         self.now_ns.load(Ordering::SeqCst)
     }
 
-    pub(super) fn advance_ns(&self, by_ns: u64) {
+    pub(crate) fn advance_ns(&self, by_ns: u64) {
         self.advance_to(self.now_ns().saturating_add(by_ns));
     }
 
-    pub(super) fn advance_to(&self, now_ns: u64) {
+    pub(crate) fn advance_to(&self, now_ns: u64) {
         self.now_ns.fetch_max(now_ns, Ordering::SeqCst);
     }
 }
@@ -76,10 +79,10 @@ impl Default for SimFileOptions {
     }
 }
 
-/// The files of a [`Sim`](super::Sim). Clones share the files. Paths are compared literally.
+/// The files of a [`Sim`](crate::Sim). Clones share the files. Paths are compared literally.
 #[derive(Clone)]
 pub struct SimFiles {
-    pub(super) shared: Arc<Simulation>,
+    pub(crate) shared: Arc<Simulation>,
 }
 
 impl SimFiles {
@@ -89,7 +92,7 @@ impl SimFiles {
         add(&mut self.shared.disk(), path.into(), content, options);
     }
 
-    /// Adds a file with `len` bytes from [`generate`](super::generate); it takes no memory until it
+    /// Adds a file with `len` bytes from [`generate`](crate::generate); it takes no memory until it
     /// is written to.
     pub fn add_generated(
         &self,
@@ -226,7 +229,7 @@ impl SimFiles {
         descriptor: Descriptor,
         work: impl FnOnce(&mut File) -> Result<T, Errno>,
     ) -> Result<T, IoError> {
-        self.call(name, |disk| disk.file(descriptor.0).and_then(work))
+        self.call(name, |disk| disk.file(descriptor.raw()).and_then(work))
     }
 }
 
@@ -284,7 +287,8 @@ impl FileSystem for SimFiles {
             let known = known(index, file);
             let number = disk.new_descriptor(index, mode.write, mode.direct);
             Ok(Opened {
-                descriptor: OwnedDescriptor(Descriptor(number)),
+                // SAFETY: a new number of the simulated disk, which is none of the system's.
+                descriptor: unsafe { OwnedDescriptor::from_raw(number) },
                 len: known.len,
                 identity: known.identity,
                 numbering: known.numbering,
@@ -307,7 +311,10 @@ impl FileSystem for SimFiles {
 
     fn known(&self, descriptor: Descriptor) -> Result<Known, IoError> {
         self.call("statx", |disk| {
-            let open = disk.open.get(&descriptor.0).ok_or(Errno::BAD_DESCRIPTOR)?;
+            let open = disk
+                .open
+                .get(&descriptor.raw())
+                .ok_or(Errno::BAD_DESCRIPTOR)?;
             Ok(known(open.file, &disk.files[open.file]))
         })
     }
@@ -321,7 +328,7 @@ impl FileSystem for SimFiles {
 
     fn cached(&self, descriptor: Descriptor, offset: u64, len: u64) -> Option<u64> {
         let disk = self.shared.disk();
-        let file = &disk.files[disk.open.get(&descriptor.0)?.file];
+        let file = &disk.files[disk.open.get(&descriptor.raw())?.file];
         let cached = file.options.cached_bytes?.min(file.content.len());
         Some(cached.saturating_sub(offset).min(len))
     }
