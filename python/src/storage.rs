@@ -115,6 +115,15 @@ impl Storage {
         Ok(File::new(Arc::clone(&self.0), id, path))
     }
 
+    /// Loads a whole file, and waits until it has. The calling thread reads a small file on a local
+    /// disk itself; of any other the storage reads many blocks at a time.
+    fn load(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<Buffer> {
+        self.0.check_open(py)?;
+        let path = path_of(path)?;
+        let buffer = py.detach(|| self.0.storage.load(path)).into_py(py)?;
+        Ok(Buffer::new(Memory::Own(buffer)))
+    }
+
     /// A buffer of the storage's pool: page-aligned, so that direct reads into it need no copy. Its
     /// content is unspecified.
     fn buffer(&self, py: Python<'_>, length: usize) -> PyResult<Buffer> {

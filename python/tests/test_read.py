@@ -27,6 +27,15 @@ def test_a_whole_file_and_ranges_arrive(storage: millstream.Storage, noise: Path
         assert bytes(queue.read(file, 7, 1).wait()) == expected[7:8]
 
 
+def test_a_file_is_loaded_by_one_call(storage: millstream.Storage, noise: Path) -> None:
+    assert bytes(storage.load(noise)) == noise.read_bytes()
+    small = noise.with_name("small")
+    small.write_bytes(b"some bytes")
+    assert bytes(millstream.load(small)) == b"some bytes"
+    with pytest.raises(millstream.NotFound, match="missing"):
+        storage.load(noise.with_name("missing"))
+
+
 def test_bytes_land_in_any_writable_buffer(storage: millstream.Storage, noise: Path) -> None:
     expected = noise.read_bytes()
     queue = storage.queue()

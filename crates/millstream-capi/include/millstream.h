@@ -820,6 +820,12 @@ MST_API mst_result mst_file_open(
     mst_file *file);
 
 /**
+ * Loads a whole file, and waits until it has. The calling thread reads a small file on a local
+ * disk itself; of any other the storage reads many blocks at a time.
+ */
+MST_API mst_result mst_load(mst_storage *storage, const char *name, mst_buffer **buffer);
+
+/**
  * Finds the newest handle of a path that is open, without opening it; 0 if there is none. The path
  * is compared as it is spelled, but for `.` and empty parts.
  */

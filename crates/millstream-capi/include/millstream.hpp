@@ -375,6 +375,12 @@ class storage {
         return file;
     }
 
+    /* Loads a whole file, and waits until it has. */
+    result<millstream::buffer> load(const char *path) const {
+        return detail::made<millstream::buffer, mst_buffer>(
+            [&](mst_buffer **out) { return mst_load(get(), path, out); });
+    }
+
     /* Waits until a file is open, and says what is known of it. */
     result<mst_file_info> info(mst_file file, std::uint64_t timeout_ns = MST_FOREVER) const {
         mst_ticket opened = 0;

@@ -611,6 +611,24 @@ pub unsafe extern "C" fn mst_file_open(
     })
 }
 
+/// Loads a whole file, and waits until it has. The calling thread reads a small file on a local
+/// disk itself; of any other the storage reads many blocks at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_load(
+    storage: *mut mst_storage,
+    name: *const c_char,
+    buffer: *mut *mut mst_buffer,
+) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_storage_create`.
+        let (storage, name) = unsafe { (at(storage)?, path(name)?) };
+        // SAFETY: as above.
+        let result = unsafe { out(buffer)? };
+        result.write(owned(mst_buffer(storage.storage.load(name)?)));
+        Ok(())
+    })
+}
+
 /// Finds the newest handle of a path that is open, without opening it; 0 if there is none. The path
 /// is compared as it is spelled, but for `.` and empty parts.
 #[unsafe(no_mangle)]

@@ -1,6 +1,7 @@
-//! Measures what handles of files cost: appends, opens of one path and of many, whole reads, and
-//! the engine alone, over a device that transfers nothing. Prints the median, the mean and the 99th
-//! percentile of the rounds in microseconds for each request.
+//! Measures what handles of files cost: appends, opens of one path and of many, whole reads, loads
+//! by one call beside `std::fs::read`, and the engine alone, over a device that transfers nothing.
+//! Prints the median, the mean and the 99th percentile of the rounds in microseconds for each
+//! request.
 //!
 //!     cargo run --release -p millstream --example file_speed [ROUNDS]
 
@@ -18,6 +19,9 @@ use millstream_io::fs::OsFileSystem;
 use millstream_io::{Device, IoError};
 
 type Done = Result<(), Box<dyn Error>>;
+
+/// A way to load a file, which returns its length.
+type Way<'a> = &'a dyn Fn() -> Result<usize, Box<dyn Error>>;
 
 /// Prints a row: microseconds for each of `count` requests of the rounds.
 fn row(name: &str, count: usize, mut rounds: Vec<f64>) {
@@ -94,6 +98,58 @@ fn close(queue: &Queue, files: Vec<FileId>) -> Done {
         queue.close(file)?;
     }
     queue.drain(None)?;
+    Ok(())
+}
+
+/// Loads a file in one of three ways, in turns, from the page cache or (on Linux) from the disk.
+fn load_alone(storage: &Storage, queue: &Queue, path: &Path, rounds: usize) -> Done {
+    let ways: [(&str, Way<'_>); 3] = [
+        ("std::fs::read", &|| Ok(std::fs::read(path)?.len())),
+        ("Storage::load", &|| Ok(storage.load(path)?.len())),
+        ("a request", &|| {
+            let file = storage.open(path, FileOptions::default());
+            let mut batch = queue.batch();
+            let mut ticket = batch.add(Read::whole(file))?;
+            batch.close(file)?;
+            batch.submit();
+            Ok(ticket.wait()?.len())
+        }),
+    ];
+    for len in [4 << 10, 64 << 10, 256 << 10, 1 << 20, 16 << 20] {
+        std::fs::write(path, vec![1; len])?;
+        std::fs::File::open(path)?.sync_all()?;
+        for cold in [false, true] {
+            let mut took = [const { Vec::new() }; 3];
+            for _ in 0..10 * rounds {
+                for ((_, way), took) in ways.iter().zip(&mut took) {
+                    if cold {
+                        forget(path)?;
+                    }
+                    let began = Instant::now();
+                    assert_eq!(way()?, len);
+                    took.push(micros(began));
+                }
+                queue.drain(None)?;
+            }
+            let kind = if cold { "cold" } else { "warm" };
+            for ((name, _), took) in ways.iter().zip(took) {
+                row(&format!("{} KiB {kind}, {name}", len >> 10), 1, took);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Drops the pages of a file from the page cache.
+#[cfg(target_os = "linux")]
+fn forget(path: &Path) -> Done {
+    use rustix::fs::{Advice, fadvise};
+    fadvise(std::fs::File::open(path)?, 0, None, Advice::DontNeed)?;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn forget(_: &Path) -> Done {
     Ok(())
 }
 
@@ -187,5 +243,6 @@ fn main() -> Done {
     row("256 opens of 256 paths, caller", 256, held);
     row("  until they are read whole", 256, first);
     row("  whole once more", 256, again);
+    load_alone(&storage, &queue, &path("alone"), rounds)?;
     null_device(rounds, folder.path())
 }

@@ -251,6 +251,13 @@ pub const WAIT_SPIN_NS: u64 = 50_000;
 /// than a microsecond is wasted.
 pub const SPIN_SKIPS_MAX: u32 = 63;
 
+/// Longest file that [`Storage::load`](crate::Storage::load) reads from the disk on the calling
+/// thread: of longer ones, requests take less time.
+pub const LOAD_BYTES_MAX: u64 = 128 << 10;
+
+/// The same for a file in the page cache.
+pub const LOAD_CACHED_BYTES_MAX: u64 = 2 << 20;
+
 /// A queue accepts no entries while its next sequence number is further than this above the oldest
 /// entry that has not completed: the engine keeps a bit for each between them.
 pub const SEQUENCE_WINDOW_MAX: u64 = 1 << 26;

@@ -17,6 +17,7 @@ refused), direct I/O, priorities, cancellation, decoding on worker threads.
 =============================  ===================================================================
 you have                       you write
 =============================  ===================================================================
+a whole file                   ``millstream.load(path)``, which waits
 a range of a file              ``queue.read(path, offset, length)``: a `Ticket` of a `Buffer`
 memory for it                  ``queue.read(path, into=array)``
 many ranges                    ``queue.read_many(...)``, ``with queue.batch() as batch``
@@ -36,7 +37,7 @@ import os as _os
 
 from . import _native
 from ._dataset import Dataset
-from ._default import default_storage
+from ._default import default_storage, load
 from ._errors import (
     Canceled,
     Changed,
@@ -102,6 +103,7 @@ __all__ = [
     "__version__",
     "default_storage",
     "encode_task",
+    "load",
     "pack",
     "wait_all",
 ]

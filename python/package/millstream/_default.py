@@ -3,7 +3,7 @@
 import os
 import threading
 
-from ._native import Storage
+from ._native import Buffer, Storage
 
 _lock = threading.Lock()
 _storage: Storage | None = None
@@ -22,6 +22,19 @@ def default_storage() -> Storage:
         if _storage is None or _process != os.getpid() or _storage.closed:
             _storage, _process = Storage(), os.getpid()
         return _storage
+
+
+def load(path: str | os.PathLike[str]) -> Buffer:
+    """Loads a whole file with the process's own storage, and waits until it has.
+
+    >>> import millstream, tempfile
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     _ = file.write(b"bytes")
+    ...     file.flush()
+    ...     bytes(millstream.load(file.name))
+    b'bytes'
+    """
+    return default_storage().load(path)
 
 
 def _after_fork() -> None:

@@ -59,6 +59,9 @@ static void null_is_refused(void) {
     NUL(mst_file_opened(storage, file, NULL));
     NUL(mst_file_info_wait(NULL, ticket, 0, &info));
     NUL(mst_file_info_wait(storage, ticket, 0, NULL));
+    NUL(mst_load(NULL, data, &buffer));
+    NUL(mst_load(storage, NULL, &buffer));
+    NUL(mst_load(storage, data, NULL));
     NUL(mst_buffer_create(NULL, 1, &buffer));
     NUL(mst_buffer_create(storage, 1, NULL));
     NUL(mst_queue_create(NULL, NULL, &queue));

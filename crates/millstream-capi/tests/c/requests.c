@@ -374,6 +374,16 @@ static void groups_fences_and_statuses_tell_of_many(mst_file file) {
     mst_group_free(group);
 }
 
+static void a_file_is_loaded_by_one_call(void) {
+    mst_buffer *buffer;
+    FILE *file = fopen("small", "wb");
+    CHECK(file && fputs("some bytes", file) >= 0 && fclose(file) == 0);
+    OK(mst_load(storage, "small", &buffer));
+    CHECK(mst_buffer_size(buffer) == 10 && memcmp(mst_buffer_data(buffer), "some bytes", 10) == 0);
+    mst_buffer_free(buffer);
+    CHECK(mst_load(storage, "missing", &buffer) == MST_ERROR_NOT_FOUND);
+}
+
 static void writes_and_operations_reach_the_disk(void) {
     mst_ticket ticket;
     mst_completion done;
@@ -533,6 +543,7 @@ int main(int argc, char **argv) {
     what_holds_a_request_is_what_it_waits_for(file);
     requests_without_tickets_are_reprioritized_by_tag(file);
     a_full_queue_is_reported_when_told_to_try(file);
+    a_file_is_loaded_by_one_call();
     writes_and_operations_reach_the_disk();
     streams_read_write_and_replace();
     the_storage_tells_what_it_did();

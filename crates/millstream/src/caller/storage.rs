@@ -17,6 +17,7 @@
 //! ```
 
 use std::future::{Future, IntoFuture};
+use std::ops::Range;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
@@ -27,12 +28,12 @@ use std::time::{Duration, Instant};
 use millstream_io::fs::LocalFile;
 use millstream_io::log::LogLevel;
 use millstream_io::memory::Region;
-use millstream_io::{Buffer, BufferPool, DeviceKind, OpenMode, Opened};
+use millstream_io::{Access, Buffer, BufferPool, DeviceKind, MountKind, OpenMode, Opened};
 
 use crate::caller::batch::Queue;
 use crate::caller::destination::{FileInfo, FileOptions};
 use crate::caller::queue::{Mailbox, QueueShared, Table};
-use crate::caller::request::FileOp;
+use crate::caller::request::{FileOp, Read};
 use crate::caller::ticket::Ticket;
 use crate::caller::waits::WaitsFor;
 use crate::error::{Error, ErrorKind};
@@ -192,6 +193,66 @@ impl Storage {
     /// `Closed`, `QueueFull`, `TooManyTickets`.
     pub fn opened(&self, file: FileId) -> Result<Ticket<FileInfo>, Error> {
         Ok(self.0.own.try_submit(FileOp::info(file))?)
+    }
+
+    /// Loads a whole file, and blocks until it has: one call for a program that has nothing else to
+    /// do meanwhile. The calling thread opens the file and, if it is small and on a local disk,
+    /// reads and closes it, as `std::fs::read` does; the storage reads any other, many blocks at a
+    /// time. A path on a mount that hangs holds up its caller alone. What the caller reads itself
+    /// is not in [`Storage::stats`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), millstream::Error> {
+    /// let storage = millstream::Storage::new(millstream::StorageOptions::default())?;
+    /// assert!(storage.load("Cargo.toml")?.starts_with(b"[package]"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The system's error, `OnStorageThread`, `Closed`, `OutOfMemory`.
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<Buffer, Error> {
+        park::may_block()?;
+        if self.mailbox().is_closing() {
+            return Err(closed_error());
+        }
+        let file = self.open_local(path, FileOptions::default())?;
+        let (len, kind) = (file.opened().len, file.opened().mount_kind);
+        let options = &self.mailbox().options;
+        let may_read = kind == MountKind::Local
+            && options.access != Access::Direct
+            && options.disk_model.is_none();
+        let is_small = |file: &LocalFile| {
+            len <= limits::LOAD_BYTES_MAX
+                || len <= limits::LOAD_CACHED_BYTES_MAX && file.is_cached(0, len)
+        };
+        if may_read && is_small(&file) {
+            let mut buffer = self.buffer(len as usize)?;
+            let located = |error| Error::from(error).at(Some(Arc::from(file.path())), 0, len);
+            if file.read_at(0, &mut buffer).map_err(located)? == buffer.len() {
+                return Ok(buffer);
+            }
+            // It has been cut meanwhile: a request says what is missing.
+        }
+        let path = file.path().to_owned();
+        drop(file);
+        let file = self.open(path, FileOptions::default());
+        let mut batch = self.0.own.batch();
+        let added = batch.add(Read::whole(file).priority(Priority::High));
+        batch.close(file)?;
+        batch.submit();
+        added?.wait()
+    }
+
+    /// Reads a range of a file, and blocks until its bytes have landed.
+    ///
+    /// # Errors
+    /// The request's error, `OnStorageThread`, `Closed`, `TooManyTickets`.
+    pub fn read(&self, file: FileId, range: Range<u64>) -> Result<Buffer, Error> {
+        park::may_block()?;
+        let len = range.end.saturating_sub(range.start);
+        let read = Read::range(file, range.start, len).priority(Priority::High);
+        self.0.own.submit(read)?.wait()
     }
 
     /// Opens a file on the calling thread, through the page cache. For small files and the first

@@ -326,7 +326,7 @@ fn a_place_on_a_mount_goes_to_a_request_that_needs_no_staging_while_another_wait
     });
     assert!(is_served, "{:?}", second.waits_for());
     // Only what hangs has staging that it may take.
-    assert_eq!(first.waits_for(), Some(WaitsFor::Application));
+    reaches(&storage, &first, WaitsFor::Application);
     files.release_hung();
 }
 

@@ -8,6 +8,7 @@ mod examples;
 #[cfg(target_os = "linux")]
 mod faults;
 mod ids;
+mod load;
 mod open_close;
 mod outcomes;
 mod page_cache;

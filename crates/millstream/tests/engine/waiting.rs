@@ -76,6 +76,7 @@ impl Waits {
             // Without a timeout: it would never return if it were not refused.
             refusals.push(("ticket, for ever", error(ticket.wait().map(drop))));
             refusals.push(("operation, for ever", error(operation.wait().map(drop))));
+            refusals.push(("load", error(self.storage.load("Cargo.toml").map(drop))));
             refusals.push(("drain, for ever", error(self.queue.drain(None).map(drop))));
         }
         // What is there already needs no wait.

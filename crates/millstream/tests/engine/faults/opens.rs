@@ -150,3 +150,27 @@ fn as_many_hung_opens_as_workers_hold_up_neither_decoding_nor_other_opens() {
         rig.finish();
     });
 }
+
+#[test]
+fn a_load_whose_open_hangs_holds_up_its_caller_alone() {
+    each(this_test!(), |name, options| {
+        let mount = or_skip!(FaultFs::mount(&[("hung", b"hung")]));
+        mount.inject(Rule::on(Call::Open, Effect::Hang));
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("local");
+        std::fs::write(&path, b"local").expect("written");
+        let rig = Rig::new(name, options);
+        let storage = rig.storage.clone();
+        let hung = mount.path("hung");
+        let load = std::thread::spawn(move || storage.load(hung));
+        assert!(mount.wait_held(1, PATIENCE), "{name}: no open arrived");
+        assert!(rig.storage.load(&path).expect("loaded")[..] == *b"local");
+        let local = rig.open(&path);
+        assert!(landed(rig.submit(Read::whole(local)))[..] == *b"local");
+        assert!(!load.is_finished(), "{name}: its open hangs");
+        mount.heal();
+        let late = load.join().expect("no panic").expect("loaded");
+        assert!(late[..] == *b"hung", "{name}");
+        rig.finish();
+    });
+}
