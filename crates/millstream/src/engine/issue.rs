@@ -463,7 +463,9 @@ impl Engine {
         };
         // A system call, so only for repeats.
         let memory = || millstream_io::limits::memory_bytes() / limits::REPEAT_MEMORY_FRACTION;
-        if file.is_repeat(read.at, read.bytes) && self.repeat_bytes + read.bytes <= memory() {
+        // A block that waits for its direct descriptor is asked about again, which is no repeat.
+        let is_repeat = file.direct_descriptor().is_some() && file.is_repeat(read.at, read.bytes);
+        if is_repeat && self.repeat_bytes + read.bytes <= memory() {
             // Loaded a second time: worth its place in the page cache.
             self.repeat_bytes += read.bytes;
             return Cache::Partly;

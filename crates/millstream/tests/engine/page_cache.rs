@@ -10,7 +10,7 @@ use millstream::{
 use millstream_io::MountKind;
 use millstream_sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 
-use crate::support::{each_backend, each_backend_with, options};
+use crate::support::{bytes, each_backend, each_backend_with, options, over_sim};
 
 /// A pumped storage over the simulated disk with one file of which `cached_bytes` are in the cache.
 struct Pumped {
@@ -24,7 +24,7 @@ struct Pumped {
 impl Pumped {
     fn new(len: usize, sim: SimOptions, file: SimFileOptions) -> Pumped {
         let (sim, files) = Sim::new(sim);
-        let content = crate::support::bytes(len);
+        let content = bytes(len);
         files.add("f", content.clone(), file);
         let (storage, queue, file) = crate::support::pumped(sim, &files, Access::Buffered);
         Pumped {
@@ -332,4 +332,20 @@ fn a_long_read_that_is_not_cached_is_not_split_small() {
     pumped.read_all(6 * MIB);
     let most = lengths(&pumped).into_iter().max();
     assert_eq!(most, Some(MIB / 4), "a realtime request waits for no more");
+}
+
+#[test]
+fn a_file_that_is_handed_over_is_read_past_the_page_cache_the_first_time() {
+    const MIB: usize = 1 << 20;
+    let (sim, files) = Sim::new(SimOptions::default());
+    files.add("f", bytes(6 * MIB), SimFileOptions::default());
+    let storage = Storage::new(over_sim(sim, &files, Access::Auto)).expect("a storage");
+    let queue = storage.queue(Default::default()).expect("a queue");
+    let local = storage.open_local("f", FileOptions::default());
+    let file = storage.adopt(local.expect("open")).expect("taken");
+    let mut ticket = queue.submit(Read::whole(file)).expect("room");
+    assert!(ticket.wait().expect("read")[..] == bytes(6 * MIB));
+    // Through the page cache an operation may have four blocks.
+    let log = files.take_log();
+    assert!(log.iter().all(|operation| operation.len == MIB), "{log:?}");
 }
