@@ -463,9 +463,7 @@ impl Engine {
         };
         // A system call, so only for repeats.
         let memory = || millstream_io::limits::memory_bytes() / limits::REPEAT_MEMORY_FRACTION;
-        // A block that waits for its direct descriptor is asked about again, which is no repeat.
-        let is_repeat = file.direct_descriptor().is_some() && file.is_repeat(read.at, read.bytes);
-        if is_repeat && self.repeat_bytes + read.bytes <= memory() {
+        if file.was_loaded(read.at, read.bytes) && self.repeat_bytes + read.bytes <= memory() {
             // Loaded a second time: worth its place in the page cache.
             self.repeat_bytes += read.bytes;
             return Cache::Partly;
@@ -593,6 +591,10 @@ impl Engine {
     #[inline(always)]
     pub(super) fn push_plain(&mut self, index: u32, mut block: Block, covers: u64) {
         self.find_lane(&mut block);
+        if block.direct {
+            let file = self.files.at(block.file);
+            file.note_loaded(block.offset, block.want);
+        }
         let col = &mut self.cols[index as usize];
         col.issued += covers;
         col.operations += 1;

@@ -251,6 +251,10 @@ impl Engine {
         if self.staging.taken == crate::limits::WINDOWS_BEFORE_REGISTERING {
             self.lanes.register(self.staging.region());
         }
+        if via == Via::Direct {
+            let file = self.files.at(body.file.0.index());
+            file.note_loaded(read.at, read.bytes);
+        }
         let staged = staged_of(&mut self.extras, index);
         staged.keeps_file = false;
         staged.add_window(memory, window, body.offset, via, align);

@@ -118,7 +118,7 @@ pub(crate) struct File {
     pub(crate) is_short_of_direct: bool,
     pub(crate) streak: Streak,
     /// Granules loaded before, one bit each.
-    pub(super) repeat: Vec<u64>,
+    pub(super) loaded: Vec<u64>,
     /// Its neighbors in the ring of the handles of its path.
     pub(super) before: u32,
     pub(super) next: u32,
@@ -175,7 +175,7 @@ impl File {
             opened_once: false,
             is_short_of_direct: false,
             streak: Streak::default(),
-            repeat: Vec::new(),
+            loaded: Vec::new(),
             before: id.0.index(),
             next: id.0.index(),
             writes: None,
@@ -338,36 +338,31 @@ impl File {
         self.users == 0 && self.operations == 0 && !self.is_being_opened()
     }
 
-    /// Whether the range was loaded before by this storage; notes that it is loaded now. A granule
-    /// counts as loaded when its end was: the blocks of one load are no repeat of each other.
-    pub(crate) fn is_repeat(&mut self, at: u64, bytes: u64) -> bool {
-        if bytes < limits::DIRECT_BYTES_MIN {
-            // Granules say nothing of ranges that are so much smaller.
-            return false;
-        }
-        let first = at / limits::REPEAT_GRANULE_BYTES;
-        let last = (at + bytes - 1) / limits::REPEAT_GRANULE_BYTES;
-        let words = usize::try_from(last / 64 + 1).unwrap_or(usize::MAX);
-        if words > limits::REPEAT_WORDS_MAX {
-            return false;
-        }
-        if self.repeat.len() < words {
-            self.repeat.resize(words, 0);
-        }
-        let bit = |granule: u64| (granule as usize / 64, 1u64 << (granule % 64));
-        let seen = (first..=last).all(|granule| {
-            let (word, mask) = bit(granule);
-            self.repeat[word] & mask != 0
-        });
-        let end = at + bytes;
-        for granule in first..=last {
-            let whole = (granule + 1) * limits::REPEAT_GRANULE_BYTES <= end;
-            if whole || end == self.len() {
+    /// Whether the range was loaded before by this storage, past the page cache.
+    pub(crate) fn was_loaded(&self, at: u64, bytes: u64) -> bool {
+        // Granules say nothing of ranges that are so much smaller.
+        bytes >= limits::DIRECT_BYTES_MIN
+            && granules(at, bytes).all(|granule| {
                 let (word, mask) = bit(granule);
-                self.repeat[word] |= mask;
+                self.loaded.get(word).is_some_and(|bits| bits & mask != 0)
+            })
+    }
+
+    /// Notes that a range is loaded. A granule counts as loaded when its end was: the blocks of one
+    /// load are no repeat of each other.
+    pub(crate) fn note_loaded(&mut self, at: u64, bytes: u64) {
+        let end = at + bytes;
+        for granule in granules(at, bytes) {
+            let is_whole = (granule + 1) * limits::REPEAT_GRANULE_BYTES <= end;
+            let (word, mask) = bit(granule);
+            if word >= limits::REPEAT_WORDS_MAX || !is_whole && end < self.len() {
+                continue;
             }
+            if self.loaded.len() <= word {
+                self.loaded.resize(word + 1, 0);
+            }
+            self.loaded[word] |= mask;
         }
-        seen
     }
 
     pub(super) fn note_opened(&mut self, opened: Opened) {
@@ -480,4 +475,14 @@ impl File {
             }
         }
     }
+}
+
+/// The granules that a range of at least one byte is in.
+fn granules(at: u64, bytes: u64) -> std::ops::RangeInclusive<u64> {
+    at / limits::REPEAT_GRANULE_BYTES..=(at + bytes - 1) / limits::REPEAT_GRANULE_BYTES
+}
+
+/// The word and the bit of a granule.
+fn bit(granule: u64) -> (usize, u64) {
+    ((granule / 64) as usize, 1 << (granule % 64))
 }
