@@ -116,7 +116,8 @@ impl Storage {
     }
 
     /// Loads a whole file, and waits until it has. The calling thread reads a small file on a local
-    /// disk itself; of any other the storage reads many blocks at a time.
+    /// disk itself; of any other the storage reads many blocks at a time. Other threads of Python
+    /// run meanwhile; signals are handled when it returns.
     fn load(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<Buffer> {
         self.0.check_open(py)?;
         let path = path_of(path)?;

@@ -371,7 +371,10 @@ typedef void *(*mst_allocate_fn)(void *user, size_t size, size_t alignment);
 /** Takes back what the other function returned, with the same size and alignment. */
 typedef void (*mst_deallocate_fn)(void *user, void *memory, size_t size, size_t alignment);
 
-/** Memory for staging and buffers. Both functions are needed. */
+/**
+ * Memory for staging and buffers. Both functions are needed. A thread of the library that is about
+ * to end may give memory back for a moment after `mst_storage_free` has returned.
+ */
 struct mst_allocator {
     /** Passed to both. */
     void *user;
@@ -821,7 +824,8 @@ MST_API mst_result mst_file_open(
 
 /**
  * Loads a whole file, and waits until it has. The calling thread reads a small file on a local
- * disk itself; of any other the storage reads many blocks at a time.
+ * disk itself; of any other the storage reads many blocks at a time. Free the buffer with
+ * `mst_buffer_free`.
  */
 MST_API mst_result mst_load(mst_storage *storage, const char *name, mst_buffer **buffer);
 

@@ -35,7 +35,8 @@ pub type mst_deallocate_fn = Option<
     unsafe extern "C" fn(user: *mut c_void, memory: *mut c_void, size: usize, alignment: usize),
 >;
 
-/// Memory for staging and buffers. Both functions are needed.
+/// Memory for staging and buffers. Both functions are needed. A thread of the library that is about
+/// to end may give memory back for a moment after `mst_storage_free` has returned.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct mst_allocator {

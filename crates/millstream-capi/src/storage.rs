@@ -612,7 +612,8 @@ pub unsafe extern "C" fn mst_file_open(
 }
 
 /// Loads a whole file, and waits until it has. The calling thread reads a small file on a local
-/// disk itself; of any other the storage reads many blocks at a time.
+/// disk itself; of any other the storage reads many blocks at a time. Free the buffer with
+/// `mst_buffer_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_load(
     storage: *mut mst_storage,

@@ -296,7 +296,8 @@ impl Completion {
         u64::try_from(self.result).map_err(|_| Errno(self.result.unsigned_abs() as i32))
     }
 
-    /// Returns the completion of an operation that moved this many bytes, or failed.
+    /// Returns the completion of an operation that moved this many bytes, or failed with an error
+    /// whose number is positive.
     #[must_use]
     pub fn new(id: OperationId, moved: Result<usize, Errno>) -> Completion {
         let result = moved.map_or_else(|errno| -i64::from(errno.0), |bytes| bytes as i64);

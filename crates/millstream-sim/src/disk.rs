@@ -8,7 +8,7 @@ use millstream_io::{Errno, Operation, Segment, Verb};
 use crate::{SimFileOptions, SimOptions, fill_segments, gather_segments, segments};
 
 /// The first descriptor. None is used twice, so that a stale one is always detected.
-const DESCRIPTOR_FIRST: u64 = 1000;
+const DESCRIPTOR_FIRST: u64 = 1 << 40;
 
 /// Fills `into` with the generated content of a file, from byte `offset` on. The content depends
 /// only on the seed and the position.

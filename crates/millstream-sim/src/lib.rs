@@ -7,7 +7,7 @@
 //! nothing is scheduled: it sleeps until the doorbell rings. The same calls in the same order give
 //! the same results for a seed. Faults of the owner are counted in [`SimCounts`].
 //!
-//! Both together are a storage's `Backend::Custom`:
+//! A `DeviceMaker` that returns the device, with the files, is a storage's `Backend::Custom`.
 //!
 //! ```
 //! use std::path::Path;

@@ -248,6 +248,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 20000 && !counted(&logged); i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     CHECK(counted(&logged) > 0 && counted(&allocated) > 0 && counted(&destroyed) == 1);
+    for (int i = 0; i < 20000 && counted(&allocated) != counted(&freed); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     CHECK(counted(&allocated) == counted(&freed));
     CHECK((counted(&spawned) > 0) == (strcmp(argv[2], "jobs") == 0));
     puts("done");

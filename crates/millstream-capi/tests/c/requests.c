@@ -376,12 +376,12 @@ static void groups_fences_and_statuses_tell_of_many(mst_file file) {
 
 static void a_file_is_loaded_by_one_call(void) {
     mst_buffer *buffer;
-    FILE *file = fopen("small", "wb");
+    FILE *file = fopen(in(folder, "small"), "wb");
     CHECK(file && fputs("some bytes", file) >= 0 && fclose(file) == 0);
-    OK(mst_load(storage, "small", &buffer));
+    OK(mst_load(storage, in(folder, "small"), &buffer));
     CHECK(mst_buffer_size(buffer) == 10 && memcmp(mst_buffer_data(buffer), "some bytes", 10) == 0);
     mst_buffer_free(buffer);
-    CHECK(mst_load(storage, "missing", &buffer) == MST_ERROR_NOT_FOUND);
+    CHECK(mst_load(storage, in(folder, "missing"), &buffer) == MST_ERROR_NOT_FOUND);
 }
 
 static void writes_and_operations_reach_the_disk(void) {

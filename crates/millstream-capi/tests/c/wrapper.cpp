@@ -194,7 +194,7 @@ int main(int argc, char **argv) {
     CHECK(sum == 199 * 200 / 2 && group.counts().done == 200);
     // Tags, groups, statuses, writes of a batch, and what is known of a file.
     CHECK(storage.info(file).value().length == content.size());
-    CHECK(storage.load("/no/such/file").error().result() == MST_ERROR_NOT_FOUND);
+    CHECK(storage.load("/no/such/file").error().result == MST_ERROR_NOT_FOUND);
     CHECK(storage.info(storage.open("/no/such/file").value()).error().result
           == MST_ERROR_NOT_FOUND);
     {

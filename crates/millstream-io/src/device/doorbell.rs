@@ -65,7 +65,7 @@ enum Sleeper {
 }
 
 impl Doorbell {
-    /// Makes a bell whose owner sleeps in [`Doorbell::sleep`].
+    /// Makes a bell for a device of the application, whose owner sleeps in [`Doorbell::sleep`].
     #[must_use]
     pub fn condvar() -> Doorbell {
         Doorbell::with(Sleeper::Condvar {
@@ -118,8 +118,10 @@ impl Doorbell {
         }
     }
 
-    /// Announces that the owner is about to sleep. Returns false if the bell was rung before: then
-    /// the owner must not sleep.
+    /// Announces that the owner is about to sleep. Returns false if the bell was rung before: that
+    /// ring counts as received, and the owner must not sleep. For the device whose bell it is, in
+    /// [`Device::wait`](super::Device::wait) on its owner's thread: where another calls it, rings
+    /// are lost.
     #[must_use]
     pub fn arm(&self) -> bool {
         let state = &self.shared.state;
@@ -132,7 +134,7 @@ impl Doorbell {
         armed
     }
 
-    /// Announces that the owner is awake. Earlier rings count as received.
+    /// Announces that the owner is awake. Earlier rings count as received. As [`Doorbell::arm`].
     pub fn disarm(&self) {
         self.shared.state.swap(AWAKE, Ordering::SeqCst);
     }
@@ -142,7 +144,10 @@ impl Doorbell {
         self.shared.state.load(Ordering::SeqCst) == RUNG
     }
 
-    /// Sleeps, armed, until the bell rings or the timeout passes.
+    /// Sleeps, armed, until the bell rings or the timeout passes. As [`Doorbell::arm`].
+    ///
+    /// # Panics
+    /// If the bell was not made by [`Doorbell::condvar`].
     pub fn sleep(&self, timeout: Option<Duration>) {
         let (lock, condvar) = match &self.shared.sleeper {
             Sleeper::Condvar { lock, condvar } => (lock, condvar),

@@ -54,7 +54,7 @@ struct Owner {
     mailbox: Arc<Mailbox>,
     table: Arc<Table>,
     number: StorageNumber,
-    /// The storage's own queue, for [`Storage::opened`].
+    /// The storage's own queue, for [`Storage::opened`] and [`Storage::read`].
     own: Queue,
     started: Started,
 }
@@ -90,7 +90,7 @@ impl Storage {
             .log
             .write(LogLevel::Info, format!("backend {kind:?}: {reason}"));
         let options = QueueOptions {
-            name: String::from("opened"),
+            name: String::from("storage"),
             capacity: limits::QUEUE_CAPACITY_MAX,
             unclaimed: 0,
             ..QueueOptions::default()
@@ -210,7 +210,8 @@ impl Storage {
     /// ```
     ///
     /// # Errors
-    /// The system's error, `OnStorageThread`, `Closed`, `OutOfMemory`.
+    /// That of the open or the read (a folder is `IsDirectory`), `OnStorageThread`, `Closed`,
+    /// `OutOfMemory`, `Limit` if 4096 queues are alive.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Buffer, Error> {
         park::may_block()?;
         if self.mailbox().is_closing() {
@@ -219,7 +220,9 @@ impl Storage {
         let file = self.open_local(path, FileOptions::default())?;
         let (len, kind) = (file.opened().len, file.opened().mount_kind);
         let options = &self.mailbox().options;
-        let may_read = kind == MountKind::Local
+        // Some files of the system do not report their length.
+        let may_read = len > 0
+            && kind == MountKind::Local
             && options.access != Access::Direct
             && options.disk_model.is_none();
         let is_small = |file: &LocalFile| {
@@ -236,10 +239,18 @@ impl Storage {
         }
         let path = file.path().to_owned();
         drop(file);
+        // A queue of its own: a close comes after all that is before it in its queue.
+        let queue = self.queue(QueueOptions {
+            name: String::from("load"),
+            priority: Priority::High,
+            capacity: 2,
+            ..QueueOptions::default()
+        })?;
         let file = self.open(path, FileOptions::default());
-        let mut batch = self.0.own.batch();
-        let added = batch.add(Read::whole(file).priority(Priority::High));
-        batch.close(file)?;
+        let mut batch = queue.batch();
+        let added = batch.add(Read::whole(file));
+        // It fails where there is no such handle, as the request does.
+        let _ = batch.close(file);
         batch.submit();
         added?.wait()
     }
@@ -247,10 +258,14 @@ impl Storage {
     /// Reads a range of a file, and blocks until its bytes have landed.
     ///
     /// # Errors
-    /// The request's error, `OnStorageThread`, `Closed`, `TooManyTickets`.
+    /// The request's error, `InvalidArgument` if the range ends before it begins,
+    /// `OnStorageThread`, `Closed`, `QueueFull`, `TooManyTickets`.
     pub fn read(&self, file: FileId, range: Range<u64>) -> Result<Buffer, Error> {
         park::may_block()?;
-        let len = range.end.saturating_sub(range.start);
+        let Some(len) = range.end.checked_sub(range.start) else {
+            let cause = "the range ends before it begins";
+            return Err(Error::new(ErrorKind::InvalidArgument, cause));
+        };
         let read = Read::range(file, range.start, len).priority(Priority::High);
         self.0.own.submit(read)?.wait()
     }

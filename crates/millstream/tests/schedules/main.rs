@@ -70,5 +70,7 @@ fn seeded_schedules_of_every_feature_end_every_request() {
 fn seeded_schedules_of_several_threads_end_every_request() {
     let seeds = seeds(10 * SCHEDULES_OF_THREADS);
     let count = (seeds.end - seeds.start).div_ceil(10);
-    runner::run(seeds.start..seeds.start + count, threads::run);
+    let disk = threads::Disk::new();
+    let run = |seed| threads::run(&disk, seed);
+    runner::run(seeds.start..seeds.start + count, run);
 }

@@ -6,8 +6,9 @@
 //! the engine but what the round has left. Every request ends then, with its bytes or with an error
 //! of its own, and nothing of it is left. On busy cores threads meet in more orders.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
-use std::sync::{Arc, Barrier, LazyLock};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -15,6 +16,7 @@ use millstream::{
     Backend, CloseReport, Error, ErrorKind, Fence, FileId, FileOp, FileOptions, Priority, Queue,
     QueueOptions, Read, Storage, StorageOptions, Ticket, Write,
 };
+use millstream_testing::wait_for;
 use tempfile::TempDir;
 
 use crate::encodings::{APP_BLOCK, APP_STREAM, Encoded, Outside, XorStream, encoded};
@@ -26,7 +28,8 @@ const THREADS: usize = 3;
 /// Longest time in which a round ends; a loaded machine has no other measure.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-struct Disk {
+/// The files of all schedules.
+pub(crate) struct Disk {
     folder: TempDir,
     /// Where a sync takes no time, if there is such a place.
     memory: TempDir,
@@ -34,29 +37,29 @@ struct Disk {
 }
 
 impl Disk {
+    pub(crate) fn new() -> Disk {
+        let mut random = Rng::with_seed(2);
+        let files = (0..16).map(|at| encoded(&mut random, format!("file{at}")));
+        let disk = Disk {
+            files: files.collect(),
+            folder: tempfile::tempdir().expect("a folder"),
+            memory: (tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()))
+                .expect("a folder"),
+        };
+        for file in &disk.files {
+            std::fs::write(disk.path(&file.name), &file.stored).expect("written");
+        }
+        disk
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 }
 
-/// The same files for all schedules.
-static DISK: LazyLock<Disk> = LazyLock::new(|| {
-    let mut random = Rng::with_seed(2);
-    let files = (0..16).map(|at| encoded(&mut random, format!("file{at}")));
-    let disk = Disk {
-        files: files.collect(),
-        folder: tempfile::tempdir().expect("a folder"),
-        memory: (tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()))
-            .expect("a folder"),
-    };
-    for file in &disk.files {
-        std::fs::write(disk.path(&file.name), &file.stored).expect("written");
-    }
-    disk
-});
-
 /// What the threads of a schedule use together.
-struct Rig {
+struct Rig<'a> {
+    disk: &'a Disk,
     storage: Storage,
     queues: Vec<Queue>,
     outside: Outside,
@@ -64,7 +67,7 @@ struct Rig {
     written: FileId,
 }
 
-fn rig(random: &mut Rng, seed: u64) -> Rig {
+fn rig<'a>(random: &mut Rng, disk: &'a Disk, seed: u64) -> Rig<'a> {
     let mut options = StorageOptions::default();
     options.backend = match random.bool() {
         true => Backend::Auto,
@@ -87,13 +90,14 @@ fn rig(random: &mut Rng, seed: u64) -> Rig {
         options.capacity = random.u32(16..600);
         storage.queue(options).expect("a queue")
     });
-    let written = DISK.memory.path().join(seed.to_string());
+    let written = disk.memory.path().join(seed.to_string());
     let options = FileOptions {
         write: true,
         create: true,
         ..FileOptions::default()
     };
     Rig {
+        disk,
         written: storage.open(&written, options),
         queues: queues.into(),
         outside,
@@ -130,26 +134,26 @@ impl<D: Landed> Pending for Ticket<D> {
 }
 
 /// A request under way, and the bytes that it must bring.
-type Asked = (Box<dyn Pending>, Option<&'static [u8]>);
+type Asked<'a> = (Box<dyn Pending>, Option<&'a [u8]>);
 
 /// A thread of the application, and what it has asked for.
 struct Caller<'a> {
     random: Rng,
-    rig: &'a Rig,
+    rig: &'a Rig<'a>,
     /// The handle that it has of each file.
     ids: Vec<FileId>,
-    asked: Vec<Asked>,
+    asked: Vec<Asked<'a>>,
 }
 
 impl<'a> Caller<'a> {
-    fn new(rig: &'a Rig, seed: u64) -> Caller<'a> {
+    fn new(rig: &'a Rig<'a>, seed: u64) -> Caller<'a> {
         let open = |file: &Encoded| {
             let options = FileOptions::default();
-            rig.storage.open(DISK.path(&file.name), options)
+            rig.storage.open(rig.disk.path(&file.name), options)
         };
         Caller {
             random: Rng::with_seed(seed),
-            ids: DISK.files.iter().map(open).collect(),
+            ids: rig.disk.files.iter().map(open).collect(),
             asked: Vec::new(),
             rig,
         }
@@ -193,7 +197,7 @@ impl<'a> Caller<'a> {
 
     fn read(&mut self) {
         let at = self.random.usize(0..self.ids.len());
-        let file = &DISK.files[at];
+        let file = &self.rig.disk.files[at];
         let mut read = Read::whole(self.ids[at]).tag(self.random.u64(0..4));
         if let Some(decode) = &file.decode {
             read = read.decode(decode.clone());
@@ -241,7 +245,7 @@ impl<'a> Caller<'a> {
         Acts {
             which: self.random.u8(0..8),
             file: self.ids[at],
-            path: DISK.path(&DISK.files[at].name),
+            path: self.rig.disk.path(&self.rig.disk.files[at].name),
             written: self.rig.written,
             queue: self.queue().clone(),
             storage: self.rig.storage.clone(),
@@ -250,13 +254,13 @@ impl<'a> Caller<'a> {
 
     fn reopen(&mut self) {
         let at = self.random.usize(0..self.ids.len());
-        let path = DISK.path(&DISK.files[at].name);
+        let path = self.rig.disk.path(&self.rig.disk.files[at].name);
         let new = self.rig.storage.open(path, FileOptions::default());
         let old = std::mem::replace(&mut self.ids[at], new);
         self.queue().close(old).expect("accepted");
     }
 
-    fn submit<R>(&mut self, request: R, raw: Option<&'static [u8]>)
+    fn submit<R>(&mut self, request: R, raw: Option<&'a [u8]>)
     where
         R: millstream::Request,
         R::Output: Landed,
@@ -292,7 +296,11 @@ impl<'a> Caller<'a> {
 fn check(error: &Error) {
     let expected = matches!(
         error.kind(),
-        ErrorKind::Canceled | ErrorKind::TimedOut | ErrorKind::Application | ErrorKind::StaleFile
+        ErrorKind::Canceled
+            | ErrorKind::TimedOut
+            | ErrorKind::Application
+            | ErrorKind::StaleFile
+            | ErrorKind::Limit
     );
     assert!(expected, "a request failed: {error}");
 }
@@ -338,40 +346,61 @@ impl Drop for Acts {
 }
 
 /// Runs a storage for some rounds.
-pub(crate) fn run(seed: u64) {
+pub(crate) fn run(disk: &Disk, seed: u64) {
     let mut random = Rng::with_seed(seed);
-    let rig = rig(&mut random, seed);
+    let rig = rig(&mut random, disk, seed);
     let rounds = random.usize(2..8);
     let barrier = Barrier::new(THREADS);
-    std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let (rig, barrier) = (&rig, &barrier);
-            let mut caller = Caller::new(rig, seed * THREADS as u64 + thread as u64);
-            scope.spawn(move || {
-                for _ in 0..rounds {
-                    barrier.wait();
-                    (0..caller.random.usize(1..60)).for_each(|_| caller.step());
-                    barrier.wait();
-                    if thread == 0 {
-                        rig.fence.signal(rig.fence.value() + 3);
-                        rig.queues.iter().for_each(Queue::resume);
-                    }
-                    barrier.wait();
-                    caller.finish(Instant::now() + PATIENCE);
+    let thread = |number: usize| {
+        let (rig, barrier) = (&rig, &barrier);
+        let mut caller = Caller::new(rig, seed * THREADS as u64 + number as u64);
+        move || {
+            // What panics still comes to each barrier, for which the others wait.
+            let mut panic = None;
+            for _ in 0..rounds {
+                barrier.wait();
+                let steps = || (0..caller.random.usize(1..60)).for_each(|_| caller.step());
+                panic = panic.or(catch_unwind(AssertUnwindSafe(steps)).err());
+                barrier.wait();
+                if number == 0 {
+                    rig.fence.signal(rig.fence.value() + 3);
+                    rig.queues.iter().for_each(Queue::resume);
                 }
-            });
+                barrier.wait();
+                let finish = || caller.finish(Instant::now() + PATIENCE);
+                panic = panic.or(catch_unwind(AssertUnwindSafe(finish)).err());
+            }
+            panic
         }
+    };
+    let panics: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|at| scope.spawn(thread(at))).collect();
+        let ended = threads.into_iter().map(|thread| thread.join());
+        ended.filter_map(|ended| ended.expect("caught")).collect()
     });
+    if let Some(panic) = panics.into_iter().next() {
+        resume_unwind(panic);
+    }
     for queue in &rig.queues {
-        let is_done = queue.drain(Some(PATIENCE)).expect("it may wait");
+        let is_done = wait_for(|| {
+            // Jobs of requests that code asked for which was called.
+            rig.outside.run(&mut random, true);
+            let short = Duration::from_millis(1);
+            queue.drain(Some(short)).expect("it may wait")
+        });
         assert!(is_done, "what code asked for that was called does not end");
     }
-    let stats = rig.storage.stats();
-    assert_eq!(stats.staging_bytes, 0, "staging is given back");
-    assert_eq!(stats.stalls, 0, "requests waited for nothing");
+    // Requests that have timed out end before what is in flight of them.
+    let is_quiet = wait_for(|| {
+        rig.outside.run(&mut random, true);
+        let stats = rig.storage.stats();
+        stats.in_flight == 0 && stats.staging_bytes == 0
+    });
+    assert!(is_quiet, "staging is not given back");
+    assert_eq!(rig.storage.stats().stalls, 0, "requests waited for nothing");
     drop(rig.queues);
     let report = rig.storage.close(PATIENCE);
     assert_eq!(report, CloseReport::default());
-    let written = DISK.memory.path().join(seed.to_string());
+    let written = disk.memory.path().join(seed.to_string());
     std::fs::remove_file(written).expect("it was made");
 }

@@ -351,6 +351,9 @@ impl File {
     /// Notes that a range is loaded. A granule counts as loaded when its end was: the blocks of one
     /// load are no repeat of each other.
     pub(crate) fn note_loaded(&mut self, at: u64, bytes: u64) {
+        if bytes < limits::DIRECT_BYTES_MIN {
+            return;
+        }
         let end = at + bytes;
         for granule in granules(at, bytes) {
             let is_whole = (granule + 1) * limits::REPEAT_GRANULE_BYTES <= end;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream::{CodecId, Decode, FileOptions, Priority, Read};
-use millstream_testing::{Call, Effect, FaultFs, Rule, or_skip, this_test};
+use millstream_testing::{Call, Effect, FaultFs, Rule, or_skip, this_test, wait_for};
 
 use crate::faults::hooked::{Hooked, over};
 use crate::faults::rig::{PATIENCE, Rig, each, landed, pattern};
@@ -168,6 +168,27 @@ fn a_load_whose_open_hangs_holds_up_its_caller_alone() {
         let local = rig.open(&path);
         assert!(landed(rig.submit(Read::whole(local)))[..] == *b"local");
         assert!(!load.is_finished(), "{name}: its open hangs");
+        mount.heal();
+        let late = load.join().expect("no panic").expect("loaded");
+        assert!(late[..] == *b"hung", "{name}");
+        rig.finish();
+    });
+}
+
+#[test]
+fn a_load_whose_read_hangs_holds_back_no_close_of_others() {
+    each(this_test!(), |name, options| {
+        let mount = or_skip!(FaultFs::mount(&[("hung", b"hung"), ("other", b"other")]));
+        mount.inject(Rule::on(Call::Read, Effect::Hang).of("hung"));
+        let rig = Rig::new(name, options);
+        let (storage, hung) = (rig.storage.clone(), mount.path("hung"));
+        let load = std::thread::spawn(move || storage.load(hung));
+        assert!(mount.wait_held(1, PATIENCE), "{name}: no read arrived");
+        let loaded = rig.storage.load(mount.path("other")).expect("loaded");
+        assert!(loaded[..] == *b"other", "{name}");
+        let is_closed = wait_for(|| rig.storage.stats().descriptors == 1);
+        assert!(is_closed, "{name}");
+        assert!(!load.is_finished(), "{name}: its read hangs");
         mount.heal();
         let late = load.join().expect("no panic").expect("loaded");
         assert!(late[..] == *b"hung", "{name}");
