@@ -7,8 +7,9 @@ use millstream_io::{Errno, Operation, Segment, Verb};
 
 use crate::{SimFileOptions, SimOptions, fill_segments, gather_segments, segments};
 
-/// The first descriptor. None is used twice, so that a stale one is always detected.
-const DESCRIPTOR_FIRST: u64 = 1 << 40;
+/// The first descriptor; none is used twice, so that a stale one is always detected. None of a
+/// system's: larger than those of Unix, with a bit that no handle of Windows has.
+const DESCRIPTOR_FIRST: u64 = 1 << 37;
 
 /// Fills `into` with the generated content of a file, from byte `offset` on. The content depends
 /// only on the seed and the position.

@@ -32,7 +32,7 @@ const LINE_COLUMNS_MAX: usize = 100;
 const PRODUCT_LINES_MAX: usize = 84_572;
 
 /// Most lines of source, without tests, of the crates that measure and test the others.
-const TOOL_LINES_MAX: usize = 14_920;
+const TOOL_LINES_MAX: usize = 14_916;
 
 /// The crates that measure and test the others.
 const TOOLS: &[&str] = &[
