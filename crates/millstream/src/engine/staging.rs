@@ -36,9 +36,11 @@
 //! always let one through. So every ordinary window is freed without the help of any request that
 //! waits. If an ordinary window is out, the first that waits gets its turn when enough of them are
 //! back, since by rule 2 only higher priorities and [`PASSES_MAX`] others take memory meanwhile; if
-//! none is out, rule 4 serves it at once. Only if a foreign window has the place of rule 4 does the
-//! first wait for others than the library: then the application, or a mount that hangs, holds it
-//! back, and its ticket says so. It is not sure to be served then, and holds up no other.
+//! none is out, rule 4 serves it at once: one that comes to lead its class and priority becomes the
+//! first and is looked at again before the round ends. Only if a foreign window has the place of
+//! rule 4 does the first wait for others than the library: then the application, or a mount that
+//! hangs, holds it back, and its ticket says so. It is not sure to be served then, and holds up no
+//! other.
 
 use std::sync::Arc;
 

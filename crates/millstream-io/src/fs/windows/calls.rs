@@ -133,7 +133,7 @@ unsafe fn opened(file: HANDLE) -> Result<OwnedHandle, Errno> {
 /// Returns the name of the file system of an open file: `NTFS`, say.
 pub(super) fn file_system(file: &impl AsRawHandle) -> Result<String, Errno> {
     let mut name = [0u16; 32];
-    // SAFETY: the system writes at most as many units as it is told that `name` has.
+    // SAFETY: the call writes no more units than its second argument, the length of `name`.
     check(unsafe {
         system::GetVolumeInformationByHandleW(
             file.as_raw_handle(),
