@@ -38,7 +38,7 @@ use crate::engine::state::Event;
 use crate::engine::transfers::{Lane, Transfers};
 use crate::error::{Error, ErrorKind};
 use crate::handover::complete::Queues;
-use crate::handover::mailbox::{Change, Letter, Pump};
+use crate::handover::mailbox::{Letter, NewOrder, Pump};
 use crate::ids::Id;
 use crate::limits;
 use crate::trace::{Span, Track};
@@ -138,7 +138,7 @@ pub(crate) struct Engine {
     gated: Vec<Id>,
     gated_bytes: u64,
     /// Changes of priority of requests that have not arrived.
-    early: HashMap<Id, Change>,
+    early: HashMap<Id, NewOrder>,
     events: VecDeque<(Id, What)>,
     workers: Arc<Workers>,
     new_jobs: Vec<JobTask>,
@@ -151,7 +151,6 @@ pub(crate) struct Engine {
     results: Vec<JobResult>,
     letters: Vec<Letter<QueueShared>>,
     wishes: Vec<(u32, Wishes)>,
-    changes: HashMap<Id, Change>,
     completions: Vec<Completion>,
     answers: Vec<CallDone>,
     now_ns: u64,
@@ -222,7 +221,6 @@ impl Engine {
             results: Vec::new(),
             letters: Vec::new(),
             wishes: Vec::new(),
-            changes: HashMap::new(),
             completions: Vec::new(),
             answers: Vec::new(),
             now_ns: 0,

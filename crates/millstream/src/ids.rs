@@ -12,7 +12,7 @@ use crate::limits::{INDEX_BITS, STORAGES_MAX};
 const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
 
 /// An index with its generation and storage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub(crate) struct Id(u64);
 

@@ -18,6 +18,7 @@ use crate::caller::request::{Parts, Request, Verb};
 use crate::caller::status::StatusArray;
 use crate::caller::ticket::Ticket;
 use crate::error::{Error, ErrorKind};
+use crate::handover::mailbox::Change;
 use crate::handover::park;
 use crate::handover::slots::{Cache, Completion, Delivery};
 use crate::handover::waiters::wake_all;
@@ -173,12 +174,14 @@ impl Queue {
 
     /// Cancels the requests submitted before this call whose `tag & mask == value`.
     pub fn cancel_tagged(&self, mask: u64, value: u64) {
-        self.shared().select(Which::Tagged { mask, value }, None);
+        self.shared()
+            .select(Which::Tagged { mask, value }, Change::Cancel);
     }
 
     /// Cancels the requests of this queue submitted before this call that belong to `group`.
     pub fn cancel_group(&self, group: &Group) {
-        self.shared().select(Which::Group(group.clone()), None);
+        self.shared()
+            .select(Which::Group(group.clone()), Change::Cancel);
     }
 
     /// Changes priority and deadline of the requests submitted before this call whose
@@ -201,9 +204,8 @@ impl Queue {
         priority: Priority,
         deadline: Option<Instant>,
     ) {
-        let change = self.shared().mailbox.new_change(priority, deadline);
-        self.shared()
-            .select(Which::Tagged { mask, value }, Some(change));
+        let change = self.shared().mailbox.reorder(priority, deadline);
+        self.shared().select(Which::Tagged { mask, value }, change);
     }
 
     /// Closes a file, as [`Batch::close`].

@@ -7,6 +7,7 @@
 //! first, plus its place in it.
 
 use std::collections::VecDeque;
+use std::mem::discriminant;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -87,8 +88,7 @@ pub(crate) struct Wishes {
 pub(crate) struct Selection {
     pub(crate) before: u64,
     pub(crate) which: Which,
-    /// `None`: they are canceled.
-    pub(crate) change: Option<Change>,
+    pub(crate) change: Change,
 }
 
 /// What a [`Selection`] names.
@@ -420,10 +420,11 @@ impl QueueShared {
 
     /// Cancels entries handed over before, or changes their priority. A repeat of a selection that
     /// the engine has not taken yet replaces it.
-    pub(crate) fn select(self: &Arc<Self>, which: Which, change: Option<Change>) {
+    pub(crate) fn select(self: &Arc<Self>, which: Which, change: Change) {
         self.ask(|Wishes { selections, .. }, before| {
             let last = selections.iter_mut().rev().take(SELECTIONS_COMPARED);
-            let mut alike = last.filter(|other| other.change.is_some() == change.is_some());
+            let kind = discriminant(&change);
+            let mut alike = last.filter(|other| discriminant(&other.change) == kind);
             match alike.find(|other| other.which.is_same(&which)) {
                 Some(same) => (same.before, same.change) = (before, change),
                 None => selections.push(Selection {

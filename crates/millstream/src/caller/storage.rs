@@ -37,7 +37,7 @@ use crate::caller::request::{FileOp, Read};
 use crate::caller::ticket::Ticket;
 use crate::caller::waits::WaitsFor;
 use crate::error::{Error, ErrorKind};
-use crate::handover::mailbox::{CloseReport, Letter, Shared, closed_error};
+use crate::handover::mailbox::{Change, CloseReport, Letter, Shared, closed_error};
 use crate::handover::names::{Names, NewFile, cleaned};
 use crate::handover::park;
 use crate::ids::{FileId, Id, StorageNumber};
@@ -364,15 +364,15 @@ impl Storage {
     pub fn cancel_ticket(&self, bits: u64) {
         let id = Id::from_bits(bits);
         if self.0.table.cancel_numbered(id) {
-            self.mailbox().cancel(id);
+            self.mailbox().change(id, Change::Cancel);
         }
     }
 
     /// As [`Ticket::reprioritize`], by number; see [`Storage::cancel_ticket`].
     pub fn reprioritize_ticket(&self, bits: u64, priority: Priority, deadline: Option<Instant>) {
         if self.is_ticket_complete(bits) == Some(false) {
-            self.mailbox()
-                .change(Id::from_bits(bits), priority, deadline);
+            let change = self.mailbox().reorder(priority, deadline);
+            self.mailbox().change(Id::from_bits(bits), change);
         }
     }
 

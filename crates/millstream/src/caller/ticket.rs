@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use crate::caller::queue::Mailbox;
 use crate::caller::waits::WaitsFor;
 use crate::error::{Error, ErrorKind};
+use crate::handover::mailbox::Change;
 use crate::handover::park;
 use crate::handover::slots::{Completion, SlotTicket};
 use crate::priority::Priority;
@@ -208,8 +209,8 @@ impl<T: 'static> Ticket<T> {
     /// Changes its priority and deadline; what is in flight keeps its own.
     pub fn reprioritize(&self, priority: Priority, deadline: Option<Instant>) {
         if !self.is_complete() {
-            let id = self.slot.id();
-            self.slot.shared().change(id, priority, deadline);
+            let shared = self.slot.shared();
+            shared.change(self.slot.id(), shared.reorder(priority, deadline));
         }
     }
 
@@ -253,7 +254,7 @@ impl<T> Ticket<T> {
     /// first; a read that the kernel has begun completes when the kernel lets go. Does not block.
     pub fn cancel(&self) {
         if !self.slot.is_claimed() && self.slot.cancel() {
-            self.slot.shared().cancel(self.slot.id());
+            self.slot.shared().change(self.slot.id(), Change::Cancel);
         }
     }
 }

@@ -118,9 +118,9 @@ impl Engine {
             self.unpack(index);
         }
         if !self.early.is_empty()
-            && let Some(change) = self.early.remove(&self.id(index))
+            && let Some(order) = self.early.remove(&self.id(index))
         {
-            self.change(index, change);
+            self.reorder(index, order);
         }
         let canceled = self.side.wants_cancel(index) || self.was_canceled(queue, index);
         let flow = match canceled || self.closing.is_some() {

@@ -8,7 +8,7 @@ use super::{Engine, What};
 use crate::caller::queue::{NO_INDEX, QueueShared, Selection, Wishes};
 use crate::engine::state::State;
 use crate::error::{Error, ErrorKind};
-use crate::handover::mailbox::{Change, Letter};
+use crate::handover::mailbox::{Change, Letter, NewOrder};
 use crate::ids::Id;
 use crate::limits;
 
@@ -55,19 +55,19 @@ impl Engine {
     }
 
     pub(super) fn take_letters(&mut self) {
-        let mut changes = std::mem::take(&mut self.changes);
-        self.shared.take_letters(&mut self.letters, &mut changes);
+        let changes = self.shared.take_letters(&mut self.letters);
         self.each(|engine| &mut engine.letters, Engine::letter);
-        for (id, change) in changes.drain() {
-            match self.is_known(id) {
-                true => self.change(id.index(), change),
-                false if self.side.is_pending(id) => {
-                    self.early.insert(id, change);
+        for (id, change) in changes {
+            match change {
+                _ if self.is_known(id) => self.change(id.index(), change),
+                // A request that has not arrived is canceled at intake, by its `interest`.
+                Change::Cancel => {}
+                Change::Reorder(order) if self.side.is_pending(id) => {
+                    self.early.insert(id, order);
                 }
-                false => {}
+                Change::Reorder(_) => {}
             }
         }
-        self.changes = changes;
     }
 
     pub(super) fn letter(&mut self, letter: Letter<QueueShared>) {
@@ -78,13 +78,6 @@ impl Engine {
                     queue.close();
                 }
                 self.queues.add(queue);
-            }
-            Letter::Cancel(id) => {
-                // A request that has not arrived is canceled at intake, by its `interest`.
-                if self.is_known(id) {
-                    let canceled = Error::new(ErrorKind::Canceled, "");
-                    self.drive(id.index(), What::End(canceled));
-                }
             }
             Letter::Close(deadline) => self.begin_close(deadline),
         }
@@ -128,7 +121,7 @@ impl Engine {
         self.note_held(queue);
         for index in self.live_of(queue) {
             if self.waits_for_fence(index) {
-                self.drive(index, What::End(Error::new(ErrorKind::Canceled, "")));
+                self.change(index, Change::Cancel);
             }
         }
     }
@@ -149,7 +142,7 @@ impl Engine {
     pub(super) fn select(&mut self, queue: u32, mut selections: Vec<Selection>) {
         for index in self.live_of(queue) {
             if self.is_canceled(index, &selections) {
-                self.drive(index, What::End(Error::new(ErrorKind::Canceled, "")));
+                self.change(index, Change::Cancel);
             }
         }
         // The others concern entries that have not arrived: they stay until intake is past those.
@@ -169,8 +162,8 @@ impl Engine {
             };
             match one.change {
                 _ if !one.matches(col.sequence, tag, group) => {}
-                Some(change) => self.change(index, change),
-                None => return true,
+                Change::Reorder(order) => self.reorder(index, order),
+                Change::Cancel => return true,
             }
         }
         false
@@ -205,13 +198,20 @@ impl Engine {
         }
     }
 
-    pub(super) fn change(&mut self, index: u32, change: Change) {
+    fn change(&mut self, index: u32, change: Change) {
+        match change {
+            Change::Cancel => self.drive(index, What::End(Error::new(ErrorKind::Canceled, ""))),
+            Change::Reorder(order) => self.reorder(index, order),
+        }
+    }
+
+    pub(super) fn reorder(&mut self, index: u32, order: NewOrder) {
         let usual = self.usual(index);
-        if change.number < usual.changed {
+        if order.number < usual.changed {
             return;
         }
-        (usual.deadline, usual.changed) = (change.deadline, change.number);
-        let (id, priority) = (self.id(index), change.priority);
+        (usual.deadline, usual.changed) = (order.deadline, order.number);
+        let (id, priority) = (self.id(index), order.priority);
         let col = &mut self.cols[index as usize];
         let before = held_key(std::mem::replace(&mut col.priority, priority), col.arrival);
         let after = held_key(priority, col.arrival);

@@ -4,7 +4,7 @@
 //! is rung after unlocking. Once the engine has taken its last mail (`ended`), nothing more is
 //! accepted: the sender handles what comes later.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -32,13 +32,19 @@ use crate::trace::Recorder;
 pub(crate) enum Letter<Q> {
     File(FileId, Box<NewFile>),
     Queue(Arc<Q>),
-    Cancel(Id),
     Close(Option<Instant>),
+}
+
+/// What is asked of requests after their submission, by their ids or by a selection of their queue.
+#[derive(Clone, Copy)]
+pub(crate) enum Change {
+    Cancel,
+    Reorder(NewOrder),
 }
 
 /// A new priority and deadline of requests.
 #[derive(Clone, Copy)]
-pub(crate) struct Change {
+pub(crate) struct NewOrder {
     pub(crate) priority: Priority,
     pub(crate) deadline: Option<Instant>,
     /// Its number in the order of the calls, from 1 on: a request keeps the latest.
@@ -51,8 +57,8 @@ pub(crate) struct Mail<Q> {
     /// Queues that have something new.
     pub(crate) dirty: Vec<Arc<Q>>,
     pub(crate) results: Vec<JobResult>,
-    /// The latest change of each request.
-    pub(crate) changes: HashMap<Id, Change>,
+    /// The change of each request: the cancellation, or else the latest.
+    pub(crate) changes: BTreeMap<Id, Change>,
 }
 
 /// The engine of a storage without threads.
@@ -90,8 +96,8 @@ pub(crate) struct Shared<Q> {
     pub(crate) causes: SharedCauses,
     /// Parcels with a sync or a close so far.
     pub(crate) orders: AtomicU64,
-    /// Changes of priorities so far.
-    changes: AtomicU64,
+    /// New orders so far.
+    orders_changed: AtomicU64,
     mail: Mutex<Mail<Q>>,
     has_mail: AtomicBool,
     fences: AtomicBool,
@@ -128,12 +134,12 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
             epoch: Instant::now(),
             causes: SharedCauses::default(),
             orders: AtomicU64::new(0),
-            changes: AtomicU64::new(0),
+            orders_changed: AtomicU64::new(0),
             mail: Mutex::new(Mail {
                 letters: Vec::new(),
                 dirty: Vec::new(),
                 results: Vec::new(),
-                changes: HashMap::new(),
+                changes: BTreeMap::new(),
             }),
             has_mail: AtomicBool::new(false),
             fences: AtomicBool::new(false),
@@ -213,27 +219,23 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
         self.post(|mail| mail.letters.push(letter))
     }
 
-    /// Cancels a request. A storage that closes has canceled everything.
-    pub(crate) fn cancel(&self, id: Id) {
+    /// Cancels a request, or changes its priority; of several changes before the engine looks, the
+    /// last. A storage that closes has canceled everything.
+    pub(crate) fn change(&self, id: Id, change: Change) {
         if !self.is_closing() {
-            self.send(Letter::Cancel(id));
+            self.post(|mail| match mail.changes.get(&id) {
+                Some(Change::Cancel) => {}
+                _ => _ = mail.changes.insert(id, change),
+            });
         }
     }
 
-    /// Changes the priority of a request; of several changes before the engine looks, the last.
-    pub(crate) fn change(&self, id: Id, priority: Priority, deadline: Option<Instant>) {
-        if !self.is_closing() {
-            let change = self.new_change(priority, deadline);
-            self.post(|mail| _ = mail.changes.insert(id, change));
-        }
-    }
-
-    pub(crate) fn new_change(&self, priority: Priority, deadline: Option<Instant>) -> Change {
-        Change {
+    pub(crate) fn reorder(&self, priority: Priority, deadline: Option<Instant>) -> Change {
+        Change::Reorder(NewOrder {
             priority,
             deadline,
-            number: 1 + self.changes.fetch_add(1, Ordering::Relaxed),
-        }
+            number: 1 + self.orders_changed.fetch_add(1, Ordering::Relaxed),
+        })
     }
 
     /// A queue has something new. The caller makes sure that it is sent once only.
@@ -260,15 +262,10 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
         take(&mut mail.results, results);
     }
 
-    pub(crate) fn take_letters(
-        &self,
-        letters: &mut Vec<Letter<Q>>,
-        changes: &mut HashMap<Id, Change>,
-    ) {
+    pub(crate) fn take_letters(&self, letters: &mut Vec<Letter<Q>>) -> BTreeMap<Id, Change> {
         let mut mail = lock(&self.mail);
         take(&mut mail.letters, letters);
-        debug_assert!(changes.is_empty(), "they are applied at once");
-        std::mem::swap(&mut mail.changes, changes);
+        std::mem::take(&mut mail.changes)
     }
 
     pub(crate) fn take_fences_flag(&self) -> bool {
