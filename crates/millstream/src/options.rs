@@ -69,7 +69,9 @@ pub struct StorageOptions {
     pub retained_bytes: usize,
     /// Whether reads go through the page cache. Default: decided for each block.
     pub access: Access,
-    /// Whether adjacent small reads are merged. Default: true.
+    /// Whether adjacent small reads are merged into one operation. Default: true. Cold direct reads
+    /// of 4 KiB in file order took a quarter of the time with it, those of 16 KiB 0.6, those of
+    /// 64 KiB the same.
     pub merge: bool,
     /// A slower disk to imitate. Default: none.
     pub disk_model: Option<DiskModel>,

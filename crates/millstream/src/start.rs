@@ -37,12 +37,22 @@ const OTHER_DESCRIPTORS: usize = 64;
 /// Most descriptors that room is made for ahead: 128 KiB of the kernel's memory.
 const RESERVED_DESCRIPTORS_MAX: usize = 16_384;
 
+/// How long a close waits for threads that have nothing more to do.
+const JOIN_GRACE: Duration = Duration::from_millis(100);
+
 /// The threads of a storage, and its device.
 pub(crate) struct Started {
     pub(crate) kind: DeviceKind,
     pub(crate) reason: String,
-    engine: Mutex<Option<JoinHandle<()>>>,
+    engine: Mutex<Option<EngineThread>>,
     workers: Arc<Workers>,
+}
+
+/// The engine's thread.
+struct EngineThread {
+    handle: JoinHandle<()>,
+    /// Disconnected once the thread has dropped all that it had of the application.
+    ended: mpsc::Receiver<Result<About, Error>>,
 }
 
 /// Starts the engine and the workers; returns once the device is made.
@@ -92,10 +102,10 @@ fn start_engine(
     side: EngineSide,
     maker: Maker,
     workers: Arc<Workers>,
-) -> Result<(JoinHandle<()>, About), Error> {
-    let (send, receive) = mpsc::sync_channel(1);
+) -> Result<(EngineThread, About), Error> {
+    let (send, ended) = mpsc::sync_channel(1);
     let own = Arc::clone(shared);
-    let run = move || {
+    let body = move |send: &mpsc::SyncSender<_>| {
         let _on = StorageThread::enter();
         own.options.threads.engine.apply(0);
         match create(&own, side, maker, workers) {
@@ -108,14 +118,16 @@ fn start_engine(
             }
         }
     };
-    let thread = std::thread::Builder::new()
+    // The channel ends after the body has dropped what it captured.
+    let run = move || body(&send);
+    let handle = std::thread::Builder::new()
         .name("ms-engine".into())
         .spawn(run)
         .map_err(|_| no_thread())?;
-    match receive.recv() {
-        Ok(Ok(about)) => Ok((thread, about)),
+    match ended.recv() {
+        Ok(Ok(about)) => Ok((EngineThread { handle, ended }, about)),
         Ok(Err(error)) => {
-            let _ = thread.join();
+            let _ = handle.join();
             Err(error)
         }
         Err(_) => Err(Error::new(
@@ -145,15 +157,17 @@ fn no_thread() -> Error {
 
 impl Started {
     /// Ends the threads after a close. `clean`: the engine has ended and the system holds nothing.
-    /// Else the engine's thread is not joined, even if it has left Rust code: when a thread exits
-    /// the kernel waits for its ring's operations. What the threads left behind may touch is not
-    /// freed.
+    /// Else the engine's thread is not joined: when a thread exits the kernel waits for its ring's
+    /// operations. It is waited for, a moment, until it has dropped what it had of the application.
+    /// What the threads left behind may touch is not freed.
     pub(crate) fn join(&self, clean: bool) {
-        let deadline = Instant::now() + Duration::from_millis(if clean { 100 } else { 0 });
-        self.workers.end(Some(deadline));
+        let grace = if clean { JOIN_GRACE } else { Duration::ZERO };
+        self.workers.end(Some(Instant::now() + grace));
         let engine = lock(&self.engine).take();
-        if clean && let Some(thread) = engine {
-            let _ = thread.join();
+        match engine {
+            Some(engine) if clean => _ = engine.handle.join(),
+            Some(engine) => _ = engine.ended.recv_timeout(JOIN_GRACE),
+            None => {}
         }
     }
 }
