@@ -1,0 +1,300 @@
+//! Requests with wrong parameters: the documented error, and no byte is written.
+#![expect(unsafe_code, reason = "calls COM methods")]
+
+use std::mem::ManuallyDrop;
+
+use direct_storage::*;
+use dstorage::abi;
+use windows_core::{HRESULT, Interface};
+
+use crate::common::*;
+
+/// Runs a changed request of a file of 1000 bytes; returns its result.
+fn run_changed(change: impl FnOnce(&mut DSTORAGE_REQUEST)) -> HRESULT {
+    let session = Session::new();
+    let file = session.file("a", &pattern(1000, 20));
+    let queue = session.queue(FILE);
+    let mut into = [0; 1000];
+    let mut request = read(&file, 0, &mut into);
+    change(&mut request);
+    let found = run(&session, &queue, &[request]);
+    if found != OK {
+        assert_eq!(into, [0; 1000], "no byte is written");
+        let record = record(&queue);
+        assert_eq!(record.FailureCount, 1);
+        assert_eq!(record.FirstFailure.HResult, found);
+    }
+    assert_eq!(query(&queue).EmptySlotCount, 127, "its slot is free");
+    found
+}
+
+fn change_file(request: &mut DSTORAGE_REQUEST, change: impl FnOnce(&mut DSTORAGE_SOURCE_FILE)) {
+    change(unsafe { &mut request.Source.File });
+}
+
+#[test]
+fn wrong_requests_fail_with_the_documented_error() {
+    type Change = fn(&mut DSTORAGE_REQUEST);
+    let cases: &[(&str, i32, Change)] = &[
+        ("nothing", abi::S_OK, |_| ()),
+        ("reserved byte", abi::E_DSTORAGE_RESERVED_FIELDS, |it| {
+            it.Options.Reserved1[3] = 1
+        }),
+        ("reserved bit", abi::E_DSTORAGE_RESERVED_FIELDS, |it| {
+            it.Options._bitfield2 |= 1 << 40
+        }),
+        ("memory source", abi::E_DSTORAGE_INVALID_SOURCE_TYPE, |it| {
+            it.Options.set_SourceType(MEMORY);
+        }),
+        ("buffer", abi::E_DSTORAGE_INVALID_DESTINATION_TYPE, |it| {
+            it.Options
+                .set_DestinationType(DSTORAGE_REQUEST_DESTINATION_BUFFER);
+        }),
+        ("texture", abi::E_DSTORAGE_INVALID_DESTINATION_TYPE, |it| {
+            it.Options
+                .set_DestinationType(DSTORAGE_REQUEST_DESTINATION_TEXTURE_REGION);
+        }),
+        (
+            "subresources",
+            abi::E_DSTORAGE_INVALID_DESTINATION_TYPE,
+            |it| {
+                it.Options
+                    .set_DestinationType(DSTORAGE_REQUEST_DESTINATION_MULTIPLE_SUBRESOURCES);
+            },
+        ),
+        ("tiles", abi::E_DSTORAGE_INVALID_DESTINATION_TYPE, |it| {
+            it.Options
+                .set_DestinationType(DSTORAGE_REQUEST_DESTINATION_TILES);
+        }),
+        ("range", abi::E_DSTORAGE_INVALID_DESTINATION_TYPE, |it| {
+            let range = DSTORAGE_REQUEST_DESTINATION_MULTIPLE_SUBRESOURCES_RANGE;
+            it.Options.set_DestinationType(range);
+        }),
+        (
+            "unknown destination",
+            abi::E_DSTORAGE_INVALID_DESTINATION_TYPE,
+            |it| {
+                it.Options
+                    .set_DestinationType(DSTORAGE_REQUEST_DESTINATION_TYPE(127));
+            },
+        ),
+        ("unknown format", abi::E_INVALIDARG, |it| {
+            it.Options
+                .set_CompressionFormat(DSTORAGE_COMPRESSION_FORMAT(0x7f));
+        }),
+        (
+            "smaller destination",
+            abi::E_DSTORAGE_INVALID_DESTINATION_SIZE,
+            |it| {
+                it.Destination.Memory.Size = 999;
+            },
+        ),
+        (
+            "smaller source",
+            abi::E_DSTORAGE_INVALID_DESTINATION_SIZE,
+            |it| {
+                change_file(it, |source| source.Size = 999);
+            },
+        ),
+        (
+            "smaller uncompressed size",
+            abi::E_DSTORAGE_INVALID_DESTINATION_SIZE,
+            |it| {
+                it.Options.set_CompressionFormat(GDEFLATE);
+                it.UncompressedSize = 999;
+            },
+        ),
+        (
+            "no uncompressed size",
+            abi::E_DSTORAGE_INVALID_DESTINATION_SIZE,
+            |it| {
+                it.Options.set_CompressionFormat(CUSTOM);
+                it.UncompressedSize = 0;
+            },
+        ),
+        ("an uncompressed size of no meaning", abi::S_OK, |it| {
+            it.UncompressedSize = 0
+        }),
+        ("no destination", abi::E_DSTORAGE_ACCESS_VIOLATION, |it| {
+            it.Destination.Memory.Buffer = std::ptr::null_mut();
+        }),
+        (
+            "wrapping destination",
+            abi::E_DSTORAGE_ACCESS_VIOLATION,
+            |it| {
+                it.Destination.Memory.Buffer = std::ptr::without_provenance_mut(usize::MAX - 500);
+            },
+        ),
+        ("past the end", abi::E_DSTORAGE_END_OF_FILE, |it| {
+            change_file(it, |source| source.Offset = 1);
+        }),
+        ("far past the end", abi::E_DSTORAGE_END_OF_FILE, |it| {
+            change_file(it, |source| source.Offset = 1 << 62);
+        }),
+        ("overflow", abi::E_DSTORAGE_END_OF_FILE, |it| {
+            change_file(it, |source| source.Offset = u64::MAX - 10);
+        }),
+        ("no file", abi::E_DSTORAGE_INVALID_FILE_HANDLE, |it| {
+            change_file(it, |source| source.Source = ManuallyDrop::new(None));
+        }),
+        ("no source", abi::E_DSTORAGE_DECOMPRESSION_ERROR, |it| {
+            it.Options.set_CompressionFormat(GDEFLATE);
+            change_file(it, |source| source.Size = 0);
+        }),
+        ("nothing to do", abi::S_OK, |it| {
+            change_file(it, |source| source.Size = 0);
+            it.Destination.Memory = DSTORAGE_DESTINATION_MEMORY::default();
+        }),
+    ];
+    for (name, expected, change) in cases {
+        assert_eq!(run_changed(change).0, *expected, "{name}");
+    }
+}
+
+#[test]
+fn objects_of_another_kind_and_released_ones_are_noticed() {
+    let session = Session::new();
+    let queue = session.queue(FILE);
+    let mut into = [0; 5];
+    let file = session.file("a", b"bytes");
+    let mut request = read(&file, 0, &mut into);
+    // A status array, a queue, the factory, and what is no object in place of a file.
+    let statuses = session.statuses(1);
+    let mut word = 0_u64;
+    for raw in [
+        statuses.as_raw(),
+        queue.as_raw(),
+        session.factory.as_raw(),
+        std::ptr::from_mut(&mut word).cast(),
+        std::ptr::without_provenance_mut(1),
+    ] {
+        let wrong = unsafe { ManuallyDrop::new(IDStorageFile::from_raw(raw)) };
+        change_file(&mut request, |source| {
+            source.Source = unsafe { readonly_copy(&*wrong) }
+        });
+        let found = run(&session, &queue, std::slice::from_ref(&request));
+        assert_eq!(found.0, abi::E_DSTORAGE_INVALID_FILE_HANDLE);
+    }
+    // A file in place of a status array; an index that it does not have; a released one.
+    let array = unsafe { ManuallyDrop::new(IDStorageStatusArray::from_raw(file.as_raw())) };
+    record(&queue);
+    unsafe { queue.EnqueueStatus(&*array, 0) };
+    drain(&queue);
+    let expected = abi::E_DSTORAGE_INVALID_STATUS_ARRAY;
+    assert_eq!(record(&queue).FirstFailure.HResult.0, expected);
+    unsafe { queue.EnqueueStatus(None, 0) };
+    drain(&queue);
+    assert_eq!(record(&queue).FirstFailure.HResult.0, expected);
+    unsafe { queue.EnqueueStatus(&statuses, 1) };
+    drain(&queue);
+    assert_eq!(
+        record(&queue).FirstFailure.HResult.0,
+        abi::E_DSTORAGE_INDEX_BOUND
+    );
+    let raw = statuses.as_raw();
+    drop(statuses);
+    let released = unsafe { ManuallyDrop::new(IDStorageStatusArray::from_raw(raw)) };
+    unsafe { queue.EnqueueStatus(&*released, 0) };
+    drain(&queue);
+    assert_eq!(record(&queue).FirstFailure.HResult.0, expected);
+    let raw = file.as_raw();
+    drop(file);
+    let released = unsafe { ManuallyDrop::new(IDStorageFile::from_raw(raw)) };
+    change_file(&mut request, |source| {
+        source.Source = unsafe { readonly_copy(&*released) }
+    });
+    let found = run(&session, &queue, &[request]);
+    assert_eq!(found.0, abi::E_DSTORAGE_INVALID_FILE_HANDLE);
+    assert_eq!(into, [0; 5]);
+}
+
+#[test]
+fn an_array_released_before_its_status_takes_effect_is_kept() {
+    let session = Session::new();
+    let queue = session.queue(MEMORY);
+    let held = hold(&queue);
+    for _ in 0..50 {
+        let statuses = session.statuses(1);
+        unsafe { queue.EnqueueStatus(&statuses, 0) };
+    }
+    unsafe { queue.Submit() };
+    assert_eq!(end_held(&session, OK), 1);
+    drain(&queue);
+    assert_eq!(record(&queue).FailureCount, 0);
+    drop(held);
+}
+
+#[test]
+fn null_arguments_are_noticed() {
+    let session = Session::new();
+    let queue = session.queue(FILE);
+    let none = DSTORAGE_ENQUEUE_REQUEST_FLAG_NONE;
+    let table = Interface::vtable(&queue);
+    unsafe {
+        queue.EnqueueRequest(std::ptr::null());
+        (table.EnqueueRequests)(
+            queue.as_raw(),
+            std::ptr::null(),
+            3,
+            std::ptr::null_mut(),
+            0,
+            none,
+        );
+        (table.EnqueueRequests)(
+            queue.as_raw(),
+            std::ptr::null(),
+            0,
+            std::ptr::null_mut(),
+            0,
+            none,
+        );
+        queue.EnqueueSetEvent(Default::default());
+        let base = &table.base__.base__.base__;
+        (base.RetrieveErrorRecord)(queue.as_raw(), std::ptr::null_mut());
+    }
+    drain(&queue);
+    let failures = record(&queue);
+    assert_eq!(failures.FailureCount, 3);
+    assert_eq!(failures.FirstFailure.HResult.0, abi::E_INVALIDARG);
+    let mut into = [0; 5];
+    let file = session.file("a", b"bytes");
+    let request = read(&file, 0, &mut into);
+    let flags = DSTORAGE_ENQUEUE_REQUEST_FLAGS(7);
+    unsafe { queue.EnqueueRequests(&[request], None, 0, flags) };
+    drain(&queue);
+    assert_eq!(record(&queue).FirstFailure.HResult.0, abi::E_INVALIDARG);
+    unsafe {
+        assert_eq!(
+            dstorage::DStorageGetFactory(std::ptr::null(), std::ptr::null_mut()),
+            abi::E_POINTER
+        );
+        let null = std::ptr::null();
+        assert_eq!(dstorage::DStorageSetConfiguration(null), abi::E_INVALIDARG);
+        assert_eq!(
+            dstorage::DStorageSetConfiguration1(null.cast()),
+            abi::E_INVALIDARG
+        );
+    }
+}
+
+#[test]
+fn memory_requests_are_checked_as_well() {
+    let session = Session::new();
+    let queue = session.queue(MEMORY);
+    let from = pattern(1000, 21);
+    let mut into = [0; 1000];
+    assert_eq!(run(&session, &queue, &[copy(&from, NONE, &mut into)]), OK);
+    assert_eq!(into[..], from);
+    let mut into = [0; 1000];
+    let mut request = copy(&from, NONE, &mut into);
+    request.Source.Memory.Source = std::ptr::null();
+    let found = run(&session, &queue, std::slice::from_ref(&request));
+    assert_eq!(found.0, abi::E_DSTORAGE_ACCESS_VIOLATION);
+    request.Source.Memory.Source = std::ptr::without_provenance(usize::MAX - 5);
+    let found = run(&session, &queue, std::slice::from_ref(&request));
+    assert_eq!(found.0, abi::E_DSTORAGE_ACCESS_VIOLATION);
+    request.Options.set_SourceType(FILE);
+    let found = run(&session, &queue, &[request]);
+    assert_eq!(found.0, abi::E_DSTORAGE_INVALID_SOURCE_TYPE);
+    assert_eq!(into, [0; 1000]);
+}
