@@ -227,3 +227,14 @@ pub(crate) unsafe fn store<T>(place: *mut T, value: T) -> HRESULT {
     unsafe { place.write_unaligned(value) };
     S_OK
 }
+
+#[cfg(test)]
+mod tests {
+    use super::guard;
+
+    #[test]
+    fn a_panic_is_a_result() {
+        assert_eq!(guard(-1, || panic!("a fault")), -1);
+        assert_eq!(guard(-1, || 5), 5);
+    }
+}

@@ -40,17 +40,8 @@ pub unsafe extern "system" fn DStorageSetConfiguration(
             return E_INVALIDARG;
         }
         // SAFETY: not null, so valid.
-        let old = unsafe { configuration.read_unaligned() };
-        configure(&DSTORAGE_CONFIGURATION1 {
-            NumSubmitThreads: old.NumSubmitThreads,
-            NumBuiltInCpuDecompressionThreads: old.NumBuiltInCpuDecompressionThreads,
-            ForceMappingLayer: old.ForceMappingLayer,
-            DisableBypassIO: old.DisableBypassIO,
-            DisableTelemetry: old.DisableTelemetry,
-            DisableGpuDecompressionMetacommand: old.DisableGpuDecompressionMetacommand,
-            DisableGpuDecompression: old.DisableGpuDecompression,
-            ForceFileBuffering: 0,
-        })
+        let new = unsafe { configuration.read_unaligned() };
+        configure(new.NumBuiltInCpuDecompressionThreads, false)
     })
 }
 
@@ -65,22 +56,23 @@ pub unsafe extern "system" fn DStorageSetConfiguration1(
         }
         // SAFETY: not null, so valid.
         let new = unsafe { configuration.read_unaligned() };
-        configure(&new)
+        if new.ForceFileBuffering != 0 && new.DisableBypassIO == 0 {
+            return E_DSTORAGE_FILEBUFFERING_REQUIRES_DISABLED_BYPASSIO;
+        }
+        let threads = new.NumBuiltInCpuDecompressionThreads;
+        configure(threads, new.ForceFileBuffering != 0)
     })
 }
 
-fn configure(new: &DSTORAGE_CONFIGURATION1) -> HRESULT {
-    if new.ForceFileBuffering != 0 && new.DisableBypassIO == 0 {
-        return E_DSTORAGE_FILEBUFFERING_REQUIRES_DISABLED_BYPASSIO;
-    }
-    let threads = new.NumBuiltInCpuDecompressionThreads;
+/// Sets what has a meaning here: submit threads, telemetry, bypass I/O and GPUs have none.
+fn configure(threads: i32, buffered: bool) -> HRESULT {
     if threads < DSTORAGE_DISABLE_BUILTIN_CPU_DECOMPRESSION {
         return E_INVALIDARG;
     }
     factory::configure(|configuration| {
         configuration.workers = usize::try_from(threads).ok().filter(|count| *count > 0);
         configuration.builtin = threads != DSTORAGE_DISABLE_BUILTIN_CPU_DECOMPRESSION;
-        configuration.buffered = new.ForceFileBuffering != 0;
+        configuration.buffered = buffered;
     })
 }
 

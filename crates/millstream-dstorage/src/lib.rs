@@ -20,6 +20,9 @@
 //! of a request stays valid until the request completes or its queue is closed.
 #![cfg(windows)]
 
+#[cfg(test)]
+millstream_testing::watch!();
+
 pub mod abi;
 mod codec;
 mod com;

@@ -24,7 +24,7 @@ pub(crate) struct PreparedRequest {
     request: DSTORAGE_REQUEST,
     name: RequestName,
     pub(crate) file: Option<Arc<StorageFile>>,
-    gate: Option<Gated>,
+    pub(crate) gate: Option<Gated>,
     pub(crate) destination: DSTORAGE_DESTINATION_MEMORY,
 }
 

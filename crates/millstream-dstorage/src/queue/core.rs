@@ -142,11 +142,14 @@ impl QueueCore {
             state = self.wait(state);
         }
         if state.closed {
-            state.refuse(match new {
+            drop(state);
+            // Without the lock: it may release a fence of the program.
+            let failure = match new {
                 NewEntry::Request(request) => request.into_failure(E_DSTORAGE_QUEUE_CLOSED),
                 NewEntry::Refused(failure) => failure,
                 NewEntry::Marker(_, command) => Failure::new(E_DSTORAGE_QUEUE_CLOSED, command),
-            });
+            };
+            self.state().refuse(failure);
             return;
         }
         match new {
@@ -156,7 +159,7 @@ impl QueueCore {
                 if let Marker::Status(statuses, index) = &marker {
                     statuses.set(*index, E_PENDING);
                 }
-                state.enqueue(Entry::Marker(marker, command));
+                state.enqueue(Entry::Marker(Box::new((marker, command))));
             }
         }
         if state.until_auto_submit() == 0 {
@@ -281,6 +284,8 @@ impl QueueCore {
 
     /// Lets the markers take effect whose turn it is. If another thread does so, that looks again.
     fn retire(&self) {
+        let gates = std::mem::take(&mut self.state().left_gates);
+        drop(gates);
         let mut state = self.state();
         if state.retiring.is_some() {
             return;
@@ -370,6 +375,9 @@ impl QueueCore {
     fn leave(&self) {
         if self.is_user.swap(false, Ordering::SeqCst) {
             self.runtime.remove_user();
+            let state = self.state();
+            let (completed, failed) = (state.completed, state.failed);
+            log::line(|| format!("queue closed: {completed} requests, {failed} failures"));
         }
     }
 
@@ -392,7 +400,8 @@ impl QueueCore {
 
 /// Lets a marker take effect; returns its place, its error and its parameters if it fails.
 fn take_effect(ready: ReadyMarker) -> Option<(u64, HRESULT, Command)> {
-    let result = match ready.marker {
+    let (marker, command) = *ready.marker;
+    let result = match marker {
         Marker::Status(statuses, index) => {
             statuses.set(index, ready.result);
             S_OK
@@ -400,5 +409,5 @@ fn take_effect(ready: ReadyMarker) -> Option<(u64, HRESULT, Command)> {
         Marker::Signal(fence, value) => fence.signal(value),
         Marker::Event(event) => event.set(),
     };
-    (result < S_OK).then_some((ready.sequence, result, ready.command))
+    (result < S_OK).then_some((ready.sequence, result, command))
 }

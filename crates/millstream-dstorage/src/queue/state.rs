@@ -16,7 +16,7 @@ use crate::abi::{HRESULT, S_OK};
 use crate::event::Event;
 use crate::fence::D3D12Fence;
 use crate::record::{Command, Failure, Record};
-use crate::request::PreparedRequest;
+use crate::request::{Gated, PreparedRequest};
 use crate::status::Statuses;
 use crate::{abi, log};
 
@@ -32,8 +32,8 @@ pub(super) enum Entry {
     Request(usize),
     /// Refused when it was enqueued; fails when it is submitted.
     Refused(Box<Failure>),
-    /// With its parameters, for a record.
-    Marker(Marker, Command),
+    /// With its parameters, for a record. Boxed, as requests are most of the entries.
+    Marker(Box<(Marker, Command)>),
     /// Completed.
     Completed(HRESULT),
 }
@@ -57,8 +57,7 @@ pub(super) struct RequestState {
 /// A marker that is to take effect, with its place and the result that a status stores.
 pub(super) struct ReadyMarker {
     pub(super) sequence: u64,
-    pub(super) marker: Marker,
-    pub(super) command: Command,
+    pub(super) marker: Box<(Marker, Command)>,
     pub(super) result: HRESULT,
 }
 
@@ -80,11 +79,14 @@ pub(super) struct QueueState {
     pub(super) waiters: usize,
     /// The thread that lets markers take effect, if one does.
     pub(super) retiring: Option<std::thread::ThreadId>,
+    /// Gates of requests that ended, to be dropped without the lock: that releases fences.
+    pub(super) left_gates: Vec<Gated>,
     failure: HRESULT,
     record: Record,
     pub(super) error_event: Event,
-    completed: u64,
-    failed: u64,
+    /// For the log: requests that completed, and failures.
+    pub(super) completed: u64,
+    pub(super) failed: u64,
 }
 
 impl QueueState {
@@ -102,6 +104,7 @@ impl QueueState {
             closed: false,
             waiters: 0,
             retiring: None,
+            left_gates: Vec::new(),
             failure: S_OK,
             record: Record::default(),
             error_event,
@@ -178,7 +181,7 @@ impl QueueState {
                 }
                 Some(None)
             }
-            Entry::Marker(..) | Entry::Completed(_) => Some(None),
+            Entry::Marker(_) | Entry::Completed(_) => Some(None),
         }
     }
 
@@ -210,13 +213,14 @@ impl QueueState {
 
     /// Completes a request and frees its slot.
     pub(super) fn end(&mut self, index: usize, result: HRESULT) {
-        let Some(request) = self.requests.get_mut(index).and_then(Option::take) else {
+        let Some(mut request) = self.requests.get_mut(index).and_then(Option::take) else {
             debug_assert!(false, "a request completes once");
             return;
         };
         self.free.push(index);
         self.leave(request.stage);
         self.completed += 1;
+        self.left_gates.extend(request.prepared.gate.take());
         // `close` has forgotten the entries.
         if self.closed {
             return;
@@ -265,24 +269,29 @@ impl QueueState {
                     }
                     self.entries.pop_front();
                 }
-                Some(Entry::Marker(..)) => {
-                    if let Some(Entry::Marker(marker, command)) = self.entries.pop_front() {
-                        self.used -= 1;
-                        let is_status = matches!(marker, Marker::Status(..));
+                Some(Entry::Marker(_)) => {
+                    let Some(Entry::Marker(marker)) = self.entries.pop_front() else {
+                        unreachable!("looked at above");
+                    };
+                    self.used -= 1;
+                    let sequence = self.first;
+                    if let Marker::Status(..) = marker.0 {
+                        let result = std::mem::replace(&mut self.failure, S_OK);
                         ready.push(ReadyMarker {
-                            sequence: self.first,
+                            sequence,
                             marker,
-                            command,
-                            result: match is_status {
-                                true => std::mem::replace(&mut self.failure, S_OK),
-                                false => S_OK,
-                            },
+                            result,
                         });
-                        if !is_status {
-                            // It may fail, before what comes behind it.
-                            self.first += 1;
-                            break;
-                        }
+                    } else {
+                        self.first += 1;
+                        let result = S_OK;
+                        ready.push(ReadyMarker {
+                            sequence,
+                            marker,
+                            result,
+                        });
+                        // It may fail, before what comes behind it.
+                        break;
                     }
                 }
                 _ => break,
@@ -322,8 +331,6 @@ impl QueueState {
                 dropped.push(request);
             }
         }
-        let (completed, failed) = (self.completed, self.failed);
-        log::line(|| format!("queue closed: {completed} requests, {failed} failures"));
         (std::mem::take(&mut self.entries), dropped)
     }
 }

@@ -125,3 +125,40 @@ fn nothing_is_left_after_the_last_release() {
         "{before} handles before, {after} after 20 rounds"
     );
 }
+
+#[test]
+fn the_log_and_the_trace_are_files_that_variables_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (log, trace) = (folder.path().join("log"), folder.path().join("trace"));
+    let program = std::env::current_exe().expect("the path of this program");
+    let child = std::process::Command::new(program)
+        .args([
+            "--exact",
+            "records::a_record_has_the_first_failure_in_the_order_of_enqueueing",
+        ])
+        .env("MILLSTREAM_DSTORAGE_LOG", &log)
+        .env("MILLSTREAM_DSTORAGE_TRACE", &trace)
+        .output()
+        .expect("it runs");
+    assert!(child.status.success(), "{child:?}");
+    let log = std::fs::read_to_string(log).expect("a log");
+    for part in [
+        "factory created",
+        "storage created",
+        "queue created: \"test\"",
+        "records.bin",
+        "request \"the second\" of ",
+        "offset 1000, size 10",
+        "HRESULT 0x89240007",
+        "4 requests, 4 failures",
+        "factory released",
+        "storage closed",
+    ] {
+        assert!(log.contains(part), "{part:?} is missing in:\n{log}");
+    }
+    let trace = std::fs::read_to_string(trace).expect("a trace");
+    assert!(
+        trace.contains("traceEvents"),
+        "it is a trace of Chrome's format"
+    );
+}

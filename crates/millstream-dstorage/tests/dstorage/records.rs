@@ -113,6 +113,15 @@ fn each_kind_of_command_is_recorded_with_its_parameters() {
     assert!(signal.Fence.is_none());
     assert_eq!(signal.Value, 7);
 
+    // A handle of another kind.
+    let other = std::fs::File::open(std::env::current_exe().expect("a path")).expect("it opens");
+    let handle = HANDLE(std::os::windows::io::AsRawHandle::as_raw_handle(&other));
+    unsafe { queue.EnqueueSetEvent(handle) };
+    drain(&queue);
+    let found = record(&queue).FirstFailure;
+    assert_eq!(found.CommandType, DSTORAGE_COMMAND_TYPE_EVENT);
+    assert!(found.HResult.is_err());
+
     // Null, the pseudo handle of the process, a number that is no handle, a closed handle.
     let closed = Event::new();
     let handle = closed.0;
