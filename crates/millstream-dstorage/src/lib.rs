@@ -10,7 +10,7 @@
 //! | `exports`, `factory`, `runtime` | the four functions, the factory, the storage behind it |
 //! | `file`, `status`, `codec` | the objects that need no queue |
 //! | `queue`, `request`, `record`, `fence`, `event` | queues: entries, order, errors, markers |
-//! | `memory`, `custom` | sources in memory; requests that the program decompresses |
+//! | `memory`, `custom`, `access` | sources in memory; custom decompression; bad addresses |
 //! | `com`, `registry`, `results`, `log` | objects, their addresses, errors, the log |
 //!
 //! # Safety
@@ -24,6 +24,7 @@
 millstream_testing::watch!();
 
 pub mod abi;
+mod access;
 mod codec;
 mod com;
 mod custom;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use millstream::{Buffer, CodecId, Decode, Read};
 
 use crate::abi::*;
+use crate::access::is_accessible;
 use crate::fence::Gate;
 use crate::file::StorageFile;
 use crate::memory::{Descriptor, codec_of};
@@ -174,7 +175,7 @@ fn check(
         _ => {
             // SAFETY: as above.
             let source = unsafe { request.Source.Memory };
-            check_memory(source.Source as usize, source.Size)?;
+            check_memory(source.Source as usize, source.Size, false)?;
             source.Size
         }
     };
@@ -193,17 +194,16 @@ fn check(
     if destination.Size != size {
         return Err(E_DSTORAGE_INVALID_DESTINATION_SIZE);
     }
-    check_memory(destination.Buffer as usize, size)?;
+    check_memory(destination.Buffer as usize, size, true)?;
     if source_size == 0 && size > 0 {
         return Err(E_DSTORAGE_DECOMPRESSION_ERROR);
     }
     Ok(destination)
 }
 
-fn check_memory(address: usize, size: u32) -> Result<(), HRESULT> {
-    let end = address.checked_add(size as usize);
-    match size > 0 && (address == 0 || end.is_none()) {
-        true => Err(E_DSTORAGE_ACCESS_VIOLATION),
-        false => Ok(()),
+fn check_memory(address: usize, size: u32, to_write: bool) -> Result<(), HRESULT> {
+    match is_accessible(address, size as usize, to_write) {
+        true => Ok(()),
+        false => Err(E_DSTORAGE_ACCESS_VIOLATION),
     }
 }

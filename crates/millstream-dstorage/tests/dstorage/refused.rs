@@ -6,6 +6,10 @@ use std::mem::ManuallyDrop;
 use direct_storage::*;
 use dstorage::abi;
 use windows_core::{HRESULT, Interface};
+use windows_sys::Win32::System::Memory::{
+    MEM_COMMIT, MEM_DECOMMIT, MEM_RELEASE, MEM_RESERVE, PAGE_GUARD, PAGE_NOACCESS, PAGE_READONLY,
+    PAGE_READWRITE, VirtualAlloc, VirtualFree, VirtualProtect,
+};
 
 use crate::common::*;
 
@@ -274,6 +278,89 @@ fn null_arguments_are_noticed() {
             dstorage::DStorageSetConfiguration1(null.cast()),
             abi::E_INVALIDARG
         );
+    }
+}
+
+/// Two pages: the first can be read and written, the second is changed by the test.
+struct Pages(*mut u8);
+
+const PAGE: usize = 4096;
+
+impl Pages {
+    fn new() -> Pages {
+        let kind = MEM_RESERVE | MEM_COMMIT;
+        let pages = unsafe { VirtualAlloc(std::ptr::null(), 2 * PAGE, kind, PAGE_READWRITE) };
+        assert!(!pages.is_null());
+        Pages(pages.cast())
+    }
+
+    fn protect_second(&self, protection: u32) {
+        let mut before = 0;
+        let second = self.0.wrapping_add(PAGE).cast();
+        let changed = unsafe { VirtualProtect(second, PAGE, protection, &mut before) };
+        assert_ne!(changed, 0);
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        unsafe { VirtualFree(self.0.cast(), 0, MEM_RELEASE) };
+    }
+}
+
+#[test]
+fn memory_that_cannot_be_accessed_is_an_error_and_no_crash() {
+    let session = Session::new();
+    let file = session.file("a", &pattern(2 * PAGE, 22));
+    let (files, memory) = (session.queue(FILE), session.queue(MEMORY));
+    let bytes = pattern(2 * PAGE, 22);
+    let stored = gdeflate::compress(&bytes, gdeflate::Level::FASTEST, 1).expect("compressed");
+    let mut good = vec![0; 2 * PAGE];
+    for (protection, is_readable) in [
+        (PAGE_READONLY, true),
+        (PAGE_NOACCESS, false),
+        (PAGE_READWRITE | PAGE_GUARD, false),
+        (0, false),
+    ] {
+        let pages = Pages::new();
+        match protection {
+            0 => {
+                let second = pages.0.wrapping_add(PAGE).cast();
+                assert_ne!(unsafe { VirtualFree(second, PAGE, MEM_DECOMMIT) }, 0);
+            }
+            _ => pages.protect_second(protection),
+        }
+        let aim = |mut request: DSTORAGE_REQUEST| {
+            request.Destination.Memory.Buffer = pages.0.cast();
+            request
+        };
+        for request in [
+            aim(read(&file, 0, &mut good)),
+            aim(read_encoded(&file, 0, 10, CUSTOM, &mut good)),
+        ] {
+            let found = run(&session, &files, &[request]);
+            assert_eq!(found.0, abi::E_DSTORAGE_ACCESS_VIOLATION, "{protection:#x}");
+        }
+        for request in [
+            aim(copy(&bytes, NONE, &mut good)),
+            aim(copy(&stored, GDEFLATE, &mut good)),
+        ] {
+            let found = run(&session, &memory, &[request]);
+            assert_eq!(found.0, abi::E_DSTORAGE_ACCESS_VIOLATION, "{protection:#x}");
+        }
+        let mut source = copy(&bytes, NONE, &mut good);
+        source.Source.Memory.Source = pages.0.cast();
+        let found = run(&session, &memory, &[source]);
+        let expected = if is_readable {
+            abi::S_OK
+        } else {
+            abi::E_DSTORAGE_ACCESS_VIOLATION
+        };
+        assert_eq!(found.0, expected, "{protection:#x}");
+        // The page that can be accessed alone.
+        let mut request = aim(read(&file, 0, &mut good[..PAGE]));
+        request.UncompressedSize = 0;
+        assert_eq!(run(&session, &files, &[request]), OK);
     }
 }
 
