@@ -19,11 +19,6 @@ use crate::vtables::{
 };
 use crate::{custom, file, log, queue, status};
 
-const FACTORY_INTERFACES: &[GUID] = &[IID_IDStorageFactory];
-const CUSTOM_INTERFACES: &[GUID] = &[
-    IID_IDStorageCustomDecompressionQueue,
-    IID_IDStorageCustomDecompressionQueue1,
-];
 const INTERFACES: &[GUID] = &[
     IID_IDStorageFactory,
     IID_IDStorageCustomDecompressionQueue,
@@ -155,14 +150,11 @@ pub(crate) unsafe fn get(iid: *const GUID, out: *mut *mut c_void) -> HRESULT {
 
 /// Returns the pointer of an interface of the factory.
 fn interface(iid: GUID) -> *mut c_void {
-    let table = match CUSTOM_INTERFACES.contains(&iid) {
-        true => std::ptr::from_ref(&FACTORY.custom).cast::<c_void>(),
-        false => {
-            debug_assert!(iid == IID_IUnknown || FACTORY_INTERFACES.contains(&iid));
-            std::ptr::from_ref(&FACTORY.factory).cast::<c_void>()
-        }
+    let interface: *const c_void = match iid == IID_IUnknown || iid == IID_IDStorageFactory {
+        true => std::ptr::from_ref(&FACTORY.factory).cast(),
+        false => std::ptr::from_ref(&FACTORY.custom).cast(),
     };
-    table.cast_mut()
+    interface.cast_mut()
 }
 
 /// Adds to the references; returns how many there are. The last release closes the storage.

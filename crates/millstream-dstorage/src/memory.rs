@@ -12,7 +12,7 @@
 use std::sync::{Arc, Mutex};
 
 use millstream::{Codec, CodecId};
-use millstream_codec::{Scratch, decode_block};
+use millstream_codec::{Scratch, can_decode, decode_block};
 
 use crate::abi::{
     DSTORAGE_COMPRESSION_FORMAT, DSTORAGE_COMPRESSION_FORMAT_GDEFLATE,
@@ -20,13 +20,14 @@ use crate::abi::{
 };
 use crate::com::lock;
 
-/// Returns the codec of a compression format of the library; `None` for any other format.
+/// Returns the codec of a compression format that this build decompresses.
 pub(crate) fn codec_of(format: DSTORAGE_COMPRESSION_FORMAT) -> Option<CodecId> {
-    match format {
-        DSTORAGE_COMPRESSION_FORMAT_GDEFLATE => Some(CodecId::GDEFLATE),
-        DSTORAGE_COMPRESSION_FORMAT_ZSTD => Some(CodecId::ZSTD),
-        _ => None,
-    }
+    let codec = match format {
+        DSTORAGE_COMPRESSION_FORMAT_GDEFLATE => CodecId::GDEFLATE,
+        DSTORAGE_COMPRESSION_FORMAT_ZSTD => CodecId::ZSTD,
+        _ => return None,
+    };
+    can_decode(codec).then_some(codec)
 }
 
 /// Bytes of the program, and how they are encoded.

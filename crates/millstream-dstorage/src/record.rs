@@ -62,29 +62,20 @@ impl Failure {
                 if let Some(file) = file {
                     filename[..file.name.len()].copy_from_slice(&file.name);
                 }
-                parameters.Request = DSTORAGE_ERROR_PARAMETERS_REQUEST {
-                    Filename: filename,
-                    RequestName: *name,
-                    Request: *request,
-                };
+                (parameters.Request.Filename, parameters.Request.RequestName) = (filename, *name);
+                parameters.Request.Request = *request;
                 DSTORAGE_COMMAND_TYPE_REQUEST
             }
             Command::Status(array, index) => {
-                parameters.Status = DSTORAGE_ERROR_PARAMETERS_STATUS {
-                    StatusArray: *array,
-                    Index: *index,
-                };
+                (parameters.Status.StatusArray, parameters.Status.Index) = (*array, *index);
                 DSTORAGE_COMMAND_TYPE_STATUS
             }
             Command::Signal(fence, value) => {
-                parameters.Signal = DSTORAGE_ERROR_PARAMETERS_SIGNAL {
-                    Fence: *fence,
-                    Value: *value,
-                };
+                (parameters.Signal.Fence, parameters.Signal.Value) = (*fence, *value);
                 DSTORAGE_COMMAND_TYPE_SIGNAL
             }
             Command::Event(handle) => {
-                parameters.Event = DSTORAGE_ERROR_PARAMETERS_EVENT { Handle: *handle };
+                parameters.Event.Handle = *handle;
                 DSTORAGE_COMMAND_TYPE_EVENT
             }
         };

@@ -186,9 +186,8 @@ fn check(
     let destination = unsafe { request.Destination.Memory };
     let size = match options.CompressionFormat {
         DSTORAGE_COMPRESSION_FORMAT_NONE => source_size,
-        DSTORAGE_COMPRESSION_FORMAT_GDEFLATE
-        | DSTORAGE_COMPRESSION_FORMAT_ZSTD
-        | DSTORAGE_CUSTOM_COMPRESSION_0.. => request.UncompressedSize,
+        DSTORAGE_CUSTOM_COMPRESSION_0.. => request.UncompressedSize,
+        format if codec_of(format).is_some() => request.UncompressedSize,
         _ => return Err(E_INVALIDARG),
     };
     if destination.Size != size {
