@@ -8,6 +8,7 @@ use direct_storage::*;
 use dstorage::abi;
 use millstream_testing::{wait_at_most, wait_for};
 
+use crate::calls::*;
 use crate::common::*;
 
 #[test]
@@ -20,25 +21,23 @@ fn a_closed_queue_completes_nothing_more() {
         let statuses = session.statuses(200);
         let event = Event::new();
         let mut parts = vec![vec![0_u8; 20_000]; 200];
-        unsafe {
-            for (at, part) in parts.iter_mut().enumerate() {
-                queue.EnqueueRequest(&read(&file, at as u64 * 20_000, part));
-                queue.EnqueueStatus(&statuses, at as u32);
-            }
-            queue.EnqueueSetEvent(event.0);
-            if round % 4 > 0 {
-                queue.Submit();
-            }
-            queue.Close();
+        for (at, part) in parts.iter_mut().enumerate() {
+            queue.request(&read(&file, at as u64 * 20_000, part));
+            queue.status(&statuses, at as u32);
         }
-        let complete = |index| unsafe { statuses.IsComplete(index) };
+        queue.set_event(event.0);
+        if round % 4 > 0 {
+            queue.submit();
+        }
+        queue.close();
+        let complete = |index| statuses.is_complete(index);
         let before: Vec<bool> = (0..200).map(complete).collect();
         let was_set = event.is_set();
         // The memory belongs to the program again.
         for part in &mut parts {
             part.fill(0xa5);
         }
-        unsafe { queue.Submit() };
+        queue.submit();
         let limit = Duration::from_millis(5);
         assert!(!wait_at_most(limit, || event.is_set() != was_set));
         assert_eq!((0..200).map(complete).collect::<Vec<bool>>(), before);
@@ -62,16 +61,14 @@ fn a_closed_queue_refuses_what_is_enqueued() {
     let statuses = session.statuses(1);
     let event = Event::new();
     let mut into = [0; 5];
-    unsafe {
-        queue.Close();
-        queue.Close();
-        queue.EnqueueRequest(&read(&file, 0, &mut into));
-        queue.EnqueueStatus(&statuses, 0);
-        queue.EnqueueSetEvent(event.0);
-        queue.Submit();
-        queue.CancelRequestsWithTag(0, 0);
-    }
-    assert!(is_set_within(unsafe { queue.GetErrorEvent() }, 0));
+    queue.close();
+    queue.close();
+    queue.request(&read(&file, 0, &mut into));
+    queue.status(&statuses, 0);
+    queue.set_event(event.0);
+    queue.submit();
+    queue.cancel(0, 0);
+    assert!(is_set_within(queue.error_event(), 0));
     let found = record(&queue);
     assert_eq!(found.FailureCount, 3);
     assert_eq!(found.FirstFailure.HResult.0, abi::E_DSTORAGE_QUEUE_CLOSED);
@@ -96,12 +93,12 @@ fn closing_wakes_a_call_that_waits_for_a_slot() {
         let has_begun = &has_begun;
         let blocked = scope.spawn(move || {
             has_begun.store(true, Ordering::SeqCst);
-            unsafe { own.0.EnqueueRequest(&own.1) };
+            own.0.request(&own.1);
         });
         assert!(wait_for(|| has_begun.load(Ordering::SeqCst)));
         let limit = Duration::from_millis(20);
         assert!(!wait_at_most(limit, || blocked.is_finished()));
-        unsafe { queue.Close() };
+        queue.close();
         assert!(wait_for(|| blocked.is_finished()));
     });
     assert_eq!(
@@ -122,14 +119,12 @@ fn a_released_queue_completes_what_was_submitted() {
     let event = Event::new();
     let queue = session.queue(FILE);
     let (mut submitted, mut unsubmitted) = (vec![0; bytes.len()], [0; 10]);
-    unsafe {
-        queue.EnqueueRequest(&read(&file, 0, &mut submitted));
-        queue.EnqueueStatus(&statuses, 0);
-        queue.EnqueueSetEvent(event.0);
-        queue.Submit();
-        queue.EnqueueRequest(&read(&file, 0, &mut unsubmitted));
-        queue.EnqueueStatus(&statuses, 1);
-    }
+    queue.request(&read(&file, 0, &mut submitted));
+    queue.status(&statuses, 0);
+    queue.set_event(event.0);
+    queue.submit();
+    queue.request(&read(&file, 0, &mut unsubmitted));
+    queue.status(&statuses, 1);
     drop((queue, file));
     event.wait();
     assert!(submitted == bytes);
@@ -147,11 +142,9 @@ fn everything_released_with_requests_in_flight_ends() {
         let queue = session.queue(FILE);
         let event = Event::new();
         let mut into = vec![0; bytes.len()];
-        unsafe {
-            queue.EnqueueRequest(&read(&file, 0, &mut into));
-            queue.EnqueueSetEvent(event.0);
-            queue.Submit();
-        }
+        queue.request(&read(&file, 0, &mut into));
+        queue.set_event(event.0);
+        queue.submit();
         let Session {
             factory,
             folder: _folder,
@@ -170,6 +163,7 @@ fn everything_released_with_requests_in_flight_ends() {
             DisableGpuDecompressionMetacommand: 0,
             DisableGpuDecompression: 0,
         };
+        // SAFETY: parameters that the function takes.
         let configure = || unsafe { dstorage::DStorageSetConfiguration(&default) } == abi::S_OK;
         assert!(wait_for(configure), "nothing is left");
     }
@@ -194,12 +188,10 @@ fn threads_that_call_while_it_closes_return() {
                 scope.spawn(move || {
                     let (queue, statuses, request) = &*own;
                     while !is_closed.load(Ordering::SeqCst) {
-                        unsafe {
-                            queue.EnqueueRequest(request);
-                            queue.EnqueueStatus(statuses, index as u32);
-                            queue.CancelRequestsWithTag(0, u64::from(index == 3) ^ 1);
-                            queue.Submit();
-                        }
+                        queue.request(request);
+                        queue.status(statuses, index as u32);
+                        queue.cancel(0, u64::from(index == 3) ^ 1);
+                        queue.submit();
                         query(queue);
                         record(queue);
                         calls.fetch_add(1, Ordering::SeqCst);
@@ -210,7 +202,7 @@ fn threads_that_call_while_it_closes_return() {
             std::thread::scope(|closers| {
                 for _ in 0..2 {
                     let queue = Shared::new(queue.clone());
-                    closers.spawn(move || unsafe { queue.Close() });
+                    closers.spawn(move || queue.close());
                 }
             });
             is_closed.store(true, Ordering::SeqCst);
@@ -236,6 +228,7 @@ fn factories_that_come_and_go_on_several_threads_are_one() {
                         ..Default::default()
                     };
                     let queue: windows_core::Result<IDStorageQueue3> =
+                        // SAFETY: parameters that the method takes.
                         unsafe { own.CreateQueue(&description) };
                     drain(&queue.expect("a queue"));
                 }

@@ -7,11 +7,13 @@ use direct_storage::*;
 use dstorage::abi;
 use windows_core::Interface;
 
+use crate::calls::*;
 use crate::common::*;
 
 const INSUFFICIENT_BUFFER: i32 = abi::hresult_from_win32(122);
 
 fn codec(format: u8, threads: u32) -> windows_core::Result<IDStorageCompressionCodec> {
+    // SAFETY: parameters that the function takes.
     interface(|iid, out| unsafe {
         dstorage::DStorageCreateCompressionCodec(format, threads, iid, out)
     })
@@ -29,6 +31,7 @@ fn compress(
         raw.as_ptr().cast::<c_void>(),
         stored.as_mut_ptr().cast::<c_void>(),
     );
+    // SAFETY: buffers of these lengths.
     let result = unsafe { codec.CompressBuffer(from, raw.len(), setting, into, room, &mut len) };
     result.map_err(|error| {
         assert_eq!(len, 0);
@@ -49,6 +52,7 @@ fn decompress(
         stored.as_ptr().cast::<c_void>(),
         raw.as_mut_ptr().cast::<c_void>(),
     );
+    // SAFETY: objects and memory that the test holds, and null on purpose.
     let result = unsafe { codec.DecompressBuffer(from, stored.len(), into, room, &mut len) };
     assert!(
         raw[room..].iter().all(|byte| *byte == 0xa5),
@@ -77,7 +81,7 @@ fn what_is_compressed_comes_back() {
             ] {
                 for len in [0, 1, 1000, 65_536, 200_001] {
                     let raw = pattern(len, 70);
-                    let bound = unsafe { codec.CompressBufferBound(len) };
+                    let bound = codec.bound(len);
                     let stored = compress(&codec, &raw, setting, bound).expect("it fits the bound");
                     assert_eq!(decompress(&codec, &stored, len), Ok(raw.clone()));
                     assert_eq!(decompress(&codec, &stored, len + 100), Ok(raw.clone()));
@@ -105,7 +109,7 @@ fn incompressible_bytes_fit_the_bound() {
         let codec = codec(format, 1).expect("a codec");
         for len in [1, 100, 65_537, 300_000] {
             let raw: Vec<u8> = (0..len).map(|_| random.u8(..)).collect();
-            let bound = unsafe { codec.CompressBufferBound(len) };
+            let bound = codec.bound(len);
             for setting in [
                 DSTORAGE_COMPRESSION_FASTEST,
                 DSTORAGE_COMPRESSION_BEST_RATIO,
@@ -114,7 +118,7 @@ fn incompressible_bytes_fit_the_bound() {
                 assert_eq!(decompress(&codec, &stored, len), Ok(raw.clone()));
             }
         }
-        assert!(unsafe { codec.CompressBufferBound(usize::MAX) } >= usize::MAX / 2);
+        assert!(codec.bound(usize::MAX) >= usize::MAX / 2);
     }
 }
 
@@ -125,7 +129,7 @@ fn what_the_codec_compressed_is_what_requests_decompress() {
     let raw = pattern(500_000, 71);
     for format in [GDEFLATE, DSTORAGE_COMPRESSION_FORMAT(2)] {
         let codec = codec(format.0, 0).expect("a codec");
-        let bound = unsafe { codec.CompressBufferBound(raw.len()) };
+        let bound = codec.bound(raw.len());
         let stored = compress(&codec, &raw, DSTORAGE_COMPRESSION_DEFAULT, bound).expect("it fits");
         let mut into = vec![0; raw.len()];
         assert_eq!(
@@ -165,6 +169,7 @@ fn wrong_arguments_and_bytes_are_refused() {
     let into = bytes.as_mut_ptr().cast::<c_void>();
     let mut len = 0;
     let setting = DSTORAGE_COMPRESSION_DEFAULT;
+    // SAFETY: buffers of these lengths.
     unsafe {
         let no_len = std::ptr::null_mut();
         for (found, expected) in [

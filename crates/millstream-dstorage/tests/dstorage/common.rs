@@ -14,6 +14,8 @@ use windows_core::{GUID, HRESULT, Interface, PCSTR, PCWSTR};
 use windows_sys::Win32::Foundation::{CloseHandle, WAIT_OBJECT_0};
 use windows_sys::Win32::System::Threading::{CreateEventW, WaitForSingleObject};
 
+use crate::calls::*;
+
 pub(crate) const MEMORY: DSTORAGE_REQUEST_SOURCE_TYPE = DSTORAGE_REQUEST_SOURCE_MEMORY;
 pub(crate) const FILE: DSTORAGE_REQUEST_SOURCE_TYPE = DSTORAGE_REQUEST_SOURCE_FILE;
 pub(crate) const NONE: DSTORAGE_COMPRESSION_FORMAT = DSTORAGE_COMPRESSION_FORMAT_NONE;
@@ -36,6 +38,7 @@ pub(crate) fn turn() -> MutexGuard<'static, ()> {
 
 /// Returns the factory, with a reference of its own.
 pub(crate) fn factory() -> IDStorageFactory {
+    // SAFETY: parameters that the function takes.
     interface(|iid, out| unsafe { dstorage::DStorageGetFactory(iid, out) }).expect("a factory")
 }
 
@@ -46,6 +49,7 @@ pub(crate) fn interface<T: Interface>(
     let mut out = std::ptr::null_mut();
     let iid: *const GUID = &T::IID;
     HRESULT(call(iid.cast(), &mut out)).ok()?;
+    // SAFETY: a reference that the call returned.
     Ok(unsafe { T::from_raw(out) })
 }
 
@@ -100,10 +104,12 @@ impl Session {
             Name: PCSTR(c"test".as_ptr().cast()),
             Device: ManuallyDrop::new(None),
         };
+        // SAFETY: parameters that the method takes.
         unsafe { self.factory.CreateQueue(&description) }.expect("a queue")
     }
 
     pub(crate) fn statuses(&self, count: u32) -> IDStorageStatusArray {
+        // SAFETY: parameters that the method takes.
         unsafe { self.factory.CreateStatusArray(count, PCSTR::null()) }.expect("statuses")
     }
 
@@ -117,6 +123,7 @@ pub(crate) fn wide(text: &str) -> Vec<u16> {
 }
 
 pub(crate) fn open(factory: &IDStorageFactory, path: &str) -> windows_core::Result<IDStorageFile> {
+    // SAFETY: parameters that the method takes.
     unsafe { factory.OpenFile(PCWSTR(wide(path).as_ptr())) }
 }
 
@@ -148,6 +155,7 @@ pub(crate) fn read_encoded(
 ) -> DSTORAGE_REQUEST {
     let source = DSTORAGE_SOURCE {
         File: ManuallyDrop::new(DSTORAGE_SOURCE_FILE {
+            // SAFETY: it outlives the request.
             Source: unsafe { readonly_copy(file) },
             Offset: offset,
             Size: size,
@@ -201,7 +209,7 @@ fn request(
 pub(crate) fn hold(queue: &IDStorageQueue3) -> Box<[u8; 2]> {
     let mut bytes = Box::new([0; 2]);
     let (from, into) = bytes.split_at_mut(1);
-    unsafe { queue.EnqueueRequest(&copy(from, CUSTOM, into)) };
+    queue.request(&copy(from, CUSTOM, into));
     bytes
 }
 
@@ -212,6 +220,7 @@ pub(crate) fn end_held(session: &Session, result: HRESULT) -> usize {
     loop {
         let mut requests = [DSTORAGE_CUSTOM_DECOMPRESSION_REQUEST::default(); 16];
         let mut count = 0;
+        // SAFETY: room for as many requests as it has.
         unsafe { custom.GetRequests(&mut requests, &mut count) }.expect("requests");
         if count == 0 {
             return ended;
@@ -223,7 +232,7 @@ pub(crate) fn end_held(session: &Session, result: HRESULT) -> usize {
                 Result: result,
             })
             .collect();
-        unsafe { custom.SetRequestResults(&results) }.expect("they are known");
+        custom.set_results(&results).expect("they are known");
         ended += count as usize;
     }
 }
@@ -233,10 +242,12 @@ pub(crate) struct Event(pub(crate) HANDLE);
 
 // SAFETY: a handle may be used from any thread.
 unsafe impl Send for Event {}
+// SAFETY: as above.
 unsafe impl Sync for Event {}
 
 impl Event {
     pub(crate) fn new() -> Event {
+        // SAFETY: no attributes and no name.
         let handle = unsafe { CreateEventW(std::ptr::null(), 1, 0, std::ptr::null()) };
         assert!(!handle.is_null(), "an event");
         Event(HANDLE(handle))
@@ -256,11 +267,13 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
+        // SAFETY: a handle that is open.
         unsafe { CloseHandle(self.0.0) };
     }
 }
 
 pub(crate) fn is_set_within(event: HANDLE, milliseconds: u32) -> bool {
+    // SAFETY: a handle that is open.
     unsafe { WaitForSingleObject(event.0, milliseconds) == WAIT_OBJECT_0 }
 }
 
@@ -299,10 +312,8 @@ impl<T> std::ops::Deref for Shared<T> {
 /// Submits the queue and waits until all that was enqueued has completed.
 pub(crate) fn drain(queue: &IDStorageQueue3) {
     let event = Event::new();
-    unsafe {
-        queue.EnqueueSetEvent(event.0);
-        queue.Submit();
-    }
+    queue.set_event(event.0);
+    queue.submit();
     event.wait();
 }
 
@@ -313,19 +324,18 @@ pub(crate) fn run(
     requests: &[DSTORAGE_REQUEST],
 ) -> HRESULT {
     let statuses = session.statuses(2);
-    unsafe {
-        // Takes the failures before it.
-        queue.EnqueueStatus(&statuses, 0);
-        for request in requests {
-            queue.EnqueueRequest(request);
-        }
-        queue.EnqueueStatus(&statuses, 1);
+    // Takes the failures before it.
+    queue.status(&statuses, 0);
+    for request in requests {
+        queue.request(request);
     }
+    queue.status(&statuses, 1);
     drain(queue);
     result(&statuses, 1)
 }
 
 pub(crate) fn result(statuses: &IDStorageStatusArray, index: u32) -> HRESULT {
+    // SAFETY: the object is held.
     match unsafe { statuses.GetHResult(index) } {
         Ok(()) => OK,
         Err(error) => error.code(),
@@ -333,10 +343,12 @@ pub(crate) fn result(statuses: &IDStorageStatusArray, index: u32) -> HRESULT {
 }
 
 pub(crate) fn record(queue: &IDStorageQueue3) -> DSTORAGE_ERROR_RECORD {
+    // SAFETY: the object is held.
     unsafe { queue.RetrieveErrorRecord() }
 }
 
 pub(crate) fn query(queue: &IDStorageQueue3) -> DSTORAGE_QUEUE_INFO {
+    // SAFETY: the object is held.
     unsafe { queue.Query() }
 }
 

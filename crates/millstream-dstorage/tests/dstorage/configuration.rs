@@ -3,6 +3,7 @@
 
 use dstorage::abi;
 
+use crate::calls::*;
 use crate::common::*;
 
 static DEFAULT: abi::DSTORAGE_CONFIGURATION1 = abi::DSTORAGE_CONFIGURATION1 {
@@ -17,6 +18,7 @@ static DEFAULT: abi::DSTORAGE_CONFIGURATION1 = abi::DSTORAGE_CONFIGURATION1 {
 };
 
 fn set(configuration: &abi::DSTORAGE_CONFIGURATION1) -> i32 {
+    // SAFETY: parameters that the function takes.
     unsafe { dstorage::DStorageSetConfiguration1(configuration) }
 }
 
@@ -39,6 +41,7 @@ fn a_configuration_is_refused_while_the_factory_or_what_it_created_lives() {
     assert_eq!(set(&DEFAULT), abi::E_DSTORAGE_STAGING_BUFFER_LOCKED);
     drop(queue);
     assert_eq!(set(&DEFAULT), abi::S_OK);
+    // SAFETY: parameters that the function takes.
     let old = unsafe { dstorage::DStorageSetConfiguration((&raw const DEFAULT).cast()) };
     assert_eq!(
         old,
@@ -92,17 +95,17 @@ fn requests_complete_with_every_configuration() {
 #[test]
 fn the_size_of_staging_changes_only_without_queues_and_files() {
     let session = Session::new();
-    let resize = |size| code(unsafe { session.factory.SetStagingBufferSize(size) }).0;
+    let resize = |size| code(session.factory.set_staging(size)).0;
     for size in [0, 1, 32 << 20, u32::MAX] {
         assert_eq!(resize(size), abi::S_OK, "{size}");
     }
     let queue = session.queue(FILE);
     assert_eq!(resize(0), abi::E_DSTORAGE_STAGING_BUFFER_LOCKED);
-    unsafe { queue.Close() };
+    queue.close();
     assert_eq!(resize(0), abi::S_OK, "a closed queue is none");
     let file = session.file("a", &pattern(3_000_000, 61));
     assert_eq!(resize(1 << 20), abi::E_DSTORAGE_STAGING_BUFFER_LOCKED);
-    unsafe { file.Close() };
+    file.close();
     assert_eq!(resize(1 << 20), abi::S_OK, "a closed file is none");
     drop((queue, file));
     assert_eq!(resize(0), abi::S_OK);

@@ -5,6 +5,7 @@ use direct_storage::*;
 use dstorage::abi;
 use windows_core::{HRESULT, Interface};
 
+use crate::calls::*;
 use crate::common::*;
 
 type Requests = Vec<DSTORAGE_CUSTOM_DECOMPRESSION_REQUEST>;
@@ -14,6 +15,7 @@ fn take(session: &Session, flags: DSTORAGE_GET_REQUEST_FLAGS, most: usize) -> Re
     let mut requests = vec![DSTORAGE_CUSTOM_DECOMPRESSION_REQUEST::default(); most];
     let mut count = u32::MAX;
     let custom = session.custom();
+    // SAFETY: room for as many requests as it has.
     unsafe { custom.GetRequests1(flags, &mut requests, &mut count) }.expect("requests");
     requests.truncate(count as usize);
     requests
@@ -21,7 +23,7 @@ fn take(session: &Session, flags: DSTORAGE_GET_REQUEST_FLAGS, most: usize) -> Re
 
 /// Takes a request once there is one.
 fn take_one(session: &Session) -> DSTORAGE_CUSTOM_DECOMPRESSION_REQUEST {
-    expect_set(unsafe { session.custom().GetEvent() });
+    expect_set(session.custom().event());
     take(session, DSTORAGE_GET_REQUEST_FLAG_SELECT_ALL, 1)[0]
 }
 
@@ -30,11 +32,12 @@ fn end(session: &Session, id: u64, result: HRESULT) -> i32 {
         Id: id,
         Result: result,
     }];
-    code(unsafe { session.custom().SetRequestResults(&results) }).0
+    code(session.custom().set_results(&results)).0
 }
 
 /// What the test uses as decompression: every byte twice, changed.
 fn decompress(request: &DSTORAGE_CUSTOM_DECOMPRESSION_REQUEST) {
+    // SAFETY: memory that the library lends until the result is set.
     let (from, into) = unsafe {
         (
             std::slice::from_raw_parts(request.SrcBuffer.cast::<u8>(), request.SrcSize as usize),
@@ -64,14 +67,13 @@ fn the_program_decompresses_its_own_formats() {
                 true => read_encoded(&file, 0, 50_000, format, &mut into),
                 false => copy(&stored, format, &mut into),
             };
-            unsafe {
-                queue.EnqueueRequest(&request);
-                queue.Submit();
-            }
+            queue.request(&request);
+            queue.submit();
             let taken = take_one(&session);
             assert_eq!(taken.CompressionFormat, format);
             assert_eq!(taken.Flags, DSTORAGE_CUSTOM_DECOMPRESSION_FLAG_NONE);
             assert_eq!((taken.SrcSize, taken.DstSize), (50_000, 100_000));
+            // SAFETY: the member that the type of the command or request names.
             assert_eq!(taken.DstBuffer, unsafe {
                 request.Destination.Memory.Buffer
             });
@@ -86,13 +88,13 @@ fn the_program_decompresses_its_own_formats() {
 #[test]
 fn the_event_is_set_while_requests_wait() {
     let session = Session::new();
-    let event = unsafe { session.custom().GetEvent() };
-    assert_eq!(event, unsafe { session.custom().GetEvent() });
+    let event = session.custom().event();
+    assert_eq!(event, session.custom().event());
     let queue = session.queue(MEMORY);
     assert!(!is_set_within(event, 0));
     let held: Vec<_> = (0..3).map(|_| hold(&queue)).collect();
     assert!(!is_set_within(event, 0), "nothing is submitted");
-    unsafe { queue.Submit() };
+    queue.submit();
     assert!(is_set_within(event, 0));
     let all = DSTORAGE_GET_REQUEST_FLAG_SELECT_ALL;
     let first = take(&session, all, 2);
@@ -126,11 +128,11 @@ fn results_of_the_program_are_results_of_requests() {
     let held: Vec<_> = (0..3)
         .map(|index| {
             let held = hold(&queue);
-            unsafe { queue.EnqueueStatus(&statuses, index) };
+            queue.status(&statuses, index);
             held
         })
         .collect();
-    unsafe { queue.Submit() };
+    queue.submit();
     let taken = take(&session, DSTORAGE_GET_REQUEST_FLAG_SELECT_CUSTOM, 3);
     // In another order than they were enqueued; 1 (S_FALSE) is a success.
     assert_eq!(end(&session, taken[2].Id, HRESULT(1)), abi::S_OK);
@@ -154,6 +156,7 @@ fn wrong_arguments_are_refused() {
     let (this, null) = (custom.as_raw(), std::ptr::null_mut());
     let mut count = 7;
     let mut requests = [DSTORAGE_CUSTOM_DECOMPRESSION_REQUEST::default(); 1];
+    // SAFETY: room for as many requests as it has.
     unsafe {
         let base = &table.base__;
         assert_eq!(
@@ -198,16 +201,15 @@ fn without_built_in_decompression_the_program_decompresses_everything() {
         DisableGpuDecompressionMetacommand: 0,
         DisableGpuDecompression: 0,
     };
+    // SAFETY: parameters that the function takes.
     let set = unsafe { dstorage::DStorageSetConfiguration(&configuration) };
     assert_eq!(set, abi::S_OK);
     let session = Session::in_turn(turn);
     let queue = session.queue(MEMORY);
     let (from, mut into, mut other) = ([3; 10], [0; 20], [0; 20]);
-    unsafe {
-        queue.EnqueueRequest(&copy(&from, GDEFLATE, &mut into));
-        queue.EnqueueRequest(&copy(&from, CUSTOM, &mut other));
-        queue.Submit();
-    }
+    queue.request(&copy(&from, GDEFLATE, &mut into));
+    queue.request(&copy(&from, CUSTOM, &mut other));
+    queue.submit();
     let builtin = take(&session, DSTORAGE_GET_REQUEST_FLAG_SELECT_BUILTIN, 9);
     assert_eq!(builtin.len(), 1);
     assert_eq!(builtin[0].CompressionFormat, GDEFLATE);
@@ -228,6 +230,7 @@ fn without_built_in_decompression_the_program_decompresses_everything() {
         ..configuration
     };
     assert_eq!(
+        // SAFETY: parameters that the function takes.
         unsafe { dstorage::DStorageSetConfiguration(&default) },
         abi::S_OK
     );
@@ -241,22 +244,19 @@ fn closing_a_queue_takes_back_what_waits_and_leaves_what_is_lent() {
     let queue = session.queue(FILE);
     let statuses = session.statuses(1);
     let (mut lent, mut waiting) = (vec![0; 10], vec![0; 10]);
-    unsafe {
-        queue.EnqueueRequest(&read_encoded(&file, 0, 5000, CUSTOM, &mut lent));
-        queue.Submit();
-    }
+    queue.request(&read_encoded(&file, 0, 5000, CUSTOM, &mut lent));
+    queue.submit();
     let taken = take_one(&session);
-    unsafe {
-        queue.EnqueueRequest(&read_encoded(&file, 0, 5000, CUSTOM, &mut waiting));
-        queue.EnqueueStatus(&statuses, 0);
-        queue.Submit();
-    }
-    let event = unsafe { session.custom().GetEvent() };
+    queue.request(&read_encoded(&file, 0, 5000, CUSTOM, &mut waiting));
+    queue.status(&statuses, 0);
+    queue.submit();
+    let event = session.custom().event();
     expect_set(event);
-    unsafe { queue.Close() };
+    queue.close();
     assert!(!is_set_within(event, 0), "what waited is gone");
     drop((queue, file));
     // Its source stays readable.
+    // SAFETY: memory that the library lends until the result is set.
     let source = unsafe { std::slice::from_raw_parts(taken.SrcBuffer.cast::<u8>(), 5000) };
     assert!(source == stored);
     assert_eq!(end(&session, taken.Id, OK), abi::S_OK);

@@ -6,6 +6,7 @@ use dstorage::abi;
 use gdeflate::Level;
 use millstream_codec::{CodecId, Scratch, encode_block};
 
+use crate::calls::*;
 use crate::common::*;
 
 const ZSTD: DSTORAGE_COMPRESSION_FORMAT =
@@ -71,6 +72,7 @@ fn expect_error(session: &Session, format: DSTORAGE_COMPRESSION_FORMAT, stored: 
             record.FirstFailure.CommandType,
             DSTORAGE_COMMAND_TYPE_REQUEST
         );
+        // SAFETY: the member that the type of the command or request names.
         let recorded = unsafe { &record.FirstFailure.Anonymous.Request.Request };
         assert_eq!(recorded.UncompressedSize, len as u32);
         let canaries = around[..4096].iter().chain(&around[4096 + len..]);
@@ -146,7 +148,10 @@ fn damaged_tiles_never_write_beyond_the_destination() {
 #[test]
 fn requests_larger_than_staging_complete() {
     let session = Session::new();
-    unsafe { session.factory.SetStagingBufferSize(1 << 20) }.expect("there is no queue");
+    session
+        .factory
+        .set_staging(1 << 20)
+        .expect("there is no queue");
     let raw = pattern(40 << 20, 42);
     let stored = gdeflate(&raw);
     let file = session.file("raw", &raw);
@@ -172,30 +177,30 @@ fn requests_larger_than_staging_complete() {
     }
     // And one that the program decompresses.
     let mut ended = vec![0; 1];
-    unsafe {
-        queue.EnqueueRequest(&read_encoded(
-            &file,
-            0,
-            raw.len() as u32,
-            CUSTOM,
-            &mut ended,
-        ))
-    };
-    unsafe { queue.Submit() };
+    queue.request(&read_encoded(
+        &file,
+        0,
+        raw.len() as u32,
+        CUSTOM,
+        &mut ended,
+    ));
+    queue.submit();
     let custom = session.custom();
-    expect_set(unsafe { custom.GetEvent() });
+    expect_set(custom.event());
     let mut requests = [DSTORAGE_CUSTOM_DECOMPRESSION_REQUEST::default(); 2];
     let mut count = 0;
+    // SAFETY: room for as many requests as it has.
     unsafe { custom.GetRequests(&mut requests, &mut count) }.expect("requests");
     assert_eq!((count, requests[0].SrcSize), (1, raw.len() as u64));
     let source =
+        // SAFETY: memory that the library lends until the result is set.
         unsafe { std::slice::from_raw_parts(requests[0].SrcBuffer.cast::<u8>(), raw.len()) };
     assert!(source == raw);
     let results = [DSTORAGE_CUSTOM_DECOMPRESSION_RESULT {
         Id: requests[0].Id,
         Result: OK,
     }];
-    unsafe { custom.SetRequestResults(&results) }.expect("it is known");
+    custom.set_results(&results).expect("it is known");
     drain(&queue);
     assert_eq!(record(&queue).FailureCount, 0);
 }

@@ -17,6 +17,7 @@ use windows::Win32::Graphics::Direct3D12::{
 use windows_core::{GUID, HRESULT, IUnknown, Interface, PCWSTR, Ref, Result, implement};
 use windows_sys::Win32::System::Threading::SetEvent;
 
+use crate::calls::*;
 use crate::common::*;
 
 /// Fences that exist.
@@ -54,6 +55,7 @@ impl TestFence {
         state.signals.push(value);
         state.waits.retain(|(at, event)| {
             if *at <= value {
+                // SAFETY: a handle that is open.
                 unsafe { SetEvent(*event as *mut c_void) };
             }
             *at > value
@@ -92,6 +94,7 @@ impl ID3D12Fence_Impl for TestFence_Impl {
     fn SetEventOnCompletion(&self, value: u64, event: HANDLE) -> Result<()> {
         let mut state = self.0.lock().expect("no panic");
         match state.value >= value {
+            // SAFETY: a handle that is open.
             true => drop(unsafe { SetEvent(event.0) }),
             false => state.waits.push((value, event.0 as isize)),
         }
@@ -106,7 +109,7 @@ impl ID3D12Fence_Impl for TestFence_Impl {
         let closes = state.closes.clone();
         drop(state);
         if let Some(queue) = closes {
-            unsafe { queue.Close() };
+            queue.close();
         }
         self.raise(value);
         Ok(())
@@ -130,12 +133,10 @@ fn fences_are_signaled_in_order_and_after_failures() {
     let as_fence: ID3D12Fence = fence.to_interface();
     let mut into = vec![0; 100_000];
     for round in 0..100_u64 {
-        unsafe {
-            // Every other fails.
-            let offset = round % 2;
-            queue.EnqueueRequest(&read(&file, offset, &mut into));
-            queue.EnqueueSignal(&as_fence, round + 1);
-        }
+        // Every other fails.
+        let offset = round % 2;
+        queue.request(&read(&file, offset, &mut into));
+        queue.signal(&as_fence, round + 1);
     }
     drain(&queue);
     let signals = fence.0.lock().expect("no panic").signals.clone();
@@ -153,12 +154,10 @@ fn a_signal_that_fails_is_a_failure_of_the_next_status() {
     let as_fence: ID3D12Fence = fence.to_interface();
     fence.0.lock().expect("no panic").failure = Some(HRESULT(-9));
     let statuses = session.statuses(2);
-    unsafe {
-        queue.EnqueueSignal(&as_fence, 5);
-        queue.EnqueueSignal(None, 6);
-        queue.EnqueueStatus(&statuses, 0);
-        queue.EnqueueStatus(&statuses, 1);
-    }
+    queue.signal(&as_fence, 5);
+    queue.signal(None, 6);
+    queue.status(&statuses, 0);
+    queue.status(&statuses, 1);
     drain(&queue);
     assert_eq!(
         (result(&statuses, 0), result(&statuses, 1)),
@@ -169,6 +168,7 @@ fn a_signal_that_fails_is_a_failure_of_the_next_status() {
         (found.FailureCount, found.FirstFailure.HResult),
         (2, HRESULT(-9))
     );
+    // SAFETY: the member that the type of the command or request names.
     let signal = unsafe { &found.FirstFailure.Anonymous.Signal };
     assert_eq!(signal.Value, 5);
     drop((fence, as_fence));
@@ -180,14 +180,13 @@ fn objects_that_are_no_fences_are_refused() {
     let session = Session::new();
     let file = session.file("a", b"bytes");
     let queue = session.queue(FILE);
+    // SAFETY: a pointer that is passed on, and never released.
     let other = unsafe { std::mem::ManuallyDrop::new(ID3D12Fence::from_raw(file.as_raw())) };
     let mut into = [0; 5];
     let request = read(&file, 0, &mut into);
     let none = DSTORAGE_ENQUEUE_REQUEST_FLAG_NONE;
-    unsafe {
-        queue.EnqueueSignal(&*other, 1);
-        queue.EnqueueRequests(&[request], &*other, 1, none);
-    }
+    queue.signal(&*other, 1);
+    queue.requests(&[request], &*other, 1, none);
     drain(&queue);
     let found = record(&queue);
     assert_eq!(found.FailureCount, 2);
@@ -212,13 +211,11 @@ fn requests_wait_for_a_fence_before_they_write() {
             copy(&bytes, NONE, &mut two),
             copy(&stored, GDEFLATE, &mut three),
         ];
-        unsafe {
-            files.EnqueueRequests(&[read(&file, 0, &mut one)], &as_fence, 3, flags);
-            memory.EnqueueRequests(&requests, &as_fence, 3, flags);
-            files.Submit();
-            memory.EnqueueSetEvent(event.0);
-            memory.Submit();
-        }
+        files.requests(&[read(&file, 0, &mut one)], &as_fence, 3, flags);
+        memory.requests(&requests, &as_fence, 3, flags);
+        files.submit();
+        memory.set_event(event.0);
+        memory.submit();
         fence.raise(2);
         assert!(
             !wait_at_most(Duration::from_millis(30), || event.is_set()),
@@ -230,7 +227,7 @@ fn requests_wait_for_a_fence_before_they_write() {
         assert!(one == bytes && two == bytes && three == bytes, "{flags:?}");
         // A value that is reached needs no wait.
         one.fill(0);
-        unsafe { files.EnqueueRequests(&[read(&file, 0, &mut one)], &as_fence, 3, flags) };
+        files.requests(&[read(&file, 0, &mut one)], &as_fence, 3, flags);
         assert!(fence.0.lock().expect("no panic").waits.is_empty());
         drain(&files);
         assert!(one == bytes);
@@ -244,7 +241,7 @@ fn custom_requests_wait_for_a_fence_before_the_program_gets_them() {
     let bytes = pattern(1000, 92);
     let file = session.file("a", &bytes);
     let (files, memory) = (session.queue(FILE), session.queue(MEMORY));
-    let custom = unsafe { session.custom().GetEvent() };
+    let custom = session.custom().event();
     for is_file in [true, false] {
         let fence = TestFence::new();
         let as_fence: ID3D12Fence = fence.to_interface();
@@ -254,10 +251,8 @@ fn custom_requests_wait_for_a_fence_before_the_program_gets_them() {
             false => (&memory, copy(&bytes, CUSTOM, &mut into)),
         };
         let none = DSTORAGE_ENQUEUE_REQUEST_FLAG_NONE;
-        unsafe {
-            queue.EnqueueRequests(&[request], &as_fence, 1, none);
-            queue.Submit();
-        }
+        queue.requests(&[request], &as_fence, 1, none);
+        queue.submit();
         assert!(!is_set_within(custom, 20));
         fence.raise(1);
         expect_set(custom);
@@ -277,11 +272,9 @@ fn a_fence_that_is_never_reached_does_not_hold_up_close() {
         let queue = session.queue(FILE);
         let mut into = vec![0; 1000];
         let flags = DSTORAGE_ENQUEUE_REQUEST_FLAGS(flags);
-        unsafe {
-            queue.EnqueueRequests(&[read(&file, 0, &mut into)], &as_fence, 1, flags);
-            queue.Submit();
-            queue.Close();
-        }
+        queue.requests(&[read(&file, 0, &mut into)], &as_fence, 1, flags);
+        queue.submit();
+        queue.close();
         into.fill(0xa5);
         fence.raise(1);
         fence.0.lock().expect("no panic").value = 0;
@@ -306,11 +299,9 @@ fn canceled_requests_leave_their_fence() {
     let mut request = read(&file, 0, &mut into);
     request.CancellationTag = 8;
     let none = DSTORAGE_ENQUEUE_REQUEST_FLAG_NONE;
-    unsafe {
-        queue.EnqueueRequests(&[request], &as_fence, 1, none);
-        queue.Submit();
-        queue.CancelRequestsWithTag(8, 8);
-    }
+    queue.requests(&[request], &as_fence, 1, none);
+    queue.submit();
+    queue.cancel(8, 8);
     drain(&queue);
     assert_eq!(record(&queue).FailureCount, 0);
     drop((fence, as_fence));
@@ -327,14 +318,12 @@ fn a_fence_may_close_the_queue_that_signals_it() {
     fence.0.lock().expect("no panic").closes = Some(queue.clone());
     let statuses = session.statuses(1);
     let mut parts = vec![vec![0; 100_000]; 10];
-    unsafe {
-        for part in &mut parts {
-            queue.EnqueueRequest(&read(&file, 0, part));
-        }
-        queue.EnqueueSignal(&as_fence, 1);
-        queue.EnqueueStatus(&statuses, 0);
-        queue.Submit();
+    for part in &mut parts {
+        queue.request(&read(&file, 0, part));
     }
+    queue.signal(&as_fence, 1);
+    queue.status(&statuses, 0);
+    queue.submit();
     assert!(wait_for(|| fence.0.lock().expect("no panic").value == 1));
     assert_eq!(
         result(&statuses, 0),

@@ -4,6 +4,7 @@
 use dstorage::abi;
 use windows_core::{Interface, PCWSTR};
 
+use crate::calls::*;
 use crate::common::*;
 
 /// `HRESULT_FROM_WIN32`.
@@ -41,6 +42,7 @@ fn what_cannot_be_opened_is_the_error_of_the_system() {
         assert!(expected.contains(&found), "{shown:?}: {found:#010x}");
     }
     let none: windows_core::Result<direct_storage::IDStorageFile> =
+        // SAFETY: parameters that the method takes.
         unsafe { session.factory.OpenFile(PCWSTR::null()) };
     assert_eq!(code(none).0, abi::E_INVALIDARG);
 }
@@ -61,6 +63,7 @@ fn a_path_longer_than_260_characters_opens() {
     // A record has room for 259 characters of it.
     assert_ne!(run(&session, &queue, &[read(&file, 1, &mut into)]), OK);
     let record = record(&queue);
+    // SAFETY: the member that the type of the command or request names.
     let name = unsafe { &record.FirstFailure.Anonymous.Request.Filename };
     let wide = wide(path.to_str().expect("UTF-8"));
     assert_eq!(name[..259], wide[..259]);
@@ -72,21 +75,22 @@ fn the_information_of_a_file_is_there_until_its_close() {
     let session = Session::new();
     let file = session.file("a", &pattern(12_345, 2));
     let mut information = Default::default();
-    unsafe { file.GetFileInformation(&mut information) }.expect("information");
+    file.information(&mut information).expect("information");
     assert_eq!(
         (information.nFileSizeHigh, information.nFileSizeLow),
         (0, 12_345)
     );
     assert_eq!(information.nNumberOfLinks, 1);
+    // SAFETY: objects and memory that the test holds, and null on purpose.
     let null = unsafe {
         (Interface::vtable(&file).GetFileInformation)(file.as_raw(), std::ptr::null_mut())
     };
     assert_eq!(null.0, abi::E_POINTER);
-    unsafe { file.Close() };
-    let closed = unsafe { file.GetFileInformation(&mut information) };
+    file.close();
+    let closed = file.information(&mut information);
     assert_eq!(code(closed).0, abi::E_DSTORAGE_FILE_NOT_OPEN);
     // Twice is no error.
-    unsafe { file.Close() };
+    file.close();
 }
 
 #[test]
@@ -98,16 +102,14 @@ fn a_closed_file_completes_what_was_submitted_and_refuses_the_rest() {
     let statuses = session.statuses(3);
     let mut submitted = vec![0; bytes.len()];
     let (mut unsubmitted, mut later) = ([0; 9], [0; 9]);
-    unsafe {
-        queue.EnqueueRequest(&read(&file, 0, &mut submitted));
-        queue.EnqueueStatus(&statuses, 0);
-        queue.Submit();
-        queue.EnqueueRequest(&read(&file, 0, &mut unsubmitted));
-        queue.EnqueueStatus(&statuses, 1);
-        file.Close();
-        queue.EnqueueRequest(&read(&file, 0, &mut later));
-        queue.EnqueueStatus(&statuses, 2);
-    }
+    queue.request(&read(&file, 0, &mut submitted));
+    queue.status(&statuses, 0);
+    queue.submit();
+    queue.request(&read(&file, 0, &mut unsubmitted));
+    queue.status(&statuses, 1);
+    file.close();
+    queue.request(&read(&file, 0, &mut later));
+    queue.status(&statuses, 2);
     drain(&queue);
     assert_eq!(result(&statuses, 0), OK);
     assert_eq!(submitted, bytes);
@@ -123,7 +125,7 @@ fn a_released_file_completes_what_was_enqueued() {
     let file = session.file("a", &bytes);
     let queue = session.queue(FILE);
     let mut into = vec![0; bytes.len()];
-    unsafe { queue.EnqueueRequest(&read(&file, 0, &mut into)) };
+    queue.request(&read(&file, 0, &mut into));
     drop(file);
     drain(&queue);
     assert_eq!(into, bytes);

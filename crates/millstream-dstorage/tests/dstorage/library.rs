@@ -10,6 +10,7 @@ use windows_sys::Win32::Foundation::FreeLibrary;
 use windows_sys::Win32::System::LibraryLoader::{GetProcAddress, LoadLibraryW};
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessHandleCount};
 
+use crate::calls::*;
 use crate::common::*;
 
 /// The library that was built with this program.
@@ -25,6 +26,7 @@ fn built() -> PathBuf {
 }
 
 fn function(library: *mut c_void, name: &CStr) -> unsafe extern "system" fn() -> isize {
+    // SAFETY: a library that is loaded.
     let function = unsafe { GetProcAddress(library, name.as_ptr().cast()) };
     function.unwrap_or_else(|| panic!("{name:?} is exported"))
 }
@@ -39,6 +41,7 @@ fn both_names_are_libraries_that_read_files() {
     for name in ["dstorage.dll", "dstoragecore.dll"] {
         let copy = session.path(name);
         std::fs::copy(built(), &copy).expect("a copy");
+        // SAFETY: a path that ends with a NUL.
         let library = unsafe { LoadLibraryW(wide(copy.to_str().expect("UTF-8")).as_ptr()) };
         assert!(!library.is_null(), "{name} loads");
         for name in [
@@ -49,11 +52,14 @@ fn both_names_are_libraries_that_read_files() {
             function(library, name);
         }
         let get = function(library, c"DStorageGetFactory");
+        // SAFETY: the exported function has this type.
         let get: GetFactory = unsafe { std::mem::transmute(get) };
         let mut out = std::ptr::null_mut();
+        // SAFETY: parameters that the function takes.
         unsafe { get(&IDStorageFactory::IID, &mut out) }
             .ok()
             .expect("a factory");
+        // SAFETY: a reference that the query returned.
         let other = unsafe { IDStorageFactory::from_raw(out) };
         assert_ne!(
             other.as_raw(),
@@ -66,24 +72,29 @@ fn both_names_are_libraries_that_read_files() {
             Capacity: 128,
             ..Default::default()
         };
+        // SAFETY: parameters that the method takes.
         let queue: IDStorageQueue3 = unsafe { other.CreateQueue(&description) }.expect("a queue");
         let mut into = vec![0; bytes.len()];
-        unsafe { queue.EnqueueRequest(&read(&file, 0, &mut into)) };
+        queue.request(&read(&file, 0, &mut into));
         drain(&queue);
         assert!(into == bytes, "{name}");
         drop((queue, file, other));
         // It stays in memory, as its threads may need it.
+        // SAFETY: a library that is loaded.
         assert_ne!(unsafe { FreeLibrary(library) }, 0);
         let mut out = std::ptr::null_mut();
+        // SAFETY: parameters that the function takes.
         unsafe { get(&IDStorageFactory::IID, &mut out) }
             .ok()
             .expect("a factory");
+        // SAFETY: a reference that the query returned.
         drop(unsafe { IDStorageFactory::from_raw(out) });
     }
 }
 
 fn handles() -> u32 {
     let mut count = 0;
+    // SAFETY: room for the answer.
     let counted = unsafe { GetProcessHandleCount(GetCurrentProcess(), &mut count) };
     assert_ne!(counted, 0);
     count
@@ -99,15 +110,16 @@ fn nothing_is_left_after_the_last_release() {
     let load = || {
         let factory = factory();
         let custom: IDStorageCustomDecompressionQueue = factory.cast().expect("another interface");
-        assert!(!unsafe { custom.GetEvent() }.is_invalid());
+        assert!(!custom.event().is_invalid());
         let file = open(&factory, path.to_str().expect("UTF-8")).expect("it opens");
         let description = DSTORAGE_QUEUE_DESC {
             Capacity: 128,
             ..Default::default()
         };
+        // SAFETY: parameters that the method takes.
         let queue: IDStorageQueue3 = unsafe { factory.CreateQueue(&description) }.expect("a queue");
         let mut into = vec![0; bytes.len()];
-        unsafe { queue.EnqueueRequest(&read(&file, 0, &mut into)) };
+        queue.request(&read(&file, 0, &mut into));
         drain(&queue);
         assert!(into == bytes);
     };

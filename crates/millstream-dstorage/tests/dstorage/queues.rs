@@ -9,6 +9,7 @@ use dstorage::abi;
 use millstream_testing::wait_at_most;
 use windows_core::{Interface, PCSTR};
 
+use crate::calls::*;
 use crate::common::*;
 
 #[test]
@@ -23,6 +24,7 @@ fn wrong_descriptions_are_refused() {
     };
     let create = |description: &DSTORAGE_QUEUE_DESC| {
         let queue: windows_core::Result<IDStorageQueue> =
+            // SAFETY: parameters that the method takes.
             unsafe { session.factory.CreateQueue(description) };
         code(queue).0
     };
@@ -56,12 +58,15 @@ fn wrong_descriptions_are_refused() {
     // A device of D3D12 is refused without being used.
     let mut device = description(FILE, 128, 0);
     let object: windows_core::IUnknown = session.factory.cast().expect("IUnknown");
+    // SAFETY: it outlives the request.
     device.Device = unsafe { readonly_copy(&object) };
     assert_eq!(create(&device), abi::E_NOTIMPL);
     let null: windows_core::Result<IDStorageQueue> =
+        // SAFETY: parameters that the method takes.
         unsafe { session.factory.CreateQueue(std::ptr::null()) };
     assert_eq!(code(null).0, abi::E_INVALIDARG);
     let wrong: windows_core::Result<IDStorageFile> =
+        // SAFETY: parameters that the method takes.
         unsafe { session.factory.CreateQueue(&description(FILE, 128, 0)) };
     assert_eq!(code(wrong).0, abi::E_NOINTERFACE);
 }
@@ -70,15 +75,16 @@ fn wrong_descriptions_are_refused() {
 fn a_status_array_has_entries_that_begin_complete() {
     let session = Session::new();
     let statuses = session.statuses(2);
-    assert!(unsafe { statuses.IsComplete(0) });
+    assert!(statuses.is_complete(0));
     assert_eq!(result(&statuses, 1), OK);
     assert_eq!(result(&statuses, 2).0, abi::E_DSTORAGE_INDEX_BOUND);
     assert!(
-        unsafe { statuses.IsComplete(u32::MAX) },
+        statuses.is_complete(u32::MAX),
         "as GetHResult is not E_PENDING"
     );
     for (capacity, expected) in [(0, abi::E_INVALIDARG), (u32::MAX, abi::E_OUTOFMEMORY)] {
         let made: windows_core::Result<IDStorageStatusArray> =
+            // SAFETY: parameters that the method takes.
             unsafe { session.factory.CreateStatusArray(capacity, PCSTR::null()) };
         assert_eq!(code(made).0, expected);
     }
@@ -92,6 +98,7 @@ fn a_queue_describes_itself() {
     assert_eq!((info.Desc.SourceType, info.Desc.Capacity), (FILE, 200));
     assert_eq!(info.Desc.Priority, DSTORAGE_PRIORITY_NORMAL);
     assert_eq!(
+        // SAFETY: the name lives as long as the queue.
         unsafe { info.Desc.Name.to_string() }.expect("UTF-8"),
         "test"
     );
@@ -112,10 +119,11 @@ fn a_queue_describes_itself() {
         ),
         (CUSTOM, DSTORAGE_COMPRESSION_SUPPORT_NONE),
     ] {
-        assert_eq!(unsafe { queue.GetCompressionSupport(format) }, expected);
+        assert_eq!(queue.support(format), expected);
     }
     let table = Interface::vtable(&queue);
     let query = table.base__.base__.base__.Query;
+    // SAFETY: an object, and what the test passes on purpose.
     unsafe { query(queue.as_raw(), std::ptr::null_mut()) };
 }
 
@@ -156,7 +164,7 @@ fn there_are_slots_for_one_entry_less_than_the_capacity() {
         "half of the capacity was submitted"
     );
     assert_eq!(query(&queue).EmptySlotCount, 64);
-    unsafe { queue.Submit() };
+    queue.submit();
     assert_eq!(end_held(&session, OK), 63);
     assert_eq!(query(&queue).EmptySlotCount, 127);
 }
@@ -167,12 +175,12 @@ fn half_of_the_capacity_submits_itself() {
     let queue = session.queue(MEMORY);
     let statuses = session.statuses(64);
     for enqueued in 1..=63 {
-        unsafe { queue.EnqueueStatus(&statuses, enqueued) };
+        queue.status(&statuses, enqueued);
         let left = query(&queue).RequestCountUntilAutoSubmit;
         assert_eq!(u32::from(left), 64 - enqueued);
     }
-    assert!(!unsafe { statuses.IsComplete(1) }, "nothing is submitted");
-    unsafe { queue.EnqueueStatus(&statuses, 0) };
+    assert!(!statuses.is_complete(1), "nothing is submitted");
+    queue.status(&statuses, 0);
     // Statuses without requests before them complete in the call that submits them.
     for index in 0..64 {
         assert_eq!(result(&statuses, index), OK);
@@ -198,7 +206,7 @@ fn a_full_queue_blocks_until_a_slot_is_free() {
         let (has_begun, has_ended) = (&has_begun, &has_ended);
         scope.spawn(move || {
             has_begun.store(true, Ordering::SeqCst);
-            unsafe { own.0.EnqueueRequest(&own.1) };
+            own.0.request(&own.1);
             has_ended.store(true, Ordering::SeqCst);
         });
         assert!(millstream_testing::wait_for(
@@ -213,7 +221,7 @@ fn a_full_queue_blocks_until_a_slot_is_free() {
         assert!(ended >= 64, "half of the capacity was submitted");
     });
     assert!(has_ended.load(Ordering::SeqCst));
-    unsafe { queue.Submit() };
+    queue.submit();
     assert_eq!(ended + end_held(&session, OK), 127);
     drain(&queue);
     assert_eq!(into, from);
@@ -227,25 +235,23 @@ fn a_status_is_the_first_failure_in_the_order_of_enqueueing() {
     let queue = session.queue(FILE);
     let statuses = session.statuses(4);
     let (mut one, mut two, mut three, mut four) = ([0; 1000], [0; 1000], [0; 10], [0; 10]);
-    unsafe {
-        queue.EnqueueRequest(&read(&file, 0, &mut one));
-        // Fails late, when the program ends it.
-        queue.EnqueueRequest(&read_encoded(&file, 0, 10, CUSTOM, &mut three));
-        // Fail early.
-        queue.EnqueueRequest(&read(&file, 1, &mut two));
-        let mut wrong = read(&file, 0, &mut four);
-        wrong.Options.Reserved1[0] = 1;
-        queue.EnqueueRequest(&wrong);
-        queue.EnqueueStatus(&statuses, 0);
-        // Without a failure since the last status.
-        queue.EnqueueRequest(&read(&file, 0, &mut one));
-        queue.EnqueueStatus(&statuses, 1);
-        queue.EnqueueRequest(&wrong);
-        queue.EnqueueRequest(&read(&file, 1, &mut two));
-        queue.EnqueueStatus(&statuses, 2);
-        queue.EnqueueStatus(&statuses, 3);
-        queue.Submit();
-    }
+    queue.request(&read(&file, 0, &mut one));
+    // Fails late, when the program ends it.
+    queue.request(&read_encoded(&file, 0, 10, CUSTOM, &mut three));
+    // Fail early.
+    queue.request(&read(&file, 1, &mut two));
+    let mut wrong = read(&file, 0, &mut four);
+    wrong.Options.Reserved1[0] = 1;
+    queue.request(&wrong);
+    queue.status(&statuses, 0);
+    // Without a failure since the last status.
+    queue.request(&read(&file, 0, &mut one));
+    queue.status(&statuses, 1);
+    queue.request(&wrong);
+    queue.request(&read(&file, 1, &mut two));
+    queue.status(&statuses, 2);
+    queue.status(&statuses, 3);
+    queue.submit();
     for index in 0..4 {
         assert_eq!(
             result(&statuses, index),
@@ -254,7 +260,7 @@ fn a_status_is_the_first_failure_in_the_order_of_enqueueing() {
         );
     }
     let custom = session.custom();
-    expect_set(unsafe { custom.GetEvent() });
+    expect_set(custom.event());
     assert_eq!(end_held(&session, windows_core::HRESULT(-77)), 1);
     drain(&queue);
     let expected = [-77, abi::S_OK, abi::E_DSTORAGE_RESERVED_FIELDS, abi::S_OK];
@@ -274,24 +280,20 @@ fn a_status_waits_for_what_was_enqueued_before_it_alone() {
     let queue = session.queue(MEMORY);
     let statuses = session.statuses(2);
     let (from, mut into) = ([9; 100], [0; 100]);
-    unsafe {
-        queue.EnqueueRequest(&copy(&from, NONE, &mut into));
-        queue.EnqueueStatus(&statuses, 0);
-        queue.Submit();
-    }
+    queue.request(&copy(&from, NONE, &mut into));
+    queue.status(&statuses, 0);
+    queue.submit();
     drain(&queue);
     let held = hold(&queue);
-    unsafe { queue.EnqueueStatus(&statuses, 1) };
+    queue.status(&statuses, 1);
     let event = Event::new();
-    unsafe {
-        queue.EnqueueSetEvent(event.0);
-        queue.Submit();
-    }
+    queue.set_event(event.0);
+    queue.submit();
     assert_eq!(result(&statuses, 0), OK);
     assert_eq!(result(&statuses, 1), PENDING);
     assert!(!event.is_set());
     // A status may be enqueued again once it is complete.
-    unsafe { queue.EnqueueStatus(&statuses, 0) };
+    queue.status(&statuses, 0);
     assert_eq!(result(&statuses, 0), PENDING);
     assert_eq!(end_held(&session, OK), 1);
     event.wait();
@@ -307,15 +309,13 @@ fn events_are_set_after_failures_and_although_their_handle_is_closed() {
     let queue = session.queue(FILE);
     let (event, other) = (Event::new(), Event::new());
     let mut into = [0; 100];
-    unsafe {
-        queue.EnqueueRequest(&read(&file, 0, &mut into));
-        queue.EnqueueSetEvent(event.0);
-    }
+    queue.request(&read(&file, 0, &mut into));
+    queue.set_event(event.0);
     // Another handle of the same event is closed before the event is set.
     let duplicate = duplicate(other.0);
-    unsafe { queue.EnqueueSetEvent(duplicate.0) };
+    queue.set_event(duplicate.0);
     drop(duplicate);
-    unsafe { queue.Submit() };
+    queue.submit();
     event.wait();
     other.wait();
     assert_eq!(record(&queue).FailureCount, 1);
@@ -325,6 +325,7 @@ fn duplicate(handle: windows::Win32::Foundation::HANDLE) -> Event {
     use windows_sys::Win32::Foundation::{DUPLICATE_SAME_ACCESS, DuplicateHandle};
     use windows_sys::Win32::System::Threading::GetCurrentProcess;
     let mut other = std::ptr::null_mut();
+    // SAFETY: objects and memory that the test holds, and null on purpose.
     let duplicated = unsafe {
         let process = GetCurrentProcess();
         DuplicateHandle(
@@ -348,23 +349,21 @@ fn canceled_requests_are_no_failures() {
     let queue = session.queue_of(1024, FILE);
     let statuses = session.statuses(1);
     let mut parts = vec![[0_u8; 4096]; 300];
-    unsafe {
-        for (at, part) in parts.iter_mut().enumerate() {
-            // Those with an odd tag would fail.
-            let offset = if at % 2 == 0 {
-                at as u64 * 1024
-            } else {
-                1 << 30
-            };
-            let mut request = read(&file, offset, part);
-            request.CancellationTag = 0xf0 | (at as u64 % 2);
-            queue.EnqueueRequest(&request);
-        }
-        // No tag is 2, so this cancels nothing.
-        queue.CancelRequestsWithTag(0xf, 2);
-        queue.CancelRequestsWithTag(0xf, 1);
-        queue.EnqueueStatus(&statuses, 0);
+    for (at, part) in parts.iter_mut().enumerate() {
+        // Those with an odd tag would fail.
+        let offset = if at % 2 == 0 {
+            at as u64 * 1024
+        } else {
+            1 << 30
+        };
+        let mut request = read(&file, offset, part);
+        request.CancellationTag = 0xf0 | (at as u64 % 2);
+        queue.request(&request);
     }
+    // No tag is 2, so this cancels nothing.
+    queue.cancel(0xf, 2);
+    queue.cancel(0xf, 1);
+    queue.status(&statuses, 0);
     drain(&queue);
     assert_eq!(result(&statuses, 0), OK);
     assert_eq!(record(&queue).FailureCount, 0);
@@ -387,16 +386,14 @@ fn a_canceled_request_that_was_submitted_completes_either_way() {
     let queue = session.queue_of(1024, FILE);
     let statuses = session.statuses(1);
     let mut parts = vec![vec![0_u8; 64 << 10]; 128];
-    unsafe {
-        for (at, part) in parts.iter_mut().enumerate() {
-            let mut request = read(&file, at as u64 * (64 << 10), part);
-            request.CancellationTag = 5;
-            queue.EnqueueRequest(&request);
-        }
-        queue.Submit();
-        queue.CancelRequestsWithTag(u64::MAX, 5);
-        queue.EnqueueStatus(&statuses, 0);
+    for (at, part) in parts.iter_mut().enumerate() {
+        let mut request = read(&file, at as u64 * (64 << 10), part);
+        request.CancellationTag = 5;
+        queue.request(&request);
     }
+    queue.submit();
+    queue.cancel(u64::MAX, 5);
+    queue.status(&statuses, 0);
     drain(&queue);
     assert_eq!(result(&statuses, 0), OK);
     assert_eq!(record(&queue).FailureCount, 0);
@@ -423,6 +420,7 @@ fn every_priority_completes() {
             ..Default::default()
         };
         let queue: IDStorageQueue3 =
+            // SAFETY: parameters that the method takes.
             unsafe { session.factory.CreateQueue(&description) }.expect("a queue");
         assert_eq!(query(&queue).Desc.Priority, DSTORAGE_PRIORITY(priority));
         let mut into = vec![0; bytes.len()];
@@ -445,7 +443,7 @@ fn an_array_of_requests_larger_than_the_queue_is_enqueued_whole() {
         .collect();
     assert_eq!(requests.len(), 1024);
     let none = DSTORAGE_ENQUEUE_REQUEST_FLAG_NONE;
-    unsafe { queue.EnqueueRequests(&requests, None, 0, none) };
+    queue.requests(&requests, None, 0, none);
     drain(&queue);
     assert_eq!(into, bytes);
 }

@@ -6,6 +6,7 @@ use dstorage::abi;
 use windows::Win32::Foundation::HANDLE;
 use windows_core::{HRESULT, Interface, PCSTR};
 
+use crate::calls::*;
 use crate::common::*;
 
 #[test]
@@ -13,7 +14,7 @@ fn a_record_has_the_first_failure_in_the_order_of_enqueueing() {
     let session = Session::new();
     let file = session.file("records.bin", &pattern(100, 30));
     let queue = session.queue(FILE);
-    let error = unsafe { queue.GetErrorEvent() };
+    let error = queue.error_event();
     assert!(!is_set_within(error, 0));
     let (mut one, mut two) = ([0; 10], [0; 10]);
     let mut first = read_encoded(&file, 5, 10, CUSTOM, &mut one);
@@ -21,15 +22,13 @@ fn a_record_has_the_first_failure_in_the_order_of_enqueueing() {
     first.CancellationTag = 42;
     let mut second = read(&file, 1000, &mut two);
     second.Name = PCSTR(c"the second".as_ptr().cast());
-    unsafe {
-        queue.EnqueueRequest(&first);
-        queue.EnqueueRequest(&second);
-        queue.EnqueueRequest(&second);
-        queue.Submit();
-    }
+    queue.request(&first);
+    queue.request(&second);
+    queue.request(&second);
+    queue.submit();
     // The second fails first.
     expect_set(error);
-    expect_set(unsafe { session.custom().GetEvent() });
+    expect_set(session.custom().event());
     assert_eq!(end_held(&session, HRESULT(-5)), 1);
     drain(&queue);
     let found = record(&queue);
@@ -39,6 +38,7 @@ fn a_record_has_the_first_failure_in_the_order_of_enqueueing() {
         found.FirstFailure.CommandType,
         DSTORAGE_COMMAND_TYPE_REQUEST
     );
+    // SAFETY: the member that the type of the command or request names.
     let parameters = unsafe { &found.FirstFailure.Anonymous.Request };
     let name: Vec<u8> = parameters
         .RequestName
@@ -51,6 +51,7 @@ fn a_record_has_the_first_failure_in_the_order_of_enqueueing() {
     let filename = filename.split('\0').next().expect("a name");
     assert!(filename.ends_with("records.bin"), "{filename}");
     assert_eq!(parameters.Request.CancellationTag, 42);
+    // SAFETY: the member that the type of the command or request names.
     assert_eq!(unsafe { parameters.Request.Source.File.Offset }, 5);
     assert_eq!(parameters.Request.UncompressedSize, 10);
     // Retrieved: the next begins anew.
@@ -80,6 +81,7 @@ fn a_name_of_a_request_has_63_characters_in_a_record() {
         request.Name = PCSTR(name.as_ptr());
         assert_ne!(run(&session, &queue, &[request]), OK);
         let found = record(&queue);
+        // SAFETY: the member that the type of the command or request names.
         let found = unsafe { &found.FirstFailure.Anonymous.Request.RequestName };
         let kept = len.min(63);
         assert!(
@@ -95,20 +97,22 @@ fn each_kind_of_command_is_recorded_with_its_parameters() {
     let session = Session::new();
     let queue = session.queue(FILE);
     let statuses = session.statuses(1);
-    unsafe { queue.EnqueueStatus(&statuses, 9) };
+    queue.status(&statuses, 9);
     drain(&queue);
     let found = record(&queue).FirstFailure;
     assert_eq!(found.CommandType, DSTORAGE_COMMAND_TYPE_STATUS);
     assert_eq!(found.HResult.0, abi::E_DSTORAGE_INDEX_BOUND);
+    // SAFETY: the member that the type of the command or request names.
     let status = unsafe { &found.Anonymous.Status };
     let array = status.StatusArray.as_ref().map(Interface::as_raw);
     assert_eq!((array, status.Index), (Some(statuses.as_raw()), 9));
 
-    unsafe { queue.EnqueueSignal(None, 7) };
+    queue.signal(None, 7);
     drain(&queue);
     let found = record(&queue).FirstFailure;
     assert_eq!(found.CommandType, DSTORAGE_COMMAND_TYPE_SIGNAL);
     assert_eq!(found.HResult.0, abi::E_DSTORAGE_INVALID_FENCE);
+    // SAFETY: the member that the type of the command or request names.
     let signal = unsafe { &found.Anonymous.Signal };
     assert!(signal.Fence.is_none());
     assert_eq!(signal.Value, 7);
@@ -116,7 +120,7 @@ fn each_kind_of_command_is_recorded_with_its_parameters() {
     // A handle of another kind.
     let other = std::fs::File::open(std::env::current_exe().expect("a path")).expect("it opens");
     let handle = HANDLE(std::os::windows::io::AsRawHandle::as_raw_handle(&other));
-    unsafe { queue.EnqueueSetEvent(handle) };
+    queue.set_event(handle);
     drain(&queue);
     let found = record(&queue).FirstFailure;
     assert_eq!(found.CommandType, DSTORAGE_COMMAND_TYPE_EVENT);
@@ -129,15 +133,14 @@ fn each_kind_of_command_is_recorded_with_its_parameters() {
     for wrong in [0_isize, -1, 0x7ff_fffc, handle.0 as isize] {
         let wrong = HANDLE(wrong as *mut _);
         let statuses = session.statuses(2);
-        unsafe {
-            queue.EnqueueStatus(&statuses, 1);
-            queue.EnqueueSetEvent(wrong);
-            queue.EnqueueStatus(&statuses, 0);
-        }
+        queue.status(&statuses, 1);
+        queue.set_event(wrong);
+        queue.status(&statuses, 0);
         drain(&queue);
         let found = record(&queue).FirstFailure;
         assert_eq!(found.CommandType, DSTORAGE_COMMAND_TYPE_EVENT, "{wrong:?}");
         assert_eq!(found.HResult.0, abi::E_HANDLE, "{wrong:?}");
+        // SAFETY: the member that the type of the command or request names.
         assert_eq!(unsafe { found.Anonymous.Event.Handle }, wrong);
         assert_eq!(
             result(&statuses, 0).0,

@@ -11,6 +11,7 @@ use windows_sys::Win32::System::Memory::{
     PAGE_READWRITE, VirtualAlloc, VirtualFree, VirtualProtect,
 };
 
+use crate::calls::*;
 use crate::common::*;
 
 /// Runs a changed request of a file of 1000 bytes; returns its result.
@@ -33,6 +34,7 @@ fn run_changed(change: impl FnOnce(&mut DSTORAGE_REQUEST)) -> HRESULT {
 }
 
 fn change_file(request: &mut DSTORAGE_REQUEST, change: impl FnOnce(&mut DSTORAGE_SOURCE_FILE)) {
+    // SAFETY: the member that the type of the command or request names.
     change(unsafe { &mut request.Source.File });
 }
 
@@ -172,24 +174,27 @@ fn objects_of_another_kind_and_released_ones_are_noticed() {
         std::ptr::from_mut(&mut word).cast(),
         std::ptr::without_provenance_mut(1),
     ] {
+        // SAFETY: a pointer that is passed on, and never released.
         let wrong = unsafe { ManuallyDrop::new(IDStorageFile::from_raw(raw)) };
         change_file(&mut request, |source| {
+            // SAFETY: it outlives the request.
             source.Source = unsafe { readonly_copy(&*wrong) }
         });
         let found = run(&session, &queue, std::slice::from_ref(&request));
         assert_eq!(found.0, abi::E_DSTORAGE_INVALID_FILE_HANDLE);
     }
     // A file in place of a status array; an index that it does not have; a released one.
+    // SAFETY: a pointer that is passed on, and never released.
     let array = unsafe { ManuallyDrop::new(IDStorageStatusArray::from_raw(file.as_raw())) };
     record(&queue);
-    unsafe { queue.EnqueueStatus(&*array, 0) };
+    queue.status(&*array, 0);
     drain(&queue);
     let expected = abi::E_DSTORAGE_INVALID_STATUS_ARRAY;
     assert_eq!(record(&queue).FirstFailure.HResult.0, expected);
-    unsafe { queue.EnqueueStatus(None, 0) };
+    queue.status(None, 0);
     drain(&queue);
     assert_eq!(record(&queue).FirstFailure.HResult.0, expected);
-    unsafe { queue.EnqueueStatus(&statuses, 1) };
+    queue.status(&statuses, 1);
     drain(&queue);
     assert_eq!(
         record(&queue).FirstFailure.HResult.0,
@@ -197,14 +202,17 @@ fn objects_of_another_kind_and_released_ones_are_noticed() {
     );
     let raw = statuses.as_raw();
     drop(statuses);
+    // SAFETY: a pointer that is passed on, and never released.
     let released = unsafe { ManuallyDrop::new(IDStorageStatusArray::from_raw(raw)) };
-    unsafe { queue.EnqueueStatus(&*released, 0) };
+    queue.status(&*released, 0);
     drain(&queue);
     assert_eq!(record(&queue).FirstFailure.HResult.0, expected);
     let raw = file.as_raw();
     drop(file);
+    // SAFETY: a pointer that is passed on, and never released.
     let released = unsafe { ManuallyDrop::new(IDStorageFile::from_raw(raw)) };
     change_file(&mut request, |source| {
+        // SAFETY: it outlives the request.
         source.Source = unsafe { readonly_copy(&*released) }
     });
     let found = run(&session, &queue, &[request]);
@@ -219,9 +227,9 @@ fn an_array_released_before_its_status_takes_effect_is_kept() {
     let held = hold(&queue);
     for _ in 0..50 {
         let statuses = session.statuses(1);
-        unsafe { queue.EnqueueStatus(&statuses, 0) };
+        queue.status(&statuses, 0);
     }
-    unsafe { queue.Submit() };
+    queue.submit();
     assert_eq!(end_held(&session, OK), 1);
     drain(&queue);
     assert_eq!(record(&queue).FailureCount, 0);
@@ -234,6 +242,7 @@ fn null_arguments_are_noticed() {
     let queue = session.queue(FILE);
     let none = DSTORAGE_ENQUEUE_REQUEST_FLAG_NONE;
     let table = Interface::vtable(&queue);
+    // SAFETY: objects and memory that the test holds, and null on purpose.
     unsafe {
         queue.EnqueueRequest(std::ptr::null());
         (table.EnqueueRequests)(
@@ -252,7 +261,7 @@ fn null_arguments_are_noticed() {
             0,
             none,
         );
-        queue.EnqueueSetEvent(Default::default());
+        queue.set_event(Default::default());
         let base = &table.base__.base__.base__;
         (base.RetrieveErrorRecord)(queue.as_raw(), std::ptr::null_mut());
     }
@@ -264,9 +273,10 @@ fn null_arguments_are_noticed() {
     let file = session.file("a", b"bytes");
     let request = read(&file, 0, &mut into);
     let flags = DSTORAGE_ENQUEUE_REQUEST_FLAGS(7);
-    unsafe { queue.EnqueueRequests(&[request], None, 0, flags) };
+    queue.requests(&[request], None, 0, flags);
     drain(&queue);
     assert_eq!(record(&queue).FirstFailure.HResult.0, abi::E_INVALIDARG);
+    // SAFETY: parameters that the function takes.
     unsafe {
         assert_eq!(
             dstorage::DStorageGetFactory(std::ptr::null(), std::ptr::null_mut()),
@@ -289,6 +299,7 @@ const PAGE: usize = 4096;
 impl Pages {
     fn new() -> Pages {
         let kind = MEM_RESERVE | MEM_COMMIT;
+        // SAFETY: pages of the test.
         let pages = unsafe { VirtualAlloc(std::ptr::null(), 2 * PAGE, kind, PAGE_READWRITE) };
         assert!(!pages.is_null());
         Pages(pages.cast())
@@ -297,6 +308,7 @@ impl Pages {
     fn protect_second(&self, protection: u32) {
         let mut before = 0;
         let second = self.0.wrapping_add(PAGE).cast();
+        // SAFETY: pages of the test.
         let changed = unsafe { VirtualProtect(second, PAGE, protection, &mut before) };
         assert_ne!(changed, 0);
     }
@@ -304,6 +316,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
+        // SAFETY: pages of the test.
         unsafe { VirtualFree(self.0.cast(), 0, MEM_RELEASE) };
     }
 }
@@ -326,6 +339,7 @@ fn memory_that_cannot_be_accessed_is_an_error_and_no_crash() {
         match protection {
             0 => {
                 let second = pages.0.wrapping_add(PAGE).cast();
+                // SAFETY: pages of the test.
                 assert_ne!(unsafe { VirtualFree(second, PAGE, MEM_DECOMMIT) }, 0);
             }
             _ => pages.protect_second(protection),

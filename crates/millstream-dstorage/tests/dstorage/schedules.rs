@@ -13,6 +13,7 @@ use direct_storage::*;
 use dstorage::abi;
 use windows_core::HRESULT;
 
+use crate::calls::*;
 use crate::common::*;
 
 /// Schedules without the variable.
@@ -99,7 +100,7 @@ fn run_schedule(session: &Session, files: [&IDStorageFile; 2], plan: &Plan, seed
             for _ in 0..random.u8(..20) {
                 std::thread::yield_now();
             }
-            unsafe { queues[random.usize(..2)].Close() };
+            queues[random.usize(..2)].close();
         }
         all.extend(
             workers
@@ -109,7 +110,7 @@ fn run_schedule(session: &Session, files: [&IDStorageFile; 2], plan: &Plan, seed
     });
     if closes {
         for queue in &queues {
-            unsafe { queue.Close() };
+            queue.close();
         }
     } else {
         for queue in &queues {
@@ -175,15 +176,15 @@ fn step(
                 }
                 _ => {}
             }
-            unsafe { queue.EnqueueRequest(&request) };
+            queue.request(&request);
             enqueued.push(entry);
         }
         12..15 => {
             let index = job.random.u32(..8);
-            if !unsafe { job.statuses.IsComplete(index) } {
+            if !job.statuses.is_complete(index) {
                 return;
             }
-            unsafe { queue.EnqueueStatus(&job.statuses, index) };
+            queue.status(&job.statuses, index);
             let first = expected[kind].replace(OK);
             if job.is_alone {
                 drain(queue);
@@ -193,15 +194,15 @@ fn step(
                 }
             }
         }
-        15 | 16 => unsafe { queue.Submit() },
-        17 => unsafe { queue.CancelRequestsWithTag(1, 1) },
+        15 | 16 => queue.submit(),
+        17 => queue.cancel(1, 1),
         18 => {
             let info = query(queue);
             assert!(info.EmptySlotCount < info.Desc.Capacity);
         }
         _ => {
             let event = Event::new();
-            unsafe { queue.EnqueueSetEvent(event.0) };
+            queue.set_event(event.0);
         }
     }
 }
@@ -234,6 +235,7 @@ fn request_of(job: &mut Job, plan: &Plan, is_memory: bool) -> (DSTORAGE_REQUEST,
             expected = HRESULT(abi::E_DSTORAGE_END_OF_FILE);
         }
         3 => {
+            // SAFETY: the member that the type of the command or request names.
             unsafe { request.Destination.Memory.Size += 1 };
             expected = HRESULT(abi::E_DSTORAGE_INVALID_DESTINATION_SIZE);
         }

@@ -7,11 +7,13 @@ use direct_storage::*;
 use dstorage::abi;
 use windows_core::{GUID, IUnknown, Interface};
 
+use crate::calls::*;
 use crate::common::*;
 
 /// Returns the count of references of an object, by adding one and releasing it.
 fn references(object: &IUnknown) -> u32 {
     let table = Interface::vtable(object);
+    // SAFETY: an object, and what the test passes on purpose.
     unsafe {
         (table.AddRef)(object.as_raw());
         (table.Release)(object.as_raw())
@@ -21,6 +23,7 @@ fn references(object: &IUnknown) -> u32 {
 fn query_of(object: &IUnknown, iid: *const GUID) -> (i32, *mut c_void) {
     let mut out = std::ptr::dangling_mut();
     let result =
+        // SAFETY: an object, and what the test passes on purpose.
         unsafe { (Interface::vtable(object).QueryInterface)(object.as_raw(), iid, &mut out) };
     (result.0, out)
 }
@@ -29,11 +32,13 @@ fn query_of(object: &IUnknown, iid: *const GUID) -> (i32, *mut c_void) {
 fn check(object: &IUnknown, interfaces: &[GUID]) {
     let identity = query_of(object, &IUnknown::IID);
     assert_eq!(identity.0, abi::S_OK);
+    // SAFETY: a reference that the query returned.
     let identity = unsafe { IUnknown::from_raw(identity.1) };
     let before = references(object);
     for from in interfaces {
         let (result, one) = query_of(object, from);
         assert_eq!(result, abi::S_OK, "{from:?}");
+        // SAFETY: a reference that the query returned.
         let one = unsafe { IUnknown::from_raw(one) };
         assert_eq!(
             references(object),
@@ -44,8 +49,10 @@ fn check(object: &IUnknown, interfaces: &[GUID]) {
         for to in interfaces.iter().chain([&IUnknown::IID]) {
             let (result, other) = query_of(&one, to);
             assert_eq!(result, abi::S_OK, "{to:?} from {from:?}");
+            // SAFETY: a reference that the query returned.
             let other = unsafe { IUnknown::from_raw(other) };
             let (_, same) = query_of(&other, &IUnknown::IID);
+            // SAFETY: a reference that the query returned.
             let same = unsafe { IUnknown::from_raw(same) };
             assert_eq!(same.as_raw(), identity.as_raw(), "one identity");
         }
@@ -65,6 +72,7 @@ fn check(object: &IUnknown, interfaces: &[GUID]) {
         assert_eq!(query_of(&one, std::ptr::null()).0, abi::E_POINTER);
         let table = Interface::vtable(&one);
         let no_place =
+            // SAFETY: an object, and what the test passes on purpose.
             unsafe { (table.QueryInterface)(one.as_raw(), &IUnknown::IID, std::ptr::null_mut()) };
         assert_eq!(no_place.0, abi::E_POINTER);
     }
@@ -97,6 +105,7 @@ fn every_interface_comes_from_every_interface_of_an_object() {
     check(&file, &[IDStorageFile::IID]);
     let statuses: IUnknown = session.statuses(1).cast().expect("IUnknown");
     check(&statuses, &[IDStorageStatusArray::IID]);
+    // SAFETY: parameters that the function takes.
     let codec: IDStorageCompressionCodec = interface(|iid, out| unsafe {
         dstorage::DStorageCreateCompressionCodec(GDEFLATE.0, 1, iid, out)
     })
@@ -107,6 +116,7 @@ fn every_interface_comes_from_every_interface_of_an_object() {
     // `check` expects no codec of other objects.
     let (result, same) = query_of(&codec, &IDStorageCompressionCodec::IID);
     assert_eq!((result, same), (abi::S_OK, codec.as_raw()));
+    // SAFETY: a reference that the query returned.
     drop(unsafe { IUnknown::from_raw(same) });
     assert_eq!(references(&codec), 1);
 }
@@ -128,7 +138,8 @@ fn the_factory_is_one_object_that_begins_anew_after_its_last_release() {
     } = session;
     drop(last);
     let mut information = Default::default();
-    unsafe { file.GetFileInformation(&mut information) }.expect("the file is open");
+    file.information(&mut information)
+        .expect("the file is open");
     let again = Session {
         factory: factory(),
         folder: _folder,
@@ -146,18 +157,21 @@ fn calls_of_a_released_factory_fail() {
     let factory = factory();
     let raw = factory.as_raw();
     drop(factory);
+    // SAFETY: a pointer that is passed on, and never released.
     let stale = unsafe { std::mem::ManuallyDrop::new(IDStorageFactory::from_raw(raw)) };
     assert_eq!(code(open(&stale, "a")).0, abi::E_DSTORAGE_NOT_RUNNING);
     let description = DSTORAGE_QUEUE_DESC {
         Capacity: 128,
         ..Default::default()
     };
+    // SAFETY: parameters that the method takes.
     let queue: windows_core::Result<IDStorageQueue> = unsafe { stale.CreateQueue(&description) };
     assert_eq!(code(queue).0, abi::E_DSTORAGE_NOT_RUNNING);
-    let staged = unsafe { stale.SetStagingBufferSize(1 << 20) };
+    let staged = stale.set_staging(1 << 20);
     assert_eq!(code(staged).0, abi::E_DSTORAGE_NOT_RUNNING);
     // A release too many changes nothing.
     let table = Interface::vtable(&*stale);
+    // SAFETY: an object, and what the test passes on purpose.
     assert_eq!(unsafe { (table.base__.Release)(raw) }, 0);
     drop(crate::common::factory());
 }
