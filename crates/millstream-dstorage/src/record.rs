@@ -3,7 +3,6 @@
 #![expect(unsafe_code, reason = "makes records of plain memory")]
 
 use std::ffi::{c_char, c_void};
-use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use crate::abi::*;
@@ -52,8 +51,7 @@ impl Failure {
         Box::new(Failure { result, command })
     }
 
-    fn to_first(&self) -> DSTORAGE_ERROR_FIRST_FAILURE {
-        let mut first = no_failure();
+    fn store(&self, first: &mut DSTORAGE_ERROR_FIRST_FAILURE) {
         first.HResult = self.result;
         let parameters = &mut first.Parameters;
         first.CommandType = match &self.command {
@@ -79,7 +77,6 @@ impl Failure {
                 DSTORAGE_COMMAND_TYPE_EVENT
             }
         };
-        first
     }
 }
 
@@ -133,20 +130,13 @@ impl Record {
 
     pub(crate) fn take(&mut self) -> DSTORAGE_ERROR_RECORD {
         let taken = std::mem::take(self);
-        DSTORAGE_ERROR_RECORD {
-            FailureCount: taken.count,
-            FirstFailure: match &taken.first {
-                Some((_, failure)) => failure.to_first(),
-                None => no_failure(),
-            },
+        // SAFETY: numbers and pointers, for which zero is valid.
+        let mut record: DSTORAGE_ERROR_RECORD = unsafe { std::mem::zeroed() };
+        record.FailureCount = taken.count;
+        record.FirstFailure.CommandType = DSTORAGE_COMMAND_TYPE_NONE;
+        if let Some((_, failure)) = taken.first {
+            failure.store(&mut record.FirstFailure);
         }
+        record
     }
-}
-
-fn no_failure() -> DSTORAGE_ERROR_FIRST_FAILURE {
-    // SAFETY: numbers and pointers, for which zero is valid. Padding is zero as well, so that no
-    // byte of the library's memory leaks into a record.
-    let mut first: DSTORAGE_ERROR_FIRST_FAILURE = unsafe { MaybeUninit::zeroed().assume_init() };
-    first.CommandType = DSTORAGE_COMMAND_TYPE_NONE;
-    first
 }

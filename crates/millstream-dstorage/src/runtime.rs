@@ -62,6 +62,8 @@ impl Runtime {
     pub(crate) fn new(configuration: &Configuration) -> Result<Arc<Runtime>, HRESULT> {
         let mut options = StorageOptions::default();
         options.staging_bytes = STAGING_BYTES_MIN.max(configuration.staging_bytes as usize);
+        // Buffers are for what the program decompresses alone: no more stay than staging has.
+        options.retained_bytes = options.staging_bytes;
         options.threads.workers = configuration.workers.map(|it| it.min(WORKERS_MAX));
         if configuration.buffered {
             options.access = Access::Buffered;
