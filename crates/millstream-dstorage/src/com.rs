@@ -1,4 +1,4 @@
-//! COM objects: identity, reference counts, and the border that no panic crosses.
+//! COM objects: identity, reference counts, and the boundary that no panic crosses.
 //!
 //! An object is a box whose first field points to its table of methods. All interfaces of an object
 //! are versions of one interface, so they share one pointer, which is also its identity. The state

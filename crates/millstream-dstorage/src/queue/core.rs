@@ -271,7 +271,7 @@ impl QueueCore {
                     hresult_of(error)
                 }
             };
-            // A buffer of the library comes back from a read for the program alone.
+            // Only a read that the program decompresses returns a buffer.
             match completion.take_memory::<Buffer>() {
                 Some(buffer) if completion.result.is_ok() && !state.closed => {
                     self.lend(&mut state, index, Some(buffer));
@@ -282,7 +282,8 @@ impl QueueCore {
         self.notify(&state);
     }
 
-    /// Lets the markers take effect whose turn it is. If another thread does so, that looks again.
+    /// Lets the markers take effect whose turn it is, on one thread at a time: a call that finds
+    /// another thread doing so returns, and that thread looks again.
     fn retire(&self) {
         let gates = std::mem::take(&mut self.state().left_gates);
         drop(gates);
@@ -371,7 +372,7 @@ impl QueueCore {
         self.leave();
     }
 
-    /// Counts it no more as an open queue.
+    /// Removes it from the number of open queues, once.
     fn leave(&self) {
         if self.is_user.swap(false, Ordering::SeqCst) {
             self.runtime.remove_user();
@@ -381,7 +382,8 @@ impl QueueCore {
         }
     }
 
-    /// Ends the thread once the engine has no request: now, if it has none.
+    /// Tells the thread to end once the engine has no request of the queue, and waits for that if
+    /// it has none.
     pub(super) fn release(&self) {
         self.leave();
         self.stopping.store(true, Ordering::Release);
