@@ -29,7 +29,7 @@ const FILE_LINES_MAX: usize = 1500;
 const LINE_COLUMNS_MAX: usize = 100;
 
 /// Most lines of source, without tests, of all crates but those of the next limit.
-const PRODUCT_LINES_MAX: usize = 84_574;
+const PRODUCT_LINES_MAX: usize = 88_450;
 
 /// Most lines of source, without tests, of the crates that measure and test the others.
 const TOOL_LINES_MAX: usize = 14_916;

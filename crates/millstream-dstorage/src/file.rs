@@ -1,0 +1,173 @@
+//! `IDStorageFile`.
+//!
+//! A file has a handle of its own, by which the open is checked and `GetFileInformation` answered,
+//! and an id of the engine, which opens it for its requests. Requests hold the file, so releasing
+//! it does not stop them; `Close` lets what is submitted complete.
+#![expect(unsafe_code, reason = "implements methods on raw pointers")]
+
+use std::ffi::{OsString, c_void};
+use std::fs::File;
+use std::os::windows::ffi::OsStringExt;
+use std::os::windows::io::AsRawHandle;
+use std::sync::{Arc, Mutex};
+
+use millstream::limits::FILES_MAX;
+use millstream::{FileId, FileOptions};
+use windows_sys::Win32::Storage::FileSystem::{
+    BY_HANDLE_FILE_INFORMATION, FILE_TYPE_DISK, GetFileInformationByHandle, GetFileType,
+};
+
+use crate::abi::*;
+use crate::com::{self, Class, lock, methods, unknown};
+use crate::event::last_error;
+use crate::log;
+use crate::registry::Registry;
+use crate::runtime::Runtime;
+use crate::vtables::IDStorageFileVtbl;
+
+/// Most characters of a path: the system accepts no longer one.
+const PATH_CHARACTERS_MAX: usize = 32_767;
+
+const ERROR_FILENAME_EXCED_RANGE: u32 = 206;
+
+static FILES: Registry<StorageFile> = Registry::new();
+
+/// A file that requests read.
+pub(crate) struct StorageFile {
+    runtime: Arc<Runtime>,
+    pub(crate) id: FileId,
+    /// The path as the program passed it, as long as a record has room for it.
+    pub(crate) name: Box<[u16]>,
+    /// `None` once it is closed.
+    handle: Mutex<Option<File>>,
+}
+
+impl StorageFile {
+    /// Returns the file of an `IDStorageFile`.
+    pub(crate) fn find(object: *mut c_void) -> Result<Arc<StorageFile>, HRESULT> {
+        let file = FILES.find(object).ok_or(E_DSTORAGE_INVALID_FILE_HANDLE)?;
+        match file.is_open() {
+            true => Ok(file),
+            false => Err(E_DSTORAGE_FILE_NOT_OPEN),
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        lock(&self.handle).is_some()
+    }
+
+    fn open(runtime: Arc<Runtime>, path: Vec<u16>) -> Result<StorageFile, HRESULT> {
+        if path.len() > PATH_CHARACTERS_MAX {
+            return Err(hresult_from_win32(ERROR_FILENAME_EXCED_RANGE));
+        }
+        let name = path[..path.len().min(MAX_PATH - 1)].into();
+        let path = OsString::from_wide(&path);
+        let file = File::open(&path).map_err(|error| {
+            log::error(|| format!("cannot open {path:?}: {error}"));
+            let number = error.raw_os_error();
+            number.map_or(E_INVALIDARG, |number| hresult_from_win32(number as u32))
+        })?;
+        // SAFETY: an open handle.
+        if unsafe { GetFileType(file.as_raw_handle()) } != FILE_TYPE_DISK {
+            log::error(|| format!("cannot open {path:?}: not a file of a disk"));
+            return Err(E_DSTORAGE_UNSUPPORTED_FILE);
+        }
+        if runtime.add_user() > FILES_MAX {
+            runtime.remove_user();
+            return Err(E_DSTORAGE_TOO_MANY_FILES);
+        }
+        let id = runtime.storage.open(&path, FileOptions::default());
+        log::line(|| format!("file {id:?} opened: {path:?}"));
+        Ok(StorageFile {
+            runtime,
+            id,
+            name,
+            handle: Mutex::new(Some(file)),
+        })
+    }
+
+    fn close(&self) {
+        let handle = lock(&self.handle).take();
+        if handle.is_none() {
+            return;
+        }
+        // It fails only once the storage is closed, which closes all files.
+        let _ = self.runtime.closes.close(self.id);
+        self.runtime.remove_user();
+        log::line(|| format!("file {:?} closed", self.id));
+    }
+
+    fn information(&self) -> Result<BY_HANDLE_FILE_INFORMATION, HRESULT> {
+        let handle = lock(&self.handle);
+        let file = handle.as_ref().ok_or(E_DSTORAGE_FILE_NOT_OPEN)?;
+        let mut information = BY_HANDLE_FILE_INFORMATION::default();
+        // SAFETY: an open handle, and memory for the answer.
+        match unsafe { GetFileInformationByHandle(file.as_raw_handle(), &mut information) } {
+            0 => Err(last_error()),
+            _ => Ok(information),
+        }
+    }
+}
+
+impl Drop for StorageFile {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Class for StorageFile {
+    type Vtable = IDStorageFileVtbl;
+
+    const INTERFACES: &'static [GUID] = &[IID_IDStorageFile];
+
+    fn vtable() -> &'static IDStorageFileVtbl {
+        static VTABLE: IDStorageFileVtbl = IDStorageFileVtbl {
+            base: unknown::<StorageFile>(),
+            Close: close,
+            GetFileInformation: get_file_information,
+        };
+        &VTABLE
+    }
+
+    fn registry() -> Option<&'static Registry<StorageFile>> {
+        Some(&FILES)
+    }
+}
+
+/// `IDStorageFactory::OpenFile`.
+///
+/// # Safety
+/// The pointers are null or valid; the path ends with a NUL.
+pub(crate) unsafe fn open(
+    runtime: impl FnOnce() -> Result<Arc<Runtime>, HRESULT>,
+    path: *const u16,
+    iid: *const GUID,
+    out: *mut *mut c_void,
+) -> HRESULT {
+    // SAFETY: as the caller promises; a path is read up to its NUL, and no further than it may be
+    // long.
+    unsafe {
+        com::create(iid, out, || {
+            if path.is_null() {
+                return Err(E_INVALIDARG);
+            }
+            let path = (0..=PATH_CHARACTERS_MAX).map(|at| path.add(at).read_unaligned());
+            let path = path.take_while(|character| *character != 0).collect();
+            StorageFile::open(runtime()?, path).map(Arc::new)
+        })
+    }
+}
+
+methods! { StorageFile as file;
+    fn close() {
+        file.close();
+    }
+
+    fn get_file_information(out: *mut BY_HANDLE_FILE_INFORMATION) -> HRESULT, or E_FAIL; {
+        match file.information() {
+            // SAFETY: the caller passes null or memory for it.
+            Ok(information) => unsafe { com::store(out, information) },
+            Err(error) => error,
+        }
+    }
+}
