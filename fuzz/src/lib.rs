@@ -8,12 +8,14 @@ pub mod package;
 pub mod pnm;
 pub mod report;
 pub mod tiles;
+pub mod zips;
 
 /// A fuzz target: what it does with an input.
 pub type Target = fn(&[u8]);
 
 /// All of them, by the names of their folders in `seeds/`.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 11] = [
+    ("archives", zips::read),
     ("codec_decode", codec::decode),
     ("gdeflate_decode", tiles::decode),
     ("gdeflate_roundtrip", tiles::round_trip),

@@ -23,7 +23,7 @@ const CHANGE_BYTES_MAX: usize = 16;
 /// The package's name on the simulated disk.
 const PATH: &str = "fuzzed.mpak";
 
-static DISK: LazyLock<disk::Disk> = LazyLock::new(disk::Disk::new);
+pub(crate) static DISK: LazyLock<disk::Disk> = LazyLock::new(disk::Disk::new);
 static PLAIN: LazyLock<Vec<u8>> = LazyLock::new(|| written(write_plain));
 static NAMED: LazyLock<Vec<u8>> = LazyLock::new(|| written(write_named));
 

@@ -949,8 +949,8 @@ MST_API mst_result mst_status_array_reset(mst_status_array *statuses, size_t ind
 /** Packages and mounts: named entries to read. */
 
 /**
- * Named entries: a package, or packages and folders over one another. Calls may be made from any
- * thread; they wait where they touch a part of a package's tables for the first time.
+ * Named entries: a package, or packages, archives and folders over one another. Calls may be made
+ * from any thread; they wait where they touch a part of a package's tables for the first time.
  */
 struct mst_source;
 
@@ -990,6 +990,8 @@ typedef int32_t mst_layer_kind;
 #define MST_LAYER_PACKAGE 0
 /** A folder of loose files. */
 #define MST_LAYER_FOLDER 1
+/** An archive of another program: zip (pk3), PACK of Quake, PCK of Godot. */
+#define MST_LAYER_ARCHIVE 2
 /**
  * Bit of `mst_layer.flags`: names of this layer and those above are found without regard to the
  * case of ASCII letters.
@@ -1038,13 +1040,25 @@ MST_API mst_result mst_package_open(
     mst_source **source);
 
 /**
- * Mounts packages and folders over one another, the first lowest: of entries with one name the
- * topmost is found, and a patch hides what it says is gone. Waits for the packages' tables.
+ * Mounts packages, archives and folders over one another, the first lowest: of entries with one
+ * name the topmost is found, and a patch hides what it says is gone. Waits for the tables of
+ * packages and the directories of archives.
  */
 MST_API mst_result mst_mounts_open(
     mst_storage *storage,
     const mst_layer *layers,
     size_t count,
+    mst_source **source);
+
+/**
+ * Opens what a path leads to, as mounts of one layer: a folder of loose files, a package, or an
+ * archive of another program (zip, PACK, PCK). `flags` has `MST_LAYER_` bits. Waits for tables and
+ * directories. What only packages can do needs `mst_package_open`.
+ */
+MST_API mst_result mst_source_open(
+    mst_storage *storage,
+    const char *name,
+    uint32_t flags,
     mst_source **source);
 
 /** Frees a source; requests that were submitted go on. NULL is allowed. */

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millstream::Read;
-use millstream_pak::{EntryInfo, Mounts, Package, PackageOptions, PublicKey};
+use millstream_pak::{EntryInfo, ErrorKind, Mounts, Package, PackageOptions, PublicKey};
 use millstream_source::{Located, Source};
 
 use crate::desc::{
@@ -17,8 +17,8 @@ use crate::error::{
 use crate::handle::{free, owned};
 use crate::storage::{check_flags, mst_storage};
 
-/// Named entries: a package, or packages and folders over one another. Calls may be made from any
-/// thread; they wait where they touch a part of a package's tables for the first time.
+/// Named entries: a package, or packages, archives and folders over one another. Calls may be made
+/// from any thread; they wait where they touch a part of a package's tables for the first time.
 pub struct mst_source {
     kind: Kind,
     pub(crate) source: Arc<dyn Source>,
@@ -90,6 +90,8 @@ pub type mst_layer_kind = i32;
 pub const MST_LAYER_PACKAGE: mst_layer_kind = 0;
 /// A folder of loose files.
 pub const MST_LAYER_FOLDER: mst_layer_kind = 1;
+/// An archive of another program: zip (pk3), PACK of Quake, PCK of Godot.
+pub const MST_LAYER_ARCHIVE: mst_layer_kind = 2;
 
 /// Bit of `mst_layer.flags`: names of this layer and those above are found without regard to the
 /// case of ASCII letters.
@@ -211,8 +213,9 @@ pub unsafe extern "C" fn mst_package_open(
     })
 }
 
-/// Mounts packages and folders over one another, the first lowest: of entries with one name the
-/// topmost is found, and a patch hides what it says is gone. Waits for the packages' tables.
+/// Mounts packages, archives and folders over one another, the first lowest: of entries with one
+/// name the topmost is found, and a patch hides what it says is gone. Waits for the tables of
+/// packages and the directories of archives.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_mounts_open(
     storage: *mut mst_storage,
@@ -236,16 +239,55 @@ pub unsafe extern "C" fn mst_mounts_open(
             match layer.kind {
                 MST_LAYER_PACKAGE => mounts.mount_package(&storage.storage, place)?,
                 MST_LAYER_FOLDER => mounts.mount_folder(&storage.storage, place)?,
+                MST_LAYER_ARCHIVE => mounts.mount_archive(&storage.storage, place)?,
                 _ => return Err(invalid(c"unknown kind of layer")),
             }
         }
-        let mounts = Arc::new(mounts);
-        result.write(owned(mst_source {
-            source: Arc::clone(&mounts) as Arc<dyn Source>,
-            kind: Kind::Mounts(mounts),
-        }));
+        result.write(owned(of_mounts(mounts)));
         Ok(())
     })
+}
+
+/// Opens what a path leads to, as mounts of one layer: a folder of loose files, a package, or an
+/// archive of another program (zip, PACK, PCK). `flags` has `MST_LAYER_` bits. Waits for tables and
+/// directories. What only packages can do needs `mst_package_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_source_open(
+    storage: *mut mst_storage,
+    name: *const c_char,
+    flags: u32,
+    source: *mut *mut mst_source,
+) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_package_open`.
+        let (storage, name) = unsafe { (at(storage)?, path(name)?) };
+        // SAFETY: as above.
+        let result = unsafe { out(source)? };
+        check_flags(flags, MST_LAYER_FOLD_CASE)?;
+        let mut mounts = Mounts::new();
+        if flags & MST_LAYER_FOLD_CASE != 0 {
+            mounts = mounts.fold_case();
+        }
+        match name.is_dir() {
+            true => mounts.mount_folder(&storage.storage, name)?,
+            false => match mounts.mount_package(&storage.storage, name) {
+                Err(error) if error.kind() == ErrorKind::NotAPackage => {
+                    mounts.mount_archive(&storage.storage, name)?;
+                }
+                mounted => mounted?,
+            },
+        }
+        result.write(owned(of_mounts(mounts)));
+        Ok(())
+    })
+}
+
+fn of_mounts(mounts: Mounts) -> mst_source {
+    let mounts = Arc::new(mounts);
+    mst_source {
+        source: Arc::clone(&mounts) as Arc<dyn Source>,
+        kind: Kind::Mounts(mounts),
+    }
 }
 
 /// Frees a source; requests that were submitted go on. NULL is allowed.

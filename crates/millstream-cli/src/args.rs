@@ -63,13 +63,14 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
-/// Load files, folders and packages into memory through the engine, and drop them again.
+/// Load files, folders, packages and archives into memory through the engine, and drop them again.
 ///
-/// A package named as PATH is loaded entry by entry; inside a folder it is a file like any other. A
-/// patch follows the package that it was made over; its entries replace those of the package.
-/// Folders are loaded recursively. Links to files are followed, links to folders only if named as
-/// PATH. FIFOs, sockets, devices and dangling links are failures and never opened; everything else
-/// is still loaded. The table at the end shows where the time went.
+/// A package or an archive (zip, pk3, Quake's PACK, Godot's PCK) named as PATH is loaded entry by
+/// entry; inside a folder it is a file like any other. A patch follows the package that it was made
+/// over; its entries replace those of the package. Folders are loaded recursively. Links to files
+/// are followed, links to folders only if named as PATH. FIFOs, sockets, devices and dangling links
+/// are failures and never opened; everything else is still loaded. The table at the end shows where
+/// the time went.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -77,9 +78,10 @@ Examples:
   millstream load --cold --direct always --backend threads level1.pak
   millstream load --hash game/data > hashes.txt
   millstream load --disk hdd game/data
-  millstream load --cold game.mpak")]
+  millstream load --cold game.mpak
+  millstream load baseq3/pak0.pk3")]
 pub(crate) struct LoadArgs {
-    /// Files, folders and packages
+    /// Files, folders, packages and archives
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
     /// How files are read: by io_uring, a completion port of Windows or a pool of threads

@@ -25,6 +25,7 @@ pub(crate) fn drop_files(sources: &[Source]) {
     for source in sources {
         match source {
             Source::Entries(package, _) => drop(package.path()),
+            Source::Archive(archive) => drop(archive.path()),
             Source::Files(files) => {
                 let held = |len: &u64| *len > 0;
                 let files = files.iter().filter(|one| one.len.as_ref().is_ok_and(held));

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use millstream::{Batch, Buffer, ErrorKind, FileId, FileOptions, Queue, Read, Storage, Ticket};
 use millstream_io::thread::processor_time;
-use millstream_pak::{BatchOptions, Package, names, visit};
+use millstream_pak::{Archive, BatchOptions, Package, names, visit};
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -39,6 +39,8 @@ pub(crate) enum Source {
     Files(Vec<Found>),
     /// Entries of a package, in the byte order of their names.
     Entries(Package, Vec<u32>),
+    /// All entries of an archive.
+    Archive(Archive),
 }
 
 impl Source {
@@ -46,6 +48,7 @@ impl Source {
         match self {
             Source::Files(files) => files.len(),
             Source::Entries(_, indices) => indices.len(),
+            Source::Archive(archive) => archive.len() as usize + archive.refused().len(),
         }
     }
 
@@ -58,6 +61,10 @@ impl Source {
             Source::Entries(package, indices) => {
                 let info = indices.iter().flat_map(|index| package.info(*index));
                 info.map(|info| info.raw_bytes).fold(0, add)
+            }
+            Source::Archive(archive) => {
+                let bytes = |index| archive.info(index).raw_bytes;
+                (0..archive.len()).map(bytes).fold(0, add)
             }
         }
     }
@@ -230,6 +237,7 @@ impl<'a> Loader<'a> {
             match source {
                 Source::Files(files) => self.load_files(files, place)?,
                 Source::Entries(package, indices) => self.load_entries(package, indices, place)?,
+                Source::Archive(archive) => self.load_archive(archive, place)?,
             }
             place += source.len();
         }
@@ -242,13 +250,13 @@ impl<'a> Loader<'a> {
         Ok(self.tally)
     }
 
-    /// Allocates room for the hash of each entry of a package, if hashes are wanted.
-    fn room(&self, package: &Package) -> Result<Vec<Option<u64>>, Failure> {
-        let (mut hashes, count) = (Vec::new(), package.len() as usize);
+    /// Allocates room for the hash of each of `count` entries of a file, if hashes are wanted.
+    fn room(&self, path: &Path, count: u32) -> Result<Vec<Option<u64>>, Failure> {
+        let (mut hashes, count) = (Vec::new(), count as usize);
         if self.hashes.is_some() {
             hashes.try_reserve_exact(count).map_err(|_| {
                 let cause = format!("no memory for {count} hashes");
-                Failure::new(package.path(), cause).kind(&ErrorKind::OutOfMemory)
+                Failure::new(path, cause).kind(&ErrorKind::OutOfMemory)
             })?;
             hashes.resize(count, None);
         }
@@ -402,7 +410,7 @@ impl<'a> Loader<'a> {
             return Ok(());
         }
         // Indexed by entry: `visit` goes in the order of the stored bytes.
-        let mut hashes = self.room(package)?;
+        let mut hashes = self.room(package.path(), package.len())?;
         let options = BatchOptions {
             timeout: self.timeout,
             ..BatchOptions::default()
@@ -448,6 +456,56 @@ impl<'a> Loader<'a> {
                 let name = name.map_err(|error| package::describe(package.path(), &error))?;
                 self.add_hash(Some(hash), name)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Loads all entries of an archive, whose position among all sources is `place`.
+    fn load_archive(&mut self, archive: &Archive, place: usize) -> Result<(), Ending> {
+        let (path, count) = (archive.path(), archive.len());
+        for error in archive.refused() {
+            let failure = package::describe(path, error);
+            self.tally.failures.add_at(place, failure);
+        }
+        let (mut hashes, mut ended) = (self.room(path, count)?, 0);
+        let all: Vec<u32> = (0..count).collect();
+        let options = BatchOptions {
+            timeout: self.timeout,
+            ..BatchOptions::default()
+        };
+        let queue = self.queue;
+        // An interrupted load submits nothing more.
+        let all = if self.is_interrupted() { &[] } else { &all[..] };
+        let visited = archive.visit(queue, all, &options, &mut |index, loaded| {
+            let info = archive.info(index);
+            progress::advance(info.raw_bytes);
+            match loaded {
+                Ok(bytes) => {
+                    let mut claim = self.claim();
+                    claim.take(&bytes);
+                    let hash = self.count(claim, info.stored_bytes);
+                    if let Some(place) = hashes.get_mut(index as usize) {
+                        *place = hash;
+                    }
+                }
+                Err(error) if error.engine().is_some_and(|it| *it == ErrorKind::Canceled) => {
+                    return ControlFlow::Break(());
+                }
+                Err(error) => {
+                    let failure = package::describe(path, &error);
+                    self.tally.failures.add_at(place, failure);
+                }
+            }
+            ended += 1;
+            match self.is_interrupted() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        visited.map_err(|error| package::describe(path, &error))?;
+        self.tally.canceled += u64::from(count) - ended;
+        for (index, hash) in (0..count).zip(hashes) {
+            self.add_hash(hash, archive.name(index))?;
         }
         Ok(())
     }

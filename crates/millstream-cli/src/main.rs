@@ -4,6 +4,7 @@
 //! (`failure`) become messages and the exit status here. Outputs go through `output`, which leaves
 //! no partial file behind on any path.
 
+mod archive;
 mod args;
 mod backend;
 mod cold;

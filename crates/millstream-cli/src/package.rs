@@ -5,7 +5,7 @@ use std::path::Path;
 use millstream::{CodecId, Queue, QueueOptions, Storage};
 use millstream_io::fs::file;
 use millstream_pak::{
-    EntryInfo, Error, ErrorKind, Package, PackageOptions, SecretKey, Storing, Target,
+    Archive, EntryInfo, Error, ErrorKind, Package, PackageOptions, SecretKey, Storing, Target,
 };
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Value, json};
@@ -134,6 +134,15 @@ impl Sizes {
         }
     }
 
+    /// Adds an archive and the given entries of it.
+    pub(crate) fn add_archive(&mut self, archive: &Archive, all: impl IntoIterator<Item = u32>) {
+        self.file_bytes = self.file_bytes.saturating_add(archive.file_bytes());
+        for index in all {
+            let raw_bytes = archive.info(index).raw_bytes;
+            self.raw_bytes = self.raw_bytes.saturating_add(raw_bytes);
+        }
+    }
+
     /// Refuses more raw bytes than `--max-bytes` allows.
     ///
     /// # Errors
@@ -216,15 +225,21 @@ pub(crate) fn target_document(target: Target) -> Value {
 
 /// Returns whether a file named on the command line is a package, by its first bytes.
 pub(crate) fn is_package(path: &Path) -> bool {
+    head(path).is_some_and(|head| millstream_pak::is_package(&head))
+}
+
+/// Returns the first bytes of a file named on the command line; `None` if it has fewer, is no
+/// regular file, or cannot be read.
+pub(crate) fn head(path: &Path) -> Option<[u8; 8]> {
     use std::io::Read as _;
     // Never a FIFO or a device: opening one may block or have side effects.
     let is_file = |about: std::fs::Metadata| about.is_file();
     if check_path(path, "read").is_err() || !std::fs::metadata(path).is_ok_and(is_file) {
-        return false;
+        return None;
     }
     let mut head = [0; 8];
     let read = file::open(path).and_then(|mut file| file.read_exact(&mut head));
-    read.is_ok() && millstream_pak::is_package(&head)
+    read.is_ok().then_some(head)
 }
 
 /// A name in a document, as it is: `name`, or, if it is not UTF-8, `name_hex` beside null.

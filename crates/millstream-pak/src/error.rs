@@ -262,7 +262,12 @@ impl Error {
                 match (error.errno(), error.cause()) {
                     (None, "") => parts.push(error.kind().to_string()),
                     (Some(_), "") => {}
-                    (_, cause) => parts.push(String::from(cause)),
+                    (_, cause) => {
+                        // What the codec knows beyond the kind.
+                        let codec = error.codec().map(|it| (it.cause, it.kind.cause()));
+                        let exact = codec.filter(|(own, general)| own != general);
+                        parts.push(String::from(exact.map_or(cause, |(own, _)| own)));
+                    }
                 }
             }
             Some(Source::System(error)) => parts.push(error.to_string()),

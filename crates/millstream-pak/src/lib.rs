@@ -34,12 +34,15 @@
 //! | encode on several machines | [`PackPlan`], [`encode_task`] |
 //! | describe or convert what goes in | [`Describe`], [`Cook`], [`metadata`] |
 //! | read one | [`Package`]; many entries at once with [`Package::enqueue_all`] or [`visit()`] |
+//! | read a zip, pk3, PACK or PCK as it is | `Archive` (feature `archives`) |
 //! | overlay several | [`Mounts`] |
 //! | update one | [`diff`], [`write_patch_file`] |
 //! | check one | [`verify`], [`SecretKey`], [`PublicKey`] |
 //!
 //! `docs/FORMAT.md` specifies the format.
 
+#[cfg(feature = "archives")]
+mod archive;
 pub mod cook;
 pub mod describe;
 pub mod error;
@@ -53,6 +56,8 @@ mod reader;
 mod sign;
 mod writer;
 
+#[cfg(feature = "archives")]
+pub use archive::{Archive, ArchiveEntry, is_archive};
 pub use cook::{Cook, CookError, Cooked, CookedEntry, Inputs};
 pub use describe::{Describe, Head};
 pub use error::{Error, ErrorKind, Result};

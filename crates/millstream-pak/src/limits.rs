@@ -161,6 +161,42 @@ pub const VISIT_AHEAD: usize = 4;
 /// Errors that a verification reports; further ones are only counted.
 pub const VERIFY_ERRORS: usize = 10;
 
+/// Maximum bytes of the directory of an archive that is no package: two million entries of a zip,
+/// of which as much memory is held.
+pub const ARCHIVE_DIRECTORY_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes of a directory that are read at once.
+pub const ARCHIVE_PIECE_BYTES: u64 = 256 << 10;
+
+/// Bytes at the end of a zip in which its directory's place is looked for: the longest comment, and
+/// the records in front of it.
+pub const ARCHIVE_TAIL_BYTES: u64 = (64 << 10) + 256;
+
+/// Entries with names that no archive may have which are left out and reported; with more of them
+/// the archive is refused.
+pub const ARCHIVE_REFUSED_MAX: usize = 1000;
+
+/// A range of a stored entry whose header was not seen is read from the header on, unless it begins
+/// more than this many bytes into the entry: then the header is read first.
+pub const ARCHIVE_SKIP_BYTES_MAX: u64 = 256 << 10;
+
+/// Bytes of a compressed entry that are decoded at once and dropped, in front of a range.
+pub const ARCHIVE_DROP_BYTES: usize = 64 << 10;
+
+/// Maximum raw bytes of a deflated entry for each of its stored bytes: 258 for two bits, less a
+/// stream's header.
+pub const DEFLATE_RATIO_MAX: u64 = 1032;
+
+/// Maximum raw bytes of a zstd entry for each of its stored bytes: blocks of 128 KiB of one byte,
+/// which take four.
+pub const ZSTD_RATIO_MAX: u64 = 32 << 10;
+
+/// Raw bytes in flight while the entries of an archive are visited; a single entry may have more.
+pub const ARCHIVE_VISIT_BYTES: u64 = 64 << 20;
+
+/// Requests in flight while the entries of an archive are visited.
+pub const ARCHIVE_VISIT_REQUESTS: usize = 2048;
+
 /// Maximum layers of an overlay.
 pub const LAYERS_MAX: usize = 256;
 

@@ -1,4 +1,4 @@
-//! Mounts: an overlay of packages and folders, as one source.
+//! Mounts: an overlay of packages, archives and folders, as one source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -13,7 +13,8 @@ use crate::limits::LAYERS_MAX;
 use crate::names;
 use crate::{Package, PackageOptions};
 
-/// An overlay of packages and folders, as one source. Lookups may be made from any thread.
+/// An overlay of packages, archives and folders, as one source. Lookups may be made from any
+/// thread.
 ///
 /// The layer that was mounted last is searched first: a patch or a mod over the base, loose files
 /// over both during development, a folder that the user may write to on top. A patch hides the
@@ -61,6 +62,8 @@ pub struct Mounts {
 
 enum Layer {
     Package(Package),
+    #[cfg(feature = "archives")]
+    Archive(crate::Archive),
     Folder(Box<Folder>),
 }
 
@@ -71,8 +74,8 @@ impl Mounts {
         Mounts::default()
     }
 
-    /// Makes packages that are opened from now on, and folders that are mounted, ignore ASCII case,
-    /// as [`PackageOptions::fold_case`] and [`Folder::fold_case`].
+    /// Makes packages and archives that are opened from now on, and folders that are mounted,
+    /// ignore ASCII case, as [`PackageOptions::fold_case`] and [`Folder::fold_case`].
     #[must_use]
     pub fn fold_case(self) -> Mounts {
         Mounts {
@@ -87,11 +90,14 @@ impl Mounts {
     /// # Errors
     /// As [`Package::open`]; a patch whose base is not mounted; too many layers.
     pub fn mount_package(&mut self, storage: &Storage, path: impl AsRef<Path>) -> Result<()> {
-        let options = PackageOptions {
+        self.mount(Package::open_with(storage, path, self.options())?)
+    }
+
+    fn options(&self) -> PackageOptions {
+        PackageOptions {
             fold_case: self.fold_case,
             ..PackageOptions::default()
-        };
-        self.mount(Package::open_with(storage, path, options)?)
+        }
     }
 
     /// Mounts an open package over all layers.
@@ -111,6 +117,17 @@ impl Mounts {
             _ => package,
         };
         self.push(Layer::Package(package))
+    }
+
+    /// Opens an archive of another program and mounts it over all layers. Blocks until its
+    /// directory is read.
+    ///
+    /// # Errors
+    /// As [`Archive::open`](crate::Archive::open); too many layers.
+    #[cfg(feature = "archives")]
+    pub fn mount_archive(&mut self, storage: &Storage, path: impl AsRef<Path>) -> Result<()> {
+        let archive = crate::Archive::open_with(storage, path, self.options())?;
+        self.push(Layer::Archive(archive))
     }
 
     /// Mounts a folder of loose files over all layers.
@@ -147,7 +164,7 @@ impl Mounts {
     fn packages(&self) -> impl Iterator<Item = &Package> {
         self.layers.iter().filter_map(|layer| match layer {
             Layer::Package(package) => Some(package),
-            Layer::Folder(_) => None,
+            _ => None,
         })
     }
 
@@ -216,6 +233,8 @@ impl Mounts {
                         found => found.map(|found| package.locate(&found)),
                     }
                 }
+                #[cfg(feature = "archives")]
+                Layer::Archive(archive) => archive.find(name)?,
                 Layer::Folder(folder) => folder.find(name)?,
             };
             if let Some(located) = located {
@@ -243,6 +262,11 @@ impl Mounts {
                 Layer::Package(package) => {
                     let is_hidden = |name: &[u8]| self.is_hidden(nth, name);
                     package.list_folder(&clean, &mut found, is_hidden)?;
+                }
+                #[cfg(feature = "archives")]
+                Layer::Archive(archive) => {
+                    let is_hidden = |name: &[u8]| self.is_hidden(nth, name);
+                    archive.list_folder(&clean, &mut found, is_hidden)?;
                 }
                 Layer::Folder(folder) => {
                     let listed = list_loose(folder, &clean)?;
@@ -286,6 +310,8 @@ impl Mounts {
         let (source, mark): (&dyn Source, _) = match nth.and_then(|nth| self.layers.get(nth)) {
             // The mark that `Package::locate` sets.
             Some(Layer::Package(package)) => (package, package.mark()),
+            #[cfg(feature = "archives")]
+            Some(Layer::Archive(archive)) => (archive, archive.mark()),
             Some(Layer::Folder(folder)) => (&**folder, 0),
             None => {
                 let cause = "the entry was not found by these mounts";
@@ -360,6 +386,8 @@ impl std::fmt::Debug for Mounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let path = |layer: &Layer| match layer {
             Layer::Package(package) => package.path().to_path_buf(),
+            #[cfg(feature = "archives")]
+            Layer::Archive(archive) => archive.path().to_path_buf(),
             Layer::Folder(folder) => folder.root().to_path_buf(),
         };
         f.debug_list()

@@ -2,7 +2,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod check;
-mod open_file;
+pub(crate) mod open_file;
 pub(crate) mod plan;
 mod search;
 pub(crate) mod section;
@@ -70,15 +70,17 @@ pub(crate) struct Inner {
     by_folded_name: OnceLock<Vec<u32>>,
 }
 
-/// How a package is read.
+/// How a package is read, or an archive of another program.
 #[derive(Debug, Clone, Copy)]
 pub struct PackageOptions {
     /// Compare the name of the entry that a lookup finds. Without it, a lookup trusts the 64-bit
     /// hash: it finds a name that the package lacks with a probability of entries / 2^64.
     pub confirm_names: bool,
     /// Compare every block that is read with its checksum, and a whole entry that [`visit()`] shows
-    /// with the entry's content hash. Without it, damage may go unnoticed, and stored blocks are
-    /// read into their destination, without staging memory and worker threads.
+    /// with the entry's content hash; of a zip, entries that are read whole with their CRC-32.
+    /// Without it, damage may go unnoticed, and stored blocks are read into their destination,
+    /// without staging memory and worker threads: those of a zip once the header of their entry was
+    /// seen. Archives of other kinds have no checksums.
     ///
     /// [`visit()`]: crate::visit()
     pub verify: bool,
@@ -187,14 +189,8 @@ impl Package {
     /// # Errors
     /// [`ErrorKind::Outdated`].
     pub fn require_version(&self, least: u64) -> Result<()> {
-        let version = self.content_version();
-        if version >= least {
-            return Ok(());
-        }
-        let cause = format!("the content version is {version}, and at least {least} is required");
-        Err(Error::new(ErrorKind::Outdated, cause)
-            .of(self.path())
-            .at(128))
+        let checked = check_version(self.content_version(), least);
+        checked.map_err(|error| error.of(self.path()).at(128))
     }
 
     /// Returns the patch with its base attached: blocks that the patch does not hold are read from
@@ -589,6 +585,15 @@ impl Package {
     }
 }
 
+/// Refuses a content version below the least that is accepted.
+pub(crate) fn check_version(version: u64, least: u64) -> Result<()> {
+    if version >= least {
+        return Ok(());
+    }
+    let cause = format!("the content version is {version}, and at least {least} is required");
+    Err(Error::new(ErrorKind::Outdated, cause))
+}
+
 fn info(index: u32, entry: &EntryRecord) -> EntryInfo {
     EntryInfo {
         index,
@@ -601,7 +606,7 @@ fn info(index: u32, entry: &EntryRecord) -> EntryInfo {
 }
 
 /// Returns the part of a name below a folder, if the name lies below it.
-fn below<'a>(folder: &[u8], name: &'a [u8], fold_case: bool) -> Option<&'a [u8]> {
+pub(crate) fn below<'a>(folder: &[u8], name: &'a [u8], fold_case: bool) -> Option<&'a [u8]> {
     if folder.is_empty() {
         return Some(name);
     }
@@ -611,7 +616,7 @@ fn below<'a>(folder: &[u8], name: &'a [u8], fold_case: bool) -> Option<&'a [u8]>
 }
 
 /// Returns the first part of a name, with a `/` at its end if it is a folder.
-fn first_part(name: &[u8]) -> &[u8] {
+pub(crate) fn first_part(name: &[u8]) -> &[u8] {
     let slash = name.iter().position(|&byte| byte == b'/');
     slash.map_or(name, |slash| &name[..=slash])
 }

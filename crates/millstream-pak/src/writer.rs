@@ -14,7 +14,7 @@
 
 pub(crate) mod build;
 mod choose;
-mod cook;
+pub(crate) mod cook;
 mod encode;
 mod encoder;
 mod exclude;

@@ -227,6 +227,16 @@ impl Error {
         }
     }
 
+    /// Returns the codec's error, if a codec is the cause. Which of several faults it is may depend
+    /// on the route that the bytes took.
+    #[must_use]
+    pub fn codec(&self) -> Option<&CodecError> {
+        match &self.0.source {
+            Source::Codec(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Returns the likely cause in words; may be empty.
     #[must_use]
     pub fn cause(&self) -> &str {

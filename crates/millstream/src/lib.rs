@@ -109,7 +109,7 @@ pub use caller::storage::Storage;
 pub use caller::ticket::{Outcome, Ticket};
 pub use caller::waits::WaitsFor;
 pub use decode::jobs::{Codec, Job};
-pub use decode::spec::{BlockSource, BlockTable, Decode};
+pub use decode::spec::{BlockSource, BlockTable, Decode, RequestDecoder};
 pub use error::{Error, ErrorKind};
 pub use handover::mailbox::CloseReport;
 pub use handover::slots::{Completion, Delivery};
@@ -120,7 +120,7 @@ pub use priority::Priority;
 pub use stats::Stats;
 pub use trace::Trace;
 
-pub use millstream_codec::{CodecError, CodecErrorKind, CodecId, Progress, StreamDecoder};
+pub use millstream_codec::{CodecError, CodecErrorKind, CodecId, Progress, Scratch, StreamDecoder};
 pub use millstream_io::fs::{AtomicFile, LocalFile};
 pub use millstream_io::log::{LogHook, LogLevel};
 pub use millstream_io::memory::{Region, RegionAllocator};

@@ -143,6 +143,9 @@ static void null_is_refused(void) {
     NUL(mst_package_open(NULL, data, NULL, &source));
     NUL(mst_package_open(storage, NULL, NULL, &source));
     NUL(mst_package_open(storage, data, NULL, NULL));
+    NUL(mst_source_open(NULL, data, 0, &source));
+    NUL(mst_source_open(storage, NULL, 0, &source));
+    NUL(mst_source_open(storage, data, 0, NULL));
     NUL(mst_mounts_open(NULL, NULL, 0, &source));
     NUL(mst_mounts_open(storage, NULL, 1, &source));
     NUL(mst_mounts_open(storage, NULL, 0, NULL));

@@ -1,5 +1,5 @@
-/* Packages and mounts. The arguments are a folder with base.mpak, patch.mpak (of base.mpak), and
- * loose files in loose/. */
+/* Packages, archives and mounts. The arguments are a folder with base.mpak, patch.mpak (of
+ * base.mpak), pak0.pak with Maps/a.bsp, and loose files in loose/. */
 #include "check.h"
 
 static mst_storage *storage;
@@ -132,6 +132,33 @@ int main(int argc, char **argv) {
     OK(mst_stream_read(stream, bytes, 5, &size));
     CHECK(size == 5 && memcmp(bytes, "alpha", 5) == 0);
     EXPECT(MST_ERROR_INVALID_ARGUMENT, mst_stream_write(stream, "x", 1));
+    /* An archive, alone and over a package; a folder; and what is neither. */
+    mst_source *other;
+    OK(mst_source_open(storage, in(folder, "pak0.pak"), 0, &other));
+    content_is(other, "Maps/a.bsp", "of quake");
+    EXPECT(MST_ERROR_NOT_FOUND, mst_source_find(other, "maps/A.bsp", &entries[0]));
+    mst_source_free(other);
+    OK(mst_source_open(storage, in(folder, "pak0.pak"), MST_LAYER_FOLD_CASE, &other));
+    content_is(other, "maps/A.bsp", "of quake");
+    mst_source_free(other);
+    OK(mst_source_open(storage, in(folder, "base.mpak"), 0, &other));
+    content_is(other, "sub/c.txt", "gamma");
+    mst_source_free(other);
+    OK(mst_source_open(storage, in(folder, "loose"), 0, &other));
+    content_is(other, "b.txt", "loose");
+    mst_source_free(other);
+    mst_layer over[] = {
+        {.path = in(folder, "base.mpak"), .kind = MST_LAYER_PACKAGE},
+        {.path = in(folder, "pak0.pak"), .kind = MST_LAYER_ARCHIVE},
+    };
+    OK(mst_mounts_open(storage, over, 2, &other));
+    content_is(other, "Maps/a.bsp", "of quake");
+    content_is(other, "sub/c.txt", "gamma");
+    mst_source_free(other);
+    EXPECT(MST_ERROR_WRONG_FORMAT,
+           mst_source_open(storage, in(folder, "loose/b.txt"), 0, &other));
+    EXPECT(MST_ERROR_NOT_FOUND, mst_source_open(storage, in(folder, "none"), 0, &other));
+    EXPECT(MST_ERROR_INVALID_ARGUMENT, mst_source_open(storage, folder, 2, &other));
     /* Sources may be freed before what came from them. */
     mst_source_free(mounts);
     mst_source_free(patch);

@@ -79,6 +79,11 @@ fn packages_patches_and_mounts_are_read() {
         write_patch_file(&base, &new, None, folder.join("patch.mpak")).expect("patched");
         std::fs::create_dir(folder.join("loose")).expect("created");
         std::fs::write(folder.join("loose/b.txt"), "loose").expect("written");
+        // A header, the bytes of the one entry, and the directory.
+        let mut archive = b"PACK\x14\0\0\0\x40\0\0\0of quakeMaps/a.bsp".to_vec();
+        archive.resize(76, 0);
+        archive.extend_from_slice(&[12, 0, 0, 0, 8, 0, 0, 0]);
+        std::fs::write(folder.join("pak0.pak"), archive).expect("written");
     };
     runs_in("packages.c", prepare, &[]);
 }

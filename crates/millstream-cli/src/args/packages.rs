@@ -12,7 +12,7 @@ use millstream_pak::Links;
 use super::{path_words, words};
 use crate::size;
 
-/// Pack a folder into a package.
+/// Pack a folder or an archive into a package.
 ///
 /// Every regular file below DIR becomes an entry, named relative to it. Symbolic links that stay
 /// inside DIR are followed. Links that leave it or form a loop, devices, and names that a package
@@ -22,10 +22,14 @@ use crate::size;
 /// its owner's executable bit is kept (Windows has none, and some mounts set it for all files). The
 /// same names, bytes, executable bits and options give the same package on any machine and number
 /// of threads (with --target here, if it measures the same).
+///
+/// An archive (zip, pk3, PACK, PCK) is taken entry by entry; all of it is unpacked into a temporary
+/// file meanwhile.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   millstream pack game/data -o game.mpak
+  millstream pack baseq3/pak0.pk3 -o pak0.mpak
   millstream pack game/data -o game.mpak --exclude '*.psd' --exclude /sources/
   millstream pack game/data -o game.mpak --target here
   millstream pack game/data -o next.mpak --target game.mpak
@@ -35,8 +39,8 @@ Examples:
   millstream pack game/data -o game.mpak --order start.json
   millstream pack game/data -o game.mpak --sign secret.pem --content-version 7")]
 pub(crate) struct PackArgs {
-    /// The folder to pack
-    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    /// The folder or archive to pack
+    #[arg(value_name = "DIR|ARCHIVE", value_hint = ValueHint::AnyPath)]
     pub(crate) folder: PathBuf,
     /// The package to write, replaced as a whole on success
     #[arg(short, long, value_name = "FILE.mpak", value_hint = ValueHint::FilePath,
@@ -124,18 +128,19 @@ fn pack_codecs() -> impl Iterator<Item = &'static str> {
     std::iter::once("auto").chain(names)
 }
 
-/// List the entries of a package, in the byte order of their names.
+/// List the entries of a package or an archive (zip, pk3, PACK, PCK), in the order of their names.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
-  millstream list game.mpak")]
+  millstream list game.mpak
+  millstream list baseq3/pak0.pk3")]
 pub(crate) struct ListArgs {
-    /// The package
+    /// The package or archive
     #[arg(value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) package: PathBuf,
 }
 
-/// Extract entries of a package into a folder.
+/// Extract entries of a package or an archive (zip, pk3, PACK, PCK) into a folder.
 ///
 /// Nothing is written outside DIR, and no link in it is followed. Existing files are replaced as a
 /// whole. Executable files are executable again, as far as the umask allows. If some entries fail,
@@ -146,7 +151,7 @@ Examples:
   millstream extract game.mpak out
   millstream extract game.mpak out 'textures/**/*.png' sounds")]
 pub(crate) struct ExtractArgs {
-    /// The package
+    /// The package or archive
     #[arg(value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) package: PathBuf,
     /// The folder, created if it does not exist
@@ -168,13 +173,13 @@ pub(crate) struct ExtractArgs {
     pub(crate) base: Option<PathBuf>,
 }
 
-/// Write an entry of a package to standard output.
+/// Write an entry of a package or an archive to standard output.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   millstream cat game.mpak scripts/start.lua")]
 pub(crate) struct CatArgs {
-    /// The package
+    /// The package or archive
     #[arg(value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) package: PathBuf,
     /// The entry, as it is or as `list` prints it
@@ -190,7 +195,8 @@ pub(crate) struct CatArgs {
 
 /// Verify a package: every table, checksum and content.
 ///
-/// With --key, the package must also be signed with the secret key that belongs to it.
+/// Of a zip, every entry's CRC-32; PACK and PCK have none. With --key, the package must also be
+/// signed with the secret key that belongs to it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -199,7 +205,7 @@ Examples:
   millstream verify game.mpak --key public.pem --min-version 7
   millstream verify game-1.1.patch.mpak --base game-1.0.mpak")]
 pub(crate) struct VerifyArgs {
-    /// The package
+    /// The package or archive
     #[arg(value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) package: PathBuf,
     /// Ed25519 public key, a PEM file as `openssl pkey -pubout` writes it

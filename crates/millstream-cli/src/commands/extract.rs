@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write as _;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,9 +22,10 @@ use std::time::Instant;
 use millstream_io::fs::names::{os_str, path};
 use millstream_io::fs::{Folder, TemporaryFile, is_out_of_descriptors, remove_leftovers};
 use millstream_io::{Errno, IoError};
-use millstream_pak::{BatchOptions, Loaded, Package, Piece, names};
+use millstream_pak::{Archive, BatchOptions, Package, Piece, names};
 use serde_json::json;
 
+use crate::archive::{self, Archived};
 use crate::args::ExtractArgs;
 use crate::failure::{Ending, Failure, Failures, check_path};
 use crate::output;
@@ -71,6 +72,10 @@ pub(crate) fn extract(args: &ExtractArgs, json: bool) -> Result<(), Ending> {
 }
 
 fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
+    let opened = archive::open(&args.package, args.base.as_deref(), args.fold_case)?;
+    if let Some(opened) = opened {
+        return from_archive(args, &opened);
+    }
     let reading = Reading::open_over(&args.package, args.base.as_deref(), args.fold_case)?;
     let entries = chosen(args, &reading)?;
     let mut sizes = Sizes::default();
@@ -78,11 +83,11 @@ fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
         sizes.add(package, indices.iter().copied());
     }
     sizes.check(&args.package, args.max_bytes)?;
-    let mut extraction = Extraction::new(&reading.package, &args.folder)?;
+    let mut extraction = Extraction::new(Origin::Package(&reading.package), &args.folder)?;
     progress::begin(None);
     let options = BatchOptions::default();
     for (package, indices) in entries {
-        extraction.package = package;
+        extraction.origin = Origin::Package(package);
         millstream_pak::visit(
             package,
             &reading.queue,
@@ -97,6 +102,36 @@ fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
         // If the last piece of an entry did not arrive, an error of that entry did.
         extraction.end();
     }
+    extraction.name_group();
+    Ok(extraction.outcome)
+}
+
+/// Extracts entries of an archive.
+fn from_archive(args: &ExtractArgs, opened: &Archived) -> Result<Outcome, Ending> {
+    let archive = &opened.archive;
+    let mut chosen = Vec::new();
+    for pattern in patterns(args) {
+        let mut found = archive.matching(pattern);
+        found.extend(archive.matching(&names::unescape(pattern)));
+        if found.is_empty() && !args.patterns.is_empty() {
+            return Err(none_matches(args, pattern).into());
+        }
+        chosen.extend(found);
+    }
+    chosen.sort_unstable();
+    chosen.dedup();
+    let mut sizes = Sizes::default();
+    sizes.add_archive(archive, chosen.iter().copied());
+    sizes.check(&args.package, args.max_bytes)?;
+    let mut extraction = Extraction::new(Origin::Archive(archive), &args.folder)?;
+    extraction.outcome.failures = archive::refused_names(archive);
+    progress::begin(None);
+    opened.visit(&chosen, |index, loaded| {
+        let (offset, len) = (0, archive.info(index).raw_bytes);
+        extraction.take(&Piece { index, offset, len }, loaded);
+        ControlFlow::Continue(())
+    })?;
+    extraction.end();
     extraction.name_group();
     Ok(extraction.outcome)
 }
@@ -131,24 +166,30 @@ fn tell(outcome: Outcome, json: bool, seconds: f64) -> Result<(), Ending> {
     failures.ending()
 }
 
+/// Returns the patterns of the call, by default one that matches all names.
+fn patterns(args: &ExtractArgs) -> Vec<&[u8]> {
+    match &args.patterns[..] {
+        [] => vec![b"**"],
+        given => given.iter().map(|it| it.as_encoded_bytes()).collect(),
+    }
+}
+
+/// The failure for a pattern that matches nothing.
+fn none_matches(args: &ExtractArgs, pattern: &[u8]) -> Failure {
+    let cause = format!("no entry matches '{}'", names::escape(pattern));
+    Failure::new(&args.package, cause)
+}
+
 /// Entries of a package, by index.
 type Entries<'a> = (&'a Package, Vec<u32>);
 
 /// Returns the entries that the patterns match, of a patch and then of its base; a pattern that
 /// matches none is a failure.
 fn chosen<'a>(args: &ExtractArgs, reading: &'a Reading) -> Result<Vec<Entries<'a>>, Ending> {
-    let mut patterns: Vec<&[u8]> = args
-        .patterns
-        .iter()
-        .map(|it| it.as_encoded_bytes())
-        .collect();
-    if patterns.is_empty() {
-        patterns.push(b"**");
-    }
     let mut chosen = vec![(&reading.package, Vec::new())];
     chosen.extend(reading.base.iter().map(|base| (base, Vec::new())));
     let patch = [&reading.package];
-    for pattern in patterns {
+    for pattern in patterns(args) {
         let mut matches = false;
         // As it is, or as `list` prints it.
         for pattern in [pattern, &names::unescape(pattern)] {
@@ -160,8 +201,7 @@ fn chosen<'a>(args: &ExtractArgs, reading: &'a Reading) -> Result<Vec<Entries<'a
             }
         }
         if !matches && !args.patterns.is_empty() {
-            let cause = format!("no entry matches '{}'", names::escape(pattern));
-            return Err(Failure::new(&args.package, cause).into());
+            return Err(none_matches(args, pattern).into());
         }
     }
     for (_, indices) in &mut chosen {
@@ -198,9 +238,45 @@ struct Made {
     names: HashSet<String>,
 }
 
+/// What the entries being written are of.
+#[derive(Clone, Copy)]
+enum Origin<'a> {
+    Package(&'a Package),
+    Archive(&'a Archive),
+}
+
+impl<'a> Origin<'a> {
+    fn path(self) -> &'a Path {
+        match self {
+            Origin::Package(package) => package.path(),
+            Origin::Archive(archive) => archive.path(),
+        }
+    }
+
+    fn name(self, index: u32) -> millstream_pak::Result<&'a [u8]> {
+        match self {
+            Origin::Package(package) => package.name(index),
+            Origin::Archive(archive) => Ok(archive.name(index)),
+        }
+    }
+
+    /// Returns an entry's raw bytes, and whether it is executable.
+    fn info(self, index: u32) -> millstream_pak::Result<(u64, bool)> {
+        match self {
+            Origin::Package(package) => {
+                let info = package.info(index)?;
+                Ok((info.raw_bytes, info.executable))
+            }
+            Origin::Archive(archive) => {
+                let info = archive.info(index);
+                Ok((info.raw_bytes, info.executable))
+            }
+        }
+    }
+}
+
 struct Extraction<'a> {
-    /// Package of the entries being written.
-    package: &'a Package,
+    origin: Origin<'a>,
     folder: &'a Path,
     /// The target folder; all others are opened relative to it.
     root: Arc<Folder>,
@@ -215,7 +291,7 @@ struct Extraction<'a> {
 }
 
 impl<'a> Extraction<'a> {
-    fn new(package: &'a Package, folder: &'a Path) -> Result<Extraction<'a>, Ending> {
+    fn new(origin: Origin<'a>, folder: &'a Path) -> Result<Extraction<'a>, Ending> {
         check_path(folder, "make the folder")?;
         let made = std::fs::create_dir_all(folder);
         made.map_err(|error| Failure::io(folder, "make the folder", &error))?;
@@ -223,7 +299,7 @@ impl<'a> Extraction<'a> {
         let root = Folder::open(folder);
         let root = root.map_err(|error| Failure::system(folder, "open the folder", &error))?;
         Ok(Extraction {
-            package,
+            origin,
             folder,
             root: Arc::new(root),
             targets: HashMap::new(),
@@ -236,7 +312,7 @@ impl<'a> Extraction<'a> {
     }
 
     /// Writes a piece of an entry; the pieces of an entry come in order.
-    fn take(&mut self, piece: &Piece, loaded: millstream_pak::Result<Loaded>) {
+    fn take(&mut self, piece: &Piece, loaded: millstream_pak::Result<impl Deref<Target = [u8]>>) {
         if self
             .current
             .as_ref()
@@ -255,30 +331,30 @@ impl<'a> Extraction<'a> {
                 written.raw_bytes += bytes.len() as u64;
                 let moved = file.write_all(&bytes);
                 moved.map_err(|error| {
-                    let name = self.package.name(piece.index).unwrap_or(b"?");
+                    let name = self.origin.name(piece.index).unwrap_or(b"?");
                     let failure = Failure::io(self.folder, "write", &error);
                     failure.below(name).at(piece.offset)
                 })
             }
-            Err(error) => Err(describe(self.package.path(), &error)),
+            Err(error) => Err(describe(self.origin.path(), &error)),
         };
         if let Err(failure) = written {
             self.current = Some((piece.index, Err(failure)));
             return;
         }
-        let whole = self.package.info(piece.index);
-        if whole.is_ok_and(|info| piece.offset + piece.len == info.raw_bytes) {
+        let whole = self.origin.info(piece.index);
+        if whole.is_ok_and(|(raw_bytes, _)| piece.offset + piece.len == raw_bytes) {
             self.end();
         }
     }
 
     fn begin(&mut self, index: u32) -> Result<(File, Written), Failure> {
-        let package = self.package;
-        let failed = |error| describe(package.path(), &error);
-        let name = package.name(index).map_err(failed)?;
+        let origin = self.origin;
+        let failed = |error| describe(origin.path(), &error);
+        let name = origin.name(index).map_err(failed)?;
         names::check(name).map_err(failed)?;
         path(name).map_err(|error| self.unwritten(name, &error))?;
-        let executable = package.info(index).map_err(failed)?.executable;
+        let (_, executable) = origin.info(index).map_err(failed)?;
         // The process's umask applies to both.
         let mode = if executable { 0o777 } else { 0o666 };
         let mut created = self.create(name, mode);

@@ -1,15 +1,16 @@
-//! `list` and `cat`: the entries of a package and their contents.
+//! `list` and `cat`: the entries of a package or an archive, and their contents.
 
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
 
-use millstream_pak::{BatchOptions, EntryInfo, Metadata, Package, names};
+use millstream_pak::{Archive, BatchOptions, EntryInfo, Metadata, Package, names};
 use serde::Serialize;
 
+use crate::archive::{self, Archived};
 use crate::args::{CatArgs, ListArgs};
-use crate::failure::{Ending, Failure, hex, shown};
+use crate::failure::{self, Ending, Failure, hex, shown};
 use crate::output::{self, Output};
-use crate::package::{Name, Reading, codec_word, describe};
+use crate::package::{Name, Reading, Sizes, codec_word, describe};
 
 /// An entry in the document of `--json`.
 #[derive(Debug, Serialize)]
@@ -27,8 +28,19 @@ struct Row {
 
 /// Runs `list`.
 pub(crate) fn list(args: &ListArgs, json: bool) -> Result<(), Ending> {
-    let reading = Reading::open(&args.package)?;
-    let rows = rows(&reading).map_err(|error| reading.failure(&error))?;
+    let rows = match archive::open(&args.package, None, false)? {
+        Some(opened) => {
+            let left_out = archive::refused_names(&opened.archive);
+            if left_out.count() > 0 {
+                failure::tell(&format!("left out: {}", left_out.summary("name")));
+            }
+            archive_rows(&opened.archive)
+        }
+        None => {
+            let reading = Reading::open(&args.package)?;
+            rows(&reading).map_err(|error| reading.failure(&error))?
+        }
+    };
     if json {
         return output::print_json(&rows);
     }
@@ -91,8 +103,61 @@ fn row(package: &Package, info: &EntryInfo) -> millstream_pak::Result<Row> {
     })
 }
 
+fn archive_rows(archive: &Archive) -> Vec<Row> {
+    let row = |index| archive_row(archive, index);
+    (0..archive.len()).map(row).collect()
+}
+
+fn archive_row(archive: &Archive, index: u32) -> Row {
+    let info = archive.info(index);
+    Row {
+        name: Name(archive.name(index).to_vec()),
+        raw_bytes: info.raw_bytes,
+        stored_bytes: info.stored_bytes,
+        codec: String::from(archive::codec_word(archive, index)),
+        blocks: u32::from(info.raw_bytes > 0),
+        executable: info.executable,
+        blake3: None,
+        meta: None,
+    }
+}
+
+/// Runs `cat` on an archive.
+fn cat_archive(args: &CatArgs, opened: &Archived, json: bool) -> Result<(), Ending> {
+    let found = opened.find(args.name.as_encoded_bytes())?;
+    let index = found.ok_or_else(|| no_entry(args, "archive"))?;
+    let archive = &opened.archive;
+    if json {
+        return output::print_json(&archive_row(archive, index));
+    }
+    let mut sizes = Sizes::default();
+    sizes.add_archive(archive, [index]);
+    sizes.check(&args.package, None)?;
+    let mut output = Output::create(OsStr::new("-"))?;
+    let mut ended = Ok(());
+    opened.visit(&[index], |_, loaded| {
+        ended = match loaded {
+            Ok(bytes) => output.put(&bytes),
+            Err(error) => Err(describe(archive.path(), &error).into()),
+        };
+        ControlFlow::Continue(())
+    })?;
+    ended
+}
+
+/// The failure for a name that PAK does not have.
+fn no_entry(args: &CatArgs, what: &str) -> Failure {
+    let name = shown(&args.name);
+    let cause = format!("the {what} has no entry '{name}'");
+    Failure::new(&args.package, cause)
+}
+
 /// Runs `cat`.
 pub(crate) fn cat(args: &CatArgs, json: bool) -> Result<(), Ending> {
+    let opened = archive::open(&args.package, args.base.as_deref(), args.fold_case)?;
+    if let Some(opened) = opened {
+        return cat_archive(args, &opened, json);
+    }
     let reading = Reading::open_over(&args.package, args.base.as_deref(), args.fold_case)?;
     let name = args.name.as_encoded_bytes();
     let found = match reading.find(name)? {
@@ -101,9 +166,7 @@ pub(crate) fn cat(args: &CatArgs, json: bool) -> Result<(), Ending> {
         found => found,
     };
     let Some((package, found)) = found else {
-        let name = shown(&args.name);
-        let cause = format!("the package has no entry '{name}'");
-        return Err(Failure::new(&args.package, cause).into());
+        return Err(no_entry(args, "package").into());
     };
     if json {
         let row = row(package, &found).map_err(|error| describe(package.path(), &error))?;

@@ -11,7 +11,7 @@ use millstream::{
     Access, DeviceKind, Priority, Queue, QueueOptions, Stats, Storage, StorageOptions,
 };
 use millstream_io::fs::names;
-use millstream_pak::{Package, PackageOptions};
+use millstream_pak::{Archive, Package, PackageOptions};
 use serde_json::{Value, json};
 
 use crate::args::{DirectWord, LoadArgs};
@@ -24,7 +24,7 @@ use crate::output::{self, Output};
 use crate::package::{Sizes, visible};
 use crate::table::Table;
 use crate::walk::Found;
-use crate::{package, signals, size, walk};
+use crate::{archive, package, signals, size, walk};
 
 /// Runs `load`.
 pub(crate) fn load(args: &LoadArgs, json: bool) -> Result<(), Ending> {
@@ -88,8 +88,8 @@ pub(crate) fn check_trace(name: Option<&OsStr>, inputs: &[PathBuf]) -> Result<()
     )?)
 }
 
-/// Returns what the paths name: files, files below folders, and the entries of packages. A base's
-/// entry is omitted if a patch replaces or removes it.
+/// Returns what the paths name: files, files below folders, and the entries of packages and
+/// archives. A base's entry is omitted if a patch replaces or removes it.
 fn find(storage: &Storage, args: &LoadArgs) -> Result<Vec<Source>, Failure> {
     let mut sources: Vec<Source> = Vec::new();
     let mut opened = Vec::new();
@@ -104,6 +104,13 @@ fn find(storage: &Storage, args: &LoadArgs) -> Result<Vec<Source>, Failure> {
                 Ok(package) => sources.push(Source::Entries(package, Vec::new())),
                 Err(failure) => sources.push(failed(path, failure)),
             }
+            continue;
+        }
+        if archive::is_named(path) {
+            sources.push(match open_archive(storage, path, args) {
+                Ok(archive) => Source::Archive(archive),
+                Err(failure) => failed(path, failure),
+            });
             continue;
         }
         match sources.last_mut() {
@@ -157,13 +164,8 @@ fn open(
     args: &LoadArgs,
     before: &mut Vec<Package>,
 ) -> Result<Package, Failure> {
-    let options = PackageOptions {
-        verify: !args.no_verify,
-        fold_case: args.fold_case,
-        ..PackageOptions::default()
-    };
     let failed = |error| package::describe(path, &error);
-    let mut package = Package::open_with(storage, path, options).map_err(failed)?;
+    let mut package = Package::open_with(storage, path, package_options(args)).map_err(failed)?;
     let mut sizes = Sizes::default();
     let base_root = package.base_root();
     if let Some(base) = before.iter().find(|it| base_root == Some(it.root())) {
@@ -174,6 +176,28 @@ fn open(
     sizes.add(&package, 0..package.len());
     sizes.check(path, args.max_bytes)?;
     Ok(package)
+}
+
+fn package_options(args: &LoadArgs) -> PackageOptions {
+    PackageOptions {
+        verify: !args.no_verify,
+        fold_case: args.fold_case,
+        ..PackageOptions::default()
+    }
+}
+
+/// Opens an archive of another program.
+fn open_archive(storage: &Storage, path: &Path, args: &LoadArgs) -> Result<Archive, Failure> {
+    let options = PackageOptions {
+        min_version: args.min_version,
+        ..package_options(args)
+    };
+    let opened = archive::open_in(storage, path, options);
+    let archive = opened.map_err(|error| package::describe(path, &error))?;
+    let mut sizes = Sizes::default();
+    sizes.add_archive(&archive, 0..archive.len());
+    sizes.check(path, args.max_bytes)?;
+    Ok(archive)
 }
 
 fn options(args: &LoadArgs) -> Result<StorageOptions, Ending> {

@@ -1,4 +1,4 @@
-//! `pack`: makes a package of a folder.
+//! `pack`: makes a package of a folder or an archive.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -11,11 +11,12 @@ use millstream_gltf::cook::SceneCook;
 use millstream_gltf::record::SceneDescriber;
 use millstream_io::fs::{file, names as file_names};
 use millstream_pak::{
-    Coding, Cook, Describe, ErrorKind, Exclude, Item, PackOptions, PackReport, Target, WalkOptions,
-    names,
+    Coding, Cook, Describe, ErrorKind, Exclude, Item, Links, PackOptions, PackReport, Target,
+    WalkOptions, names,
 };
 use serde_json::json;
 
+use crate::archive::{self, Archived};
 use crate::args::PackArgs;
 use crate::commands::report;
 use crate::failure::{self, Ending, Failure, Failures, check_path, counted, hex, shown};
@@ -36,7 +37,10 @@ pub(crate) fn pack(args: &PackArgs, json: bool) -> Result<(), Ending> {
     let mut coding = coding(args)?;
     let block_bytes = block_bytes(args)?;
     let sign = package::secret_key(args.sign.as_deref())?;
-    let mut items = find(args)?;
+    let mut items = match archive::open(&args.folder, None, false)? {
+        Some(opened) => archive_items(args, &opened)?,
+        None => find(args)?,
+    };
     if let Some(itself) = name_below(&args.folder, Path::new(&args.output)) {
         items.retain(|item| item.name() != itself);
     }
@@ -133,6 +137,16 @@ fn block_bytes(args: &PackArgs) -> Result<Option<u32>, Ending> {
             "--block: a power of two from 4K to 1M",
         ))),
     }
+}
+
+/// Returns the entries of an archive.
+fn archive_items(args: &PackArgs, opened: &Archived) -> Result<Vec<Item>, Ending> {
+    if !args.exclude.is_empty() || args.links != Links::Follow {
+        let cause = "--exclude and --links are for a folder, not for an archive";
+        return Err(Ending::Usage(String::from(cause)));
+    }
+    output::refuse_inputs(&args.output, [&*args.folder])?;
+    opened.items()
 }
 
 /// Returns the files below the folder; everything that cannot be packed is a failure.

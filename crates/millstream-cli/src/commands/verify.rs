@@ -5,6 +5,7 @@ use std::time::Instant;
 use millstream_pak::{Package, PublicKey, Verification};
 use serde_json::json;
 
+use crate::archive::{self, Archived};
 use crate::args::VerifyArgs;
 use crate::failure::{Ending, Failure, Failures};
 use crate::input::refuse_fifo;
@@ -66,8 +67,21 @@ pub(crate) fn verify(args: &VerifyArgs, json: bool) -> Result<(), Ending> {
     failures.ending()
 }
 
-/// Verifies a package. One that cannot be opened has one failure.
+/// Opens PAK if it is an archive, which has neither signature nor version.
+fn opened_archive(args: &VerifyArgs, key: Option<&PublicKey>) -> Result<Option<Archived>, Ending> {
+    let opened = archive::open(&args.package, args.base.as_deref(), false)?;
+    if opened.is_some() && (key.is_some() || args.min_version > 0) {
+        let cause = "an archive has no signature and no version: it cannot be verified by them";
+        return Err(Failure::new(&args.package, cause).into());
+    }
+    Ok(opened)
+}
+
+/// Verifies a package or an archive. One that cannot be opened has one failure.
 fn look(args: &VerifyArgs, key: Option<&PublicKey>) -> Result<(Verification, Failures), Ending> {
+    if let Some(opened) = opened_archive(args, key)? {
+        return Ok(opened.verify(args.max_bytes)?);
+    }
     let opened = Reading::open_over(&args.package, args.base.as_deref(), false);
     let reading = match opened {
         Ok(reading) => reading,

@@ -2,6 +2,7 @@
 
 #![cfg(unix)]
 
+mod archives;
 #[cfg(target_os = "linux")]
 mod bounds;
 mod codecs;
@@ -21,5 +22,7 @@ mod windows;
 mod words;
 #[cfg(target_os = "linux")]
 mod writes;
+#[path = "../../../millstream-pak/tests/pak/support/zip.rs"]
+mod zip;
 
 millstream_testing::watch!();

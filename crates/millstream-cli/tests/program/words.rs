@@ -232,7 +232,7 @@ fn manual_pages_cover_every_command() {
         ("pack", r" \-\-output <FILE.mpak>"),
         ("pack", r" [\-\-level <N>]"),
         ("pack", r" [\-\-target\-gpu[=<N>]]"),
-        ("pack", r" <DIR>"),
+        ("pack", r" <DIR|ARCHIVE>"),
         ("extract", " [GLOB]..."),
     ] {
         let page = folder.path().join(format!("millstream-{command}.1"));

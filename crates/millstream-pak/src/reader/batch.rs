@@ -290,7 +290,7 @@ impl Package {
 }
 
 /// Returns the request with the options of its batch.
-fn with_options(request: Read, options: &BatchOptions) -> Read {
+pub(crate) fn with_options(request: Read, options: &BatchOptions) -> Read {
     let mut request = request.tag(options.tag);
     if let Some(priority) = options.priority {
         request = request.priority(priority);

@@ -19,7 +19,7 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    pub(super) fn open(storage: &Storage, path: &Path) -> Result<OpenFile> {
+    pub(crate) fn open(storage: &Storage, path: &Path) -> Result<OpenFile> {
         let mut queue_options = QueueOptions::default();
         queue_options.name = String::from("package");
         queue_options.capacity = TABLE_QUEUE_CAPACITY;

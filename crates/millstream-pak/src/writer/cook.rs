@@ -24,12 +24,7 @@ pub(super) fn cook(items: Vec<Item>, options: &PackOptions<'_>) -> Result<Vec<It
         return Ok(items);
     }
     let inputs = ByName(items.iter().map(|item| (&item.name[..], item)).collect());
-    let unnamed = create_unnamed(&std::env::temp_dir());
-    let unnamed = unnamed.map_err(|error| spooling(error.into()))?;
-    let mut spool = Spool {
-        file: Arc::new(unnamed),
-        len: 0,
-    };
+    let mut spool = Spool::create()?;
     let mut made = Vec::new();
     let mut gone: HashSet<Vec<u8>> = HashSet::new();
     for item in &items {
@@ -48,14 +43,9 @@ pub(super) fn cook(items: Vec<Item>, options: &PackOptions<'_>) -> Result<Vec<It
             left.for_each(|(name, cause)| told(name, cause));
         }
         for entry in cooked.entries {
-            let content = spool.keep(&entry.raw)?;
             made.push(Item {
-                name: entry.name,
-                len: entry.raw.len() as u64,
-                content,
-                modified: None,
-                executable: false,
                 metadata: entry.metadata.map(Box::new),
+                ..spool.item(&entry.name, &entry.raw)?
             });
         }
     }
@@ -82,21 +72,39 @@ impl Inputs for ByName<'_> {
     }
 }
 
-struct Spool {
+/// An unnamed temporary file of contents that are about to be packed.
+pub(crate) struct Spool {
     file: Arc<File>,
     len: u64,
 }
 
 impl Spool {
-    fn keep(&mut self, bytes: &[u8]) -> Result<Content> {
+    pub(crate) fn create() -> Result<Spool> {
+        let unnamed = create_unnamed(&std::env::temp_dir());
+        let unnamed = unnamed.map_err(|error| spooling(error.into()))?;
+        Ok(Spool {
+            file: Arc::new(unnamed),
+            len: 0,
+        })
+    }
+
+    /// Appends the content of an item.
+    pub(crate) fn item(&mut self, name: &[u8], bytes: &[u8]) -> Result<Item> {
         let at = self.len;
         write_all_at(&self.file, bytes, at).map_err(spooling)?;
         self.len += bytes.len() as u64;
-        Ok(Content::Range(Arc::clone(&self.file), at))
+        Ok(Item {
+            name: name.to_vec(),
+            len: bytes.len() as u64,
+            content: Content::Range(Arc::clone(&self.file), at),
+            modified: None,
+            executable: false,
+            metadata: None,
+        })
     }
 }
 
-/// Returns an error about the folder for temporary files, where results lie until they are packed.
+/// Returns an error about the folder for temporary files, where contents lie until they are packed.
 fn spooling(error: std::io::Error) -> Error {
-    Error::io(&std::env::temp_dir(), "spool what was cooked", error)
+    Error::io(&std::env::temp_dir(), "spool what is packed", error)
 }

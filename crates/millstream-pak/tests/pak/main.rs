@@ -1,5 +1,7 @@
 //! The tests of the crate but those that need an allocator of their own.
 
+#[cfg(feature = "archives")]
+mod archives;
 #[path = "support/disk.rs"]
 mod disk;
 #[cfg(target_os = "linux")]
@@ -16,5 +18,8 @@ mod packages;
 mod sheet;
 mod signatures;
 mod support;
+#[cfg(feature = "archives")]
+#[path = "support/zip.rs"]
+mod zip;
 
 millstream_testing::watch!();

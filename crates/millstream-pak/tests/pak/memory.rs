@@ -94,3 +94,33 @@ fn verifying_holds_a_page_of_names_and_not_all() {
     });
     or_skip!(child);
 }
+
+/// The directory of a zip is read piece by piece into a table of some 48 bytes for each entry.
+#[cfg(feature = "archives")]
+#[test]
+fn the_directory_of_a_hundred_thousand_entries_takes_few_bytes() {
+    let child = Child::of(this_test!()).run(|| {
+        let bench = Bench::new();
+        let path = bench.path("a.zip");
+        let of = |nth: u32| {
+            let name = format!("textures/region-{:02}/tile-{nth:06}.tga", nth % 61);
+            crate::zip::entry(name, nth.to_le_bytes(), crate::zip::STORED)
+        };
+        let all: Vec<_> = (0..100_000).map(of).collect();
+        let made = crate::zip::zip(&all, &crate::zip::Around::default()).bytes;
+        std::fs::write(&path, &made).expect("written");
+        drop((all, made));
+        let more = peak_of(|| {
+            let archive = millstream_pak::Archive::open(&bench.storage, &path).expect("sound");
+            let names = (0..archive.len()).map(|index| archive.name(index).len());
+            assert_eq!((archive.len(), names.sum::<usize>()), (100_000, 3_400_000));
+        });
+        let Some(more) = more else {
+            println!("SKIP: no peak of memory that can be reset");
+            return;
+        };
+        println!("{more} KiB");
+        assert!(more < 40 << 10, "{more} KiB");
+    });
+    or_skip!(child);
+}

@@ -31,7 +31,7 @@ const LINE_COLUMNS_MAX: usize = 100;
 /// Most lines of source, without tests, of groups of crates: the first has all crates that no other
 /// group names.
 const LINES_MAX: &[(&str, usize, &[&str])] = &[
-    ("the product", 84_600, &[]),
+    ("the product", 85_072, &[]),
     (
         "the crates that measure and test",
         14_916,
@@ -44,6 +44,15 @@ const LINES_MAX: &[(&str, usize, &[&str])] = &[
         ],
     ),
     ("DirectStorage", 3_866, &["millstream-dstorage"]),
+    (
+        "archives of other programs",
+        1_975,
+        &[
+            "millstream-pak/src/archive",
+            "millstream-pak/src/archive.rs",
+            "millstream-cli/src/archive.rs",
+        ],
+    ),
 ];
 
 /// Largest file that is not a test vector.

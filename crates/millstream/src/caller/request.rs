@@ -28,7 +28,7 @@ use crate::caller::destination::{FileInfo, Memory, MemoryKind};
 use crate::caller::fence::Fence;
 use crate::caller::group::Group;
 use crate::caller::sink::DeviceSink;
-use crate::decode::spec::{BlockTable, Decode};
+use crate::decode::spec::{BlockTable, Decode, RequestDecoder};
 use crate::error::{Error, ErrorKind};
 use crate::ids::FileId;
 use crate::limits;
@@ -82,6 +82,7 @@ pub(crate) struct Rare {
     /// Only the write to the destination waits for this fence.
     pub(crate) write_after: Option<(Fence, u64)>,
     pub(crate) table: Option<Arc<BlockTable>>,
+    pub(crate) decoder: Option<Arc<dyn RequestDecoder>>,
     /// As many bytes as there are, up to the length.
     pub(crate) at_most: bool,
     pub(crate) work: Work,
@@ -337,8 +338,9 @@ impl<D> Read<D> {
         self.0.codec = decode.codec;
         self.0.usual.raw_len = decode.raw_len;
         self.0.usual.raw_len_max = decode.raw_len_max;
-        if let Some(table) = decode.table {
-            self.0.rare().table = Some(table);
+        if decode.table.is_some() || decode.decoder.is_some() {
+            let rare = self.0.rare();
+            (rare.table, rare.decoder) = (decode.table, decode.decoder);
         }
         self
     }

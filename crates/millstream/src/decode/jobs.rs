@@ -20,7 +20,7 @@ use crate::caller::request::Stored;
 use crate::caller::sink::{DevicePart, DevicePlace, PartForm, PartTask};
 use crate::decode::external::ExternalBytes;
 use crate::decode::growing::Growing;
-use crate::decode::spec::BlockSource;
+use crate::decode::spec::{BlockSource, RequestDecoder};
 use crate::engine::staging::{Class, WindowMemory};
 use crate::error::{Error, ErrorKind};
 use crate::handover::park::StorageThread;
@@ -175,6 +175,8 @@ pub(crate) enum Method {
     /// A unit that a scanner found.
     Unit(Unit),
     Application(Arc<dyn Codec>),
+    /// The request's own decoder.
+    Decoder(Arc<dyn RequestDecoder>),
     /// Not decoded here: a device takes the bytes.
     Device(DevicePlace),
 }
@@ -637,7 +639,7 @@ fn decode(task: &mut DecodeTask, scratch: &mut Scratch) -> JobOutcome {
             // The panic may have left it inconsistent.
             *scratch = Scratch::default();
             let kind = match task.method {
-                Method::Application(_) => ErrorKind::Application,
+                Method::Application(_) | Method::Decoder(_) => ErrorKind::Application,
                 _ => ErrorKind::Corrupt,
             };
             Err(Error::new(kind, "the decoder panicked"))
@@ -678,6 +680,7 @@ fn decode_part(task: &mut DecodeTask, scratch: &mut Scratch) -> Result<usize, Er
             let decoded = codec.decode(stored, raw);
             decoded.map_err(|cause| Error::new(ErrorKind::Application, cause))
         }
+        Method::Decoder(decoder) => Ok(decoder.decode(scratch, stored, raw)?),
         Method::Device(_) => unreachable!("looked at before"),
     }
 }

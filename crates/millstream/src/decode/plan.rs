@@ -23,7 +23,7 @@ use std::sync::Arc;
 use millstream_codec::{CodecError, CodecErrorKind, CodecId, StreamDecoder, Unit, UnitScanner};
 
 use crate::decode::jobs::{Codec, Method, guarded};
-use crate::decode::spec::{Block, BlockTable};
+use crate::decode::spec::{Block, BlockTable, RequestDecoder};
 use crate::error::{Error, ErrorKind};
 use crate::limits;
 
@@ -86,6 +86,8 @@ pub(crate) struct View<'a> {
 pub(crate) struct Plan {
     pub(crate) codec: CodecId,
     pub(crate) table: Option<Arc<BlockTable>>,
+    /// Decodes the request instead of a codec.
+    pub(crate) decoder: Option<Arc<dyn RequestDecoder>>,
     pub(crate) mode: Mode,
     /// Raw bytes in all, once they are known: as declared, as decided on the first window, or as
     /// found at the end of a stream.
@@ -108,7 +110,7 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn new(
         codec: CodecId,
-        table: Option<Arc<BlockTable>>,
+        (table, decoder): (Option<Arc<BlockTable>>, Option<Arc<dyn RequestDecoder>>),
         (raw_len, raw_len_max): (Option<u64>, u64),
     ) -> Plan {
         Plan {
@@ -118,6 +120,7 @@ impl Plan {
             },
             codec,
             table,
+            decoder,
             raw_len,
             raw_len_max,
             declared: None,
@@ -179,6 +182,12 @@ impl Plan {
     }
 
     fn mode_of(&self, codecs: &Codecs, head: &[u8], stored_len: u64) -> Result<Mode, Error> {
+        if let Some(decoder) = &self.decoder {
+            return match head.len() as u64 == stored_len {
+                true => Ok(Mode::Whole),
+                false => Ok(Mode::Stream(Some(guarded(|| Ok(decoder.stream()?))?))),
+            };
+        }
         if let Some(codec) = codecs.get(&self.codec.0) {
             if !codec.is_stream {
                 return self.raw_len.map(|_| Mode::Whole).ok_or_else(unknown_size);
@@ -207,6 +216,9 @@ impl Plan {
 
     /// How blocks of a codec are decoded whole.
     pub(crate) fn method_of(&self, codecs: &Codecs, codec: CodecId) -> Method {
+        if let Some(decoder) = &self.decoder {
+            return Method::Decoder(Arc::clone(decoder));
+        }
         match codecs.get(&codec.0) {
             Some(codec) => Method::Application(Arc::clone(&codec.codec)),
             None if codec == CodecId::STORED => Method::Copy,

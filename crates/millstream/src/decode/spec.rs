@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream_codec::CodecId;
+use millstream_codec::{CodecError, CodecId, Scratch, StreamDecoder};
 
 use crate::error::{Error, ErrorKind};
 use crate::limits;
@@ -27,7 +27,11 @@ pub struct Decode {
     pub(crate) raw_len: u64,
     pub(crate) raw_len_max: u64,
     pub(crate) table: Option<Arc<BlockTable>>,
+    pub(crate) decoder: Option<Arc<dyn RequestDecoder>>,
 }
+
+/// The number of the codec of [`Decode::by`]: one that no codec has.
+const BY_DECODER: CodecId = CodecId(CodecId::APPLICATION.0 - 1);
 
 impl Decode {
     /// One codec for all stored bytes. Codecs from 0x80 on are the application's
@@ -39,6 +43,18 @@ impl Decode {
             raw_len: u64::MAX,
             raw_len_max: limits::RAW_BYTES_MAX_DEFAULT,
             table: None,
+            decoder: None,
+        }
+    }
+
+    /// A decoder of this one request, which yields exactly `raw_len` bytes: for stored bytes that
+    /// only their context explains, such as an entry of an archive with its header.
+    #[must_use]
+    pub fn by(decoder: Arc<dyn RequestDecoder>, raw_len: u64) -> Decode {
+        Decode {
+            raw_len,
+            decoder: Some(decoder),
+            ..Decode::codec(BY_DECODER)
         }
     }
 
@@ -51,6 +67,7 @@ impl Decode {
             raw_len: table.raw_len,
             raw_len_max: limits::RAW_BYTES_MAX_DEFAULT,
             table: Some(table),
+            decoder: None,
         }
     }
 
@@ -75,6 +92,30 @@ impl Decode {
         self.raw_len_max = bytes;
         self
     }
+}
+
+/// Decodes the stored bytes of one request, in memory of the processor. Its methods must not wait
+/// for the storage; a panic fails the request. Unlike a [`Codec`](crate::Codec) it is not
+/// registered, knows which bytes it is given, and never keeps a job.
+pub trait RequestDecoder: Send + Sync {
+    /// Decodes all stored bytes, which one window of staging holds; returns how many raw bytes it
+    /// wrote. Called on a worker thread.
+    ///
+    /// # Errors
+    /// The bytes are damaged.
+    fn decode(
+        &self,
+        scratch: &mut Scratch,
+        stored: &[u8],
+        raw: &mut [u8],
+    ) -> Result<usize, CodecError>;
+
+    /// Creates a decoder for stored bytes that arrive in several windows, each of which is decoded
+    /// while the next is read. Called on the engine thread.
+    ///
+    /// # Errors
+    /// There is no such decoder.
+    fn stream(&self) -> Result<Box<dyn StreamDecoder>, CodecError>;
 }
 
 /// Independently encoded blocks of a request's stored bytes, in ascending order without overlap.

@@ -684,7 +684,8 @@ impl Engine {
     ) -> Result<bool, Error> {
         let col = &self.cols[index as usize];
         let (len, in_memory) = (col.len, col.verb == Verb::Memory);
-        let table = self.rare(index).and_then(|rare| rare.table.clone());
+        let how = self.rare(index);
+        let how = how.map(|rare| (rare.table.clone(), rare.decoder.clone()));
         let declared = self.declared(index);
         let options = &self.shared.options;
         let capacity = self.staging.capacity() as u64;
@@ -694,7 +695,14 @@ impl Engine {
             false => limits::RAW_BYTES_MAX_DEFAULT,
         };
         let lens = (len, declared, raw_len_max);
-        let mut staged = Staged::new(codec, table, lens, in_memory, sizes, &options.codecs)?;
+        let mut staged = Staged::new(
+            codec,
+            how.unwrap_or_default(),
+            lens,
+            in_memory,
+            sizes,
+            &options.codecs,
+        )?;
         if gated && !in_memory {
             let bytes = staged.bytes_ahead();
             if self.gated_bytes + bytes > capacity / 4 {

@@ -31,7 +31,7 @@ use crate::decode::jobs::{
 use crate::decode::plan::{
     Codecs, Mode, NotCut, Piece, Plan, View, check_known, check_table, no_memory,
 };
-use crate::decode::spec::{self, BlockTable};
+use crate::decode::spec::{self, BlockTable, RequestDecoder};
 use crate::engine::route::Via;
 use crate::engine::staging::{Class, Held, Staging, WindowMemory};
 use crate::error::{Error, ErrorKind};
@@ -224,7 +224,7 @@ impl Staged {
     /// Checks the request, and lays its windows out. `in_memory`: stored bytes need no window.
     pub(crate) fn new(
         codec: CodecId,
-        table: Option<Arc<BlockTable>>,
+        (table, decoder): (Option<Arc<BlockTable>>, Option<Arc<dyn RequestDecoder>>),
         (stored_len, declared, raw_len_max): (u64, Option<u64>, u64),
         in_memory: bool,
         (capacity, block_bytes): (u64, u64),
@@ -233,7 +233,9 @@ impl Staged {
         let raw_len = match &table {
             Some(table) => Some(check_table(table, codecs, stored_len, declared)?),
             None => {
-                check_known(codecs, codec)?;
+                if decoder.is_none() {
+                    check_known(codecs, codec)?;
+                }
                 declared
             }
         };
@@ -252,7 +254,7 @@ impl Staged {
             trim: table.as_ref().and_then(|table| table.trim),
             plan: Plan::new(
                 codec,
-                table,
+                (table, decoder),
                 (if stored { Some(stored_len) } else { raw_len }, raw_len_max),
             ),
             stage: Stage::Decoding,
@@ -308,6 +310,7 @@ impl Staged {
                     false => whole(u64::MAX / 2),
                 }
             }
+            (None, _) if self.plan.decoder.is_some() => plain,
             (None, codec) if codec.facts().scanner.is_some() => {
                 if len <= block.min(share) {
                     plain
@@ -784,6 +787,7 @@ impl Staged {
         let codec = self.plan.codec;
         let table = self.plan.table.as_ref();
         self.trim.is_none()
+            && self.plan.decoder.is_none()
             && match &self.plan.mode {
                 Mode::Undecided | Mode::Stream(_) => false,
                 Mode::Copy => true,

@@ -7,5 +7,6 @@ mod blocks;
 mod codecs;
 mod device;
 mod progress;
+mod requests;
 mod rig;
 mod routes;
