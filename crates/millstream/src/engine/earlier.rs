@@ -47,6 +47,9 @@ impl Engine {
                 self.wishes.push((queue, wishes));
             }
         }
+        // A parcel that was handed over after the mail was taken may name a file that was announced
+        // in between.
+        self.take_letters();
         self.grant_all();
         self.ends_before = self.queues.backlog_ends(but, number);
     }
