@@ -7,10 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millstream::{
-    BlockSource, BlockTable, Codec, CodecId, Decode, Error, ErrorKind, Fence, FileOp, FileOptions,
-    Priority, QueueOptions, Read, Write,
+    BlockSource, BlockTable, Codec, CodecError, CodecId, Decode, Error, ErrorKind, Fence, FileOp,
+    FileOptions, Priority, QueueOptions, Read, RequestDecoder, Scratch, StreamDecoder, Write,
 };
-use millstream_codec::Scratch;
 use millstream_testing::this_test;
 
 use crate::faults::rig::{PATIENCE, Rig, WRITING, each, failure_kind, landed, pattern, result};
@@ -346,6 +345,65 @@ fn a_table_of_a_hundred_thousand_tiny_blocks_is_decoded() {
         for ticket in tickets {
             assert!(landed(ticket)[..] == content, "{name}");
         }
+        rig.finish();
+    });
+}
+
+/// A decoder that calls the application when it is dropped.
+struct OnDrop(Box<dyn Fn() + Send + Sync>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+impl RequestDecoder for OnDrop {
+    fn decode(&self, _: &mut Scratch, _: &[u8], _: &mut [u8]) -> Result<usize, CodecError> {
+        Ok(0)
+    }
+
+    fn stream(&self) -> Result<Box<dyn StreamDecoder>, CodecError> {
+        unreachable!("its request waits for a fence")
+    }
+}
+
+/// The second request is canceled, and so its decoder dropped, after the close was found and before
+/// the queues are looked at once more for what was submitted before that.
+#[test]
+fn a_read_of_a_file_that_is_opened_while_a_close_is_taken_in_finds_the_file() {
+    each(this_test!(), |name, mut options| {
+        options.threads.pumped = true;
+        let folder = tempfile::tempdir().expect("a folder");
+        let rig = Rig::new(name, options);
+        let (low, high) = low_and_high(&rig);
+        let file = file_of(&rig, &folder, b"closed");
+        landed(rig.submit(Read::whole(file)));
+        let path = folder.path().join("opened");
+        fs::write(&path, b"content").expect("written");
+        let never = Fence::new(0);
+        let hold = |tag, call: Box<dyn Fn() + Send + Sync>| {
+            let decode = Decode::by(Arc::new(OnDrop(call)), 1);
+            let held = Read::whole(file).decode(decode).after(&never, 1).tag(tag);
+            low.detach(held).expect("accepted");
+        };
+        let queue = low.clone();
+        hold(1, Box::new(move || queue.cancel_tagged(!0, 2)));
+        let (storage, queue, slot) = (rig.storage.clone(), high.clone(), Arc::default());
+        let ticket: Arc<Mutex<Option<_>>> = Arc::clone(&slot);
+        let open_and_read = move || {
+            let opened = storage.open(&path, FileOptions::default());
+            let read = queue.submit(Read::whole(opened)).expect("accepted");
+            *slot.lock().expect("no panic") = Some(read);
+        };
+        hold(2, Box::new(open_and_read));
+        while rig.storage.pump() {}
+        low.cancel_tagged(!0, 1);
+        low.close(file).expect("accepted");
+        assert_eq!(low.drain(Some(PATIENCE)).ok(), Some(true), "{name}");
+        let ticket = ticket.lock().expect("no panic").take();
+        let read = ticket.expect("the second request was canceled");
+        assert_eq!(landed(read)[..], *b"content", "{name}");
         rig.finish();
     });
 }
