@@ -13,6 +13,7 @@
 //! No thread of the engine ever attaches to the interpreter: it could wait there for a thread that
 //! waits for the engine, and it must not while the interpreter ends.
 
+mod archive;
 mod buffer;
 mod completions;
 mod errors;
@@ -36,6 +37,7 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<archive::Archive>()?;
     module.add_class::<buffer::Buffer>()?;
     module.add_class::<completions::PyCompletions>()?;
     module.add_class::<group::Group>()?;
@@ -49,6 +51,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<file::File>()?;
     module.add_class::<storage::Storage>()?;
     module.add_class::<ticket::Ticket>()?;
+    module.add_function(wrap_pyfunction!(archive::open_archive, module)?)?;
     module.add_function(wrap_pyfunction!(header::parse_safetensors, module)?)?;
     module.add_function(wrap_pyfunction!(pack::encode_task, module)?)?;
     module.add_function(wrap_pyfunction!(pack::pack, module)?)?;

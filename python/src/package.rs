@@ -33,13 +33,13 @@ pub(crate) fn name_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 #[pyclass(frozen, get_all, module = "millstream")]
 pub(crate) struct Entry {
     /// Its name.
-    name: OsString,
+    pub(crate) name: OsString,
     /// Its number in the package.
-    index: u32,
+    pub(crate) index: u32,
     /// Its bytes, decoded.
-    length: u64,
+    pub(crate) length: u64,
     /// Blocks that hold it.
-    blocks: u32,
+    pub(crate) blocks: u32,
 }
 
 #[pymethods]
@@ -64,6 +64,41 @@ pub(crate) struct Verification {
     failures: u64,
     /// The first of them, as messages.
     errors: Vec<String>,
+}
+
+/// Returns a storage, by default that of the process.
+pub(crate) fn storage_or_default<'py>(
+    py: Python<'py>,
+    storage: Option<Bound<'py, Storage>>,
+) -> PyResult<Bound<'py, Storage>> {
+    if let Some(storage) = storage {
+        return Ok(storage);
+    }
+    let default = py.import("millstream._default")?;
+    let default = default.getattr("default_storage")?.call0()?;
+    Ok(default.cast_into::<Storage>()?)
+}
+
+/// Submits a request of an entry, into `into` or into memory of the library.
+pub(crate) fn submit(
+    py: Python<'_>,
+    queue: &millstream::Queue,
+    request: millstream::Read,
+    into: Option<&Bound<'_, PyAny>>,
+    common: &Checked<'_>,
+) -> PyResult<Ticket> {
+    let lent = into.map(|into| Lent::of(into, true)).transpose()?;
+    let request = queue::read_with(request, common);
+    let mut batch = queue.batch();
+    let pending = match (lent, into) {
+        (Some(lent), Some(into)) => queue::add(py, &mut batch, queue, request.into(lent))
+            .map(|ticket| Pending::Into(ticket, into.clone().unbind())),
+        _ => queue::add(py, &mut batch, queue, request).map(Pending::Own),
+    };
+    batch.submit();
+    // Also what a request that was refused has exported.
+    release_dropped(py);
+    pending.map(Ticket::new)
 }
 
 /// An open package.
@@ -127,18 +162,7 @@ impl Package {
         let request = py
             .detach(|| self.package.range(info.index, offset, length))
             .into_py(py)?;
-        let lent = into.map(|into| Lent::of(into, true)).transpose()?;
-        let request = queue::read_with(request, common);
-        let mut batch = self.queue.batch();
-        let pending = match (lent, into) {
-            (Some(lent), Some(into)) => queue::add(py, &mut batch, &self.queue, request.into(lent))
-                .map(|ticket| Pending::Into(ticket, into.clone().unbind())),
-            _ => queue::add(py, &mut batch, &self.queue, request).map(Pending::Own),
-        };
-        batch.submit();
-        // Also what a request that was refused has exported.
-        release_dropped(py);
-        pending.map(Ticket::new)
+        submit(py, &self.queue, request, into, common)
     }
 }
 
@@ -152,15 +176,7 @@ impl Package {
         storage: Option<Bound<'_, Storage>>,
         verify: bool,
     ) -> PyResult<Package> {
-        let storage = match storage {
-            Some(storage) => storage,
-            None => {
-                let default = py
-                    .import("millstream._default")?
-                    .getattr("default_storage")?;
-                default.call0()?.cast_into::<Storage>()?
-            }
-        };
+        let storage = storage_or_default(py, storage)?;
         let shared = Arc::clone(&storage.get().0);
         shared.check_open(py)?;
         let path = path_of(path)?;

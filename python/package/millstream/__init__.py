@@ -23,6 +23,7 @@ memory for it                  ``queue.read(path, into=array)``
 many ranges                    ``queue.read_many(...)``, ``with queue.batch() as batch``
 a ticket                       ``ticket.wait()``, ``await ticket``, ``ticket.cancel()``
 a package                      `Package`, `pack`, `Dataset`
+a zip, pk3, PACK or PCK        ``millstream.open_archive(path)``: an `Archive`
 a cluster that packs           ``millstream.ray.pack``; `PackPlan` and `encode_task`
 model weights                  ``millstream.safetensors.load_file``, ``iter_tensors``
 ``.npy``, ``.npz``, raw files  ``millstream.npy.load``, ``fromfile``
@@ -54,6 +55,7 @@ from ._errors import (
     TimeoutError,
 )
 from ._native import (
+    Archive,
     Batch,
     Buffer,
     Entry,
@@ -67,6 +69,7 @@ from ._native import (
     Ticket,
     Verification,
     encode_task,
+    open_archive,
     pack,
     wait_all,
 )
@@ -74,6 +77,7 @@ from ._native import (
 __version__ = _native.__version__
 
 __all__ = [
+    "Archive",
     "Batch",
     "Buffer",
     "Canceled",
@@ -104,6 +108,7 @@ __all__ = [
     "default_storage",
     "encode_task",
     "load",
+    "open_archive",
     "pack",
     "wait_all",
 ]

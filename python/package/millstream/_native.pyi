@@ -316,6 +316,56 @@ class PackPlan:
     def write(self, encoded: Iterable[bytes], out: _Path) -> Packed: ...
 
 @final
+class Archive:
+    def __len__(self) -> int: ...
+    def __contains__(self, name: _Name, /) -> bool: ...
+    @property
+    def path(self) -> str: ...
+    def names(self, pattern: str | None = None) -> list[str]: ...
+    def lookup(self, name: _Name) -> Entry | None: ...
+    @overload
+    def submit(
+        self,
+        entry: _Name | int,
+        offset: int = 0,
+        length: int | None = None,
+        *,
+        into: None = None,
+        priority: _Priority | None = None,
+        deadline: float | None = None,
+        timeout: float | None = None,
+        tag: int = 0,
+        group: Group | None = None,
+    ) -> Ticket[Buffer]: ...
+    @overload
+    def submit(
+        self,
+        entry: _Name | int,
+        offset: int = 0,
+        length: int | None = None,
+        *,
+        into: _B,
+        priority: _Priority | None = None,
+        deadline: float | None = None,
+        timeout: float | None = None,
+        tag: int = 0,
+        group: Group | None = None,
+    ) -> Ticket[_B]: ...
+    @overload
+    def read(
+        self,
+        entry: _Name | int,
+        offset: int = 0,
+        length: int | None = None,
+        *,
+        into: None = None,
+    ) -> Buffer: ...
+    @overload
+    def read(
+        self, entry: _Name | int, offset: int = 0, length: int | None = None, *, into: _B
+    ) -> _B: ...
+
+@final
 class Package:
     def __new__(
         cls, path: _Path, storage: Storage | None = None, *, verify: bool = True
@@ -392,6 +442,9 @@ def pack(
     progress: Callable[[int], object] | None = None,
 ) -> Packed: ...
 def encode_task(task: bytes) -> bytes: ...
+def open_archive(
+    path: _Path, storage: Storage | None = None, *, verify: bool = True
+) -> Archive: ...
 def wait_all(tickets: Iterable[Ticket[_T]], timeout: float | None = None) -> list[_T]: ...
 def parse_safetensors(
     head: bytes, file_bytes: int, path: str
