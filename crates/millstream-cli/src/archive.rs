@@ -12,7 +12,7 @@ use millstream_pak::{
 use crate::backend;
 use crate::failure::{self, Ending, Failure, Failures, counted, refused};
 use crate::limits::FAILURES_LISTED;
-use crate::package::{self, Sizes, describe, max_raw_bytes, too_many_raw_bytes};
+use crate::package::{self, Sizes, describe};
 use crate::progress;
 
 /// An open archive with the storage and queue that read it.
@@ -142,13 +142,16 @@ impl Archived {
     ) -> Result<(Verification, Failures), Failure> {
         let archive = &self.archive;
         let all: Vec<u32> = (0..archive.len()).collect();
-        let most = max_raw_bytes(archive.file_bytes(), max_bytes);
         let (mut found, mut failures) = (Verification::default(), refused_names(archive));
+        // An entry is in memory as a whole, so this is known before any is loaded.
+        let mut sizes = Sizes::default();
+        sizes.add_archive(archive, all.iter().copied());
+        if let Err(failure) = sizes.check(archive.path(), max_bytes) {
+            failures.add(failure);
+            return Ok((found, failures));
+        }
         progress::begin(None);
-        let mut bytes = 0u64;
-        self.visit(&all, |index, loaded| {
-            let info = archive.info(index);
-            bytes = bytes.saturating_add(info.raw_bytes);
+        self.visit(&all, |_, loaded| {
             found.entries += 1;
             match loaded {
                 Ok(loaded) => {
@@ -157,14 +160,8 @@ impl Archived {
                 }
                 Err(error) => failures.add(describe(archive.path(), &error)),
             }
-            match bytes <= most {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
-            }
+            ControlFlow::Continue(())
         })?;
-        if bytes > most {
-            failures.add_at(0, too_many_raw_bytes(archive.path(), most));
-        }
         Ok((found, failures))
     }
 

@@ -138,7 +138,9 @@ impl Sizes {
     pub(crate) fn add_archive(&mut self, archive: &Archive, all: impl IntoIterator<Item = u32>) {
         self.file_bytes = self.file_bytes.saturating_add(archive.file_bytes());
         for index in all {
-            let raw_bytes = archive.info(index).raw_bytes;
+            let info = archive.info(index);
+            // One that cannot be decoded fails before its size matters.
+            let raw_bytes = info.codec.map_or(0, |_| info.raw_bytes);
             self.raw_bytes = self.raw_bytes.saturating_add(raw_bytes);
         }
     }

@@ -87,8 +87,8 @@ struct Inner {
     mark: u64,
 }
 
-/// Returns whether these are the first bytes of an archive. Those of a self-extracting one are the
-/// program's, so [`Archive::open`] knows more archives than this function.
+/// Returns whether these are the first bytes of an archive. An archive behind a program begins with
+/// the bytes of the program: false, though [`Archive::open`] opens it.
 #[must_use]
 pub fn is_archive(head: &[u8]) -> bool {
     let magics: [&[u8]; 4] = [zip::LOCAL_MAGIC, zip::END_MAGIC, quake::MAGIC, godot::MAGIC];
@@ -103,7 +103,11 @@ fn read_directory(file: &OpenFile, file_bytes: u64, fold_case: bool) -> Result<T
     let mut builder = Builder::new(file_bytes);
     let of_godot = match head.starts_with(godot::MAGIC) {
         true => Some(0),
-        false => godot::embedded(&tail, file_bytes),
+        false => match godot::embedded(&tail, file_bytes) {
+            // Else the last bytes are those of a comment.
+            Some(start) if file.read(start, 4)?[..] == *godot::MAGIC => Some(start),
+            _ => None,
+        },
     };
     // Where the data end.
     let end = match of_godot {
@@ -316,10 +320,11 @@ impl Archive {
             return Err(Error::new(ErrorKind::PastEnd, cause));
         }
         let codec = record.codec()?;
-        if len == 0 {
+        let is_whole = len == record.raw;
+        // Of an empty entry of a zip, header and stored bytes are checked as those of others.
+        if len == 0 && !(is_whole && record.is(table::flag::HEADER)) {
             return Ok(Read::range(file, 0, 0));
         }
-        let is_whole = len == record.raw;
         let is_stored = codec == CodecId::STORED;
         let mut data = entries.table.data_at(index);
         if is_stored && data.is_none() && offset > ARCHIVE_SKIP_BYTES_MAX {
@@ -392,6 +397,14 @@ impl Source for Archive {
         };
         check_range(entry, offset, len)?;
         self.range(index, offset, len).map_err(Error::into_engine)
+    }
+
+    fn is_read_whole(&self, entry: &Located) -> bool {
+        let [index, mark] = entry.place();
+        let index = u32::try_from(index).ok();
+        let index = index.filter(|index| mark == self.mark() && *index < self.len());
+        let codec = index.and_then(|index| self.info(index).codec);
+        codec.is_some_and(|codec| codec != CodecId::STORED)
     }
 
     fn metadata(&self, _: &Located) -> std::result::Result<Option<&[u8]>, millstream::Error> {

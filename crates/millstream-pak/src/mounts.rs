@@ -371,6 +371,11 @@ impl Source for Mounts {
         source.request_range(&inner, offset, len)
     }
 
+    fn is_read_whole(&self, entry: &Located) -> bool {
+        let inner = self.inner(entry);
+        inner.is_ok_and(|(source, inner)| source.is_read_whole(&inner))
+    }
+
     fn metadata(&self, entry: &Located) -> std::result::Result<Option<&[u8]>, millstream::Error> {
         let (source, inner) = self.inner(entry)?;
         source.metadata(&inner)

@@ -129,7 +129,9 @@ impl Streams {
         self.open_with(path, options)
     }
 
-    /// Opens an entry of a source (a package, or a folder of loose files) for reading.
+    /// Opens an entry of a source (a package, an archive, or a folder of loose files) for reading.
+    /// An entry that is decoded from its start on ([`Source::is_read_whole`]) is loaded as a whole
+    /// by the first read.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -31,9 +31,7 @@ pub(super) fn embedded(tail: &[u8], file_bytes: u64) -> Option<u64> {
 /// Reads the directory of the archive that begins at `start`.
 pub(super) fn read(file: &OpenFile, start: u64, builder: &mut Builder) -> Result<u64> {
     let mut header = Directory::new(file, start, builder.file_bytes);
-    if header.take(4)? != MAGIC {
-        return Err(corrupt("the end of the program names no archive in it").at(start));
-    }
+    header.take(MAGIC.len())?;
     let unsupported = |cause: String| Error::new(ErrorKind::Unsupported, cause).at(start);
     let version = header.u32()?;
     if !(1..=3).contains(&version) {
@@ -57,7 +55,7 @@ pub(super) fn read(file: &OpenFile, start: u64, builder: &mut Builder) -> Result
         )));
     }
     if flags & SPARSE != 0 {
-        let cause = "a sparse PCK, whose entries are files beside it";
+        let cause = "the PCK is sparse: its entries are files beside it, which are not read";
         return Err(unsupported(String::from(cause)));
     }
     if version == 3 {

@@ -34,6 +34,10 @@ pub(super) fn read(file: &OpenFile, builder: &mut Builder) -> Result<u64> {
         let entry: [u8; ENTRY_BYTES as usize] = directory.array()?;
         let name: [u8; NAME_BYTES] = field(&entry, 0);
         let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+        if name.is_empty() {
+            // A slot that is not used.
+            continue;
+        }
         let len = u64::from(u32_at(&entry, NAME_BYTES + 4));
         let record = Record::stored(u64::from(u32_at(&entry, NAME_BYTES)), len);
         let name = decode_name(name, false);

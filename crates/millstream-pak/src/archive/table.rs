@@ -19,8 +19,6 @@ pub(super) mod flag {
     /// The entry is a symbolic link.
     pub(crate) const LINK: u8 = 4;
     pub(crate) const EXECUTABLE: u8 = 8;
-    /// Checksum and sizes are behind the stored bytes, not in the local header.
-    pub(crate) const DESCRIPTOR: u8 = 16;
 }
 
 /// Compression methods of zip.
@@ -107,14 +105,14 @@ impl Record {
 
     /// Refuses sizes that no stored bytes have.
     fn check_sizes(&self) -> Result<()> {
-        let most = match self.method {
-            _ if self.is(flag::ENCRYPTED) => u64::MAX,
-            method::STORED if self.raw != self.stored => 0,
-            method::DEFLATE => self.stored.saturating_mul(DEFLATE_RATIO_MAX),
-            method::ZSTD => self.stored.saturating_mul(ZSTD_RATIO_MAX),
-            _ => u64::MAX,
+        let is_possible = match self.method {
+            _ if self.is(flag::ENCRYPTED) => true,
+            method::STORED => self.raw == self.stored,
+            method::DEFLATE => self.raw <= self.stored.saturating_mul(DEFLATE_RATIO_MAX),
+            method::ZSTD => self.raw <= self.stored.saturating_mul(ZSTD_RATIO_MAX),
+            _ => true,
         };
-        if self.raw <= most {
+        if is_possible {
             return Ok(());
         }
         let (raw, stored) = (self.raw, self.stored);
@@ -142,10 +140,13 @@ impl Builder {
         }
     }
 
-    /// Adds an entry, or the reason why nothing may have its name. A name with a `/` at its end is
-    /// that of a folder, which is no entry.
+    /// Adds an entry, or the error of its name. A name that ends with `/` is a folder's: folders
+    /// are no entries, and nothing is made of their names.
     pub(super) fn add(&mut self, mut record: Record, name: &[u8]) -> Result<()> {
         let named = |error: Error| error.entry(name);
+        if name.ends_with(b"/") {
+            return Ok(());
+        }
         let clean = match check_name(name) {
             Ok(clean) => clean,
             Err(error) if self.refused.len() < ARCHIVE_REFUSED_MAX => {
@@ -159,9 +160,6 @@ impl Builder {
         if end.is_none_or(|end| end > self.file_bytes) {
             let cause = "the entry reaches past the end of the archive";
             return Err(named(Error::new(ErrorKind::Truncated, cause)));
-        }
-        if name.ends_with(b"/") {
-            return Ok(());
         }
         record.name_at = u32::try_from(self.names.len()).expect("the directory is bounded");
         record.name_len = u16::try_from(clean.len()).expect("the name is bounded");

@@ -187,9 +187,6 @@ fn add(directory: &mut Directory<'_>, ahead: u64, builder: &mut Builder) -> Resu
     if flags & ENCRYPTED != 0 {
         record.flags |= flag::ENCRYPTED;
     }
-    if flags & DESCRIPTOR != 0 {
-        record.flags |= flag::DESCRIPTOR;
-    }
     // The file's mode, if the zip was made on Unix or macOS.
     if [3, 19].contains(&fixed[5]) {
         let mode = u32_at(&fixed, 38) >> 16;

@@ -62,12 +62,16 @@ impl FileStream {
         let mut batch = self.handle.streams.data.batch();
         if self.ahead.is_empty() {
             let (unit, len) = match (&self.handle.place, in_order) {
-                (Place::Entry(..), _) => (FILE_BUFFER_BYTES as u64, FILE_BUFFER_BYTES),
-                (_, true) => (PAGE_BYTES, FILE_BUFFER_BYTES),
-                (_, false) => (PAGE_BYTES, SEEK_BUFFER_BYTES),
+                // Each window would be decoded from the start of the entry on.
+                (Place::Entry(source, entry), _) if source.is_read_whole(entry) => {
+                    (self.len, self.len)
+                }
+                (Place::Entry(..), _) => (FILE_BUFFER_BYTES as u64, FILE_BUFFER_BYTES as u64),
+                (_, true) => (PAGE_BYTES, FILE_BUFFER_BYTES as u64),
+                (_, false) => (PAGE_BYTES, SEEK_BUFFER_BYTES as u64),
             };
             let offset = position / unit * unit;
-            let len = (len as u64).min(self.len - offset);
+            let len = len.min(self.len - offset);
             if self.read_local(offset, len, position)? {
                 // Requests ahead pay off only after many bytes: cached bytes need no wait.
                 let many = self.local_bytes >= LOCAL_BYTES_MAX;

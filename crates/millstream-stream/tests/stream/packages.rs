@@ -1,12 +1,14 @@
 //! Entries of real packages as streams: every codec, and seeks that read only what they lead to;
 //! and as data of rkyv, used in the buffer of the request.
 
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use millstream::{CodecId, QueueOptions, Read, Storage, StorageOptions};
 use millstream_pak::{Coding, Item, PackOptions, Package, write_file};
-use millstream_source::Source;
+use millstream_source::{Located, Source};
 use millstream_stream::limits::FILE_BUFFER_BYTES;
 use millstream_stream::{
     ErrorKind, Mode, ReadStream, ReadTyped, Stream, StreamView, Streams, WriteTyped,
@@ -73,6 +75,55 @@ fn every_codec_is_read_sought_and_viewed_as_the_bytes_that_were_packed() {
         let missing = streams.open_entry(&source, b"none");
         assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
     }
+}
+
+/// A source whose entries are decoded from their start on; counts requests.
+struct FromStart(Arc<dyn Source>, AtomicUsize);
+
+impl Source for FromStart {
+    fn find(&self, name: &[u8]) -> Result<Option<Located>, millstream::Error> {
+        self.0.find(name)
+    }
+
+    fn request_range(
+        &self,
+        entry: &Located,
+        offset: u64,
+        len: u64,
+    ) -> Result<Read, millstream::Error> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.request_range(entry, offset, len)
+    }
+
+    fn metadata(&self, entry: &Located) -> Result<Option<&[u8]>, millstream::Error> {
+        self.0.metadata(entry)
+    }
+
+    fn is_read_whole(&self, _: &Located) -> bool {
+        true
+    }
+}
+
+#[test]
+fn an_entry_that_is_decoded_from_its_start_on_is_requested_once() {
+    let storage = Storage::new(StorageOptions::default()).unwrap();
+    let streams = Streams::new(&storage).unwrap();
+    let bytes = content(9 * FILE_BUFFER_BYTES + 77);
+    let coding = Coding::Fixed(CodecId::ZSTD);
+    let (packed, _) = packed(&storage, coding, &[("a", &bytes), ("empty", b"")]);
+    let source = Arc::new(FromStart(packed, AtomicUsize::new(0)));
+    let shared: Arc<dyn Source> = Arc::clone(&source) as _;
+    let mut stream = streams.open_entry(&shared, b"a").unwrap();
+    let mut read = vec![0; bytes.len()];
+    for part in read.chunks_mut(10_000) {
+        stream.read_exact(part).unwrap();
+    }
+    assert_eq!(read, bytes);
+    stream.seek_to(5 * FILE_BUFFER_BYTES as u64).unwrap();
+    assert_eq!(stream.read_u8().unwrap(), bytes[5 * FILE_BUFFER_BYTES]);
+    assert_eq!(source.1.load(Ordering::Relaxed), 1);
+    let mut empty = streams.open_entry(&shared, b"empty").unwrap();
+    assert_eq!(empty.read_u8().unwrap_err().kind(), ErrorKind::PastEnd);
 }
 
 #[test]

@@ -338,7 +338,7 @@ impl<D> Read<D> {
         self.0.codec = decode.codec;
         self.0.usual.raw_len = decode.raw_len;
         self.0.usual.raw_len_max = decode.raw_len_max;
-        if decode.table.is_some() || decode.decoder.is_some() {
+        if self.0.rare.is_some() || decode.table.is_some() || decode.decoder.is_some() {
             let rare = self.0.rare();
             (rare.table, rare.decoder) = (decode.table, decode.decoder);
         }

@@ -457,7 +457,7 @@ impl Storage {
     }
 
     /// Closes the storage: cancels what has not begun, and waits for what is in flight, at most
-    /// `timeout`. What the system still holds then is reported, and its memory is never freed or
+    /// `timeout` (and a second for a system call of its own that hangs). What the system still holds then is reported, and its memory is never freed or
     /// reused. Later calls, and calls on a storage thread (they do not wait), return an empty
     /// report.
     pub fn close(&self, timeout: Duration) -> CloseReport {

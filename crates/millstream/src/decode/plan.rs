@@ -183,6 +183,7 @@ impl Plan {
 
     fn mode_of(&self, codecs: &Codecs, head: &[u8], stored_len: u64) -> Result<Mode, Error> {
         if let Some(decoder) = &self.decoder {
+            self.raw_len.ok_or_else(unknown_size)?;
             return match head.len() as u64 == stored_len {
                 true => Ok(Mode::Whole),
                 false => Ok(Mode::Stream(Some(guarded(|| Ok(decoder.stream()?))?))),

@@ -47,7 +47,8 @@ impl Decode {
         }
     }
 
-    /// A decoder of this one request, which yields exactly `raw_len` bytes: for stored bytes that
+    /// A decoder of this one request, which yields exactly `raw_len` bytes (`u64::MAX` is none:
+    /// [`RawSizeUnknown`](crate::ErrorKind::RawSizeUnknown)): for stored bytes that
     /// only their context explains, such as an entry of an archive with its header.
     #[must_use]
     pub fn by(decoder: Arc<dyn RequestDecoder>, raw_len: u64) -> Decode {

@@ -140,3 +140,25 @@ fn errors_panics_and_wrong_sizes_of_a_decoder_fail_its_request_only() {
         }
     });
 }
+
+#[test]
+fn a_decoder_needs_the_raw_size_and_gives_way_to_what_is_set_after_it() {
+    each_backend(|rig| {
+        for len in [1_000, 9_000_000] {
+            let raw = bytes(len);
+            let stored = stored(&raw);
+            let file = rig.file_of(&format!("{len}"), &stored);
+            let unknown = Decode::by(Arc::new(Behind(Fault::None)), u64::MAX);
+            let error = rig.failure(Read::whole(file).decode(unknown.clone()));
+            assert_eq!(error.kind(), ErrorKind::RawSizeUnknown, "{error}");
+            let memory = Read::memory(stored.clone().into()).decode(unknown);
+            let error = rig.failure(memory);
+            assert_eq!(error.kind(), ErrorKind::RawSizeUnknown, "{error}");
+            let plain = Decode::codec(CodecId::STORED);
+            let read = Read::whole(file)
+                .decode(by(Fault::Panic, len))
+                .decode(plain);
+            assert!(rig.run(read).expect("not decoded")[..] == stored);
+        }
+    });
+}
