@@ -99,8 +99,8 @@ pub trait Source: Send + Sync {
     /// As [`Source::request`], and `PastEnd` for a range that reaches past the end.
     fn request_range(&self, entry: &Located, offset: u64, len: u64) -> Result<Read, Error>;
 
-    /// Returns whether a range of an entry costs as much as all of it, because its bytes are decoded
-    /// from the start on. By default false.
+    /// Returns whether a range of an entry costs as much as all of it, because its bytes are
+    /// decoded from the start on. By default false.
     fn is_read_whole(&self, entry: &Located) -> bool {
         let _ = entry;
         false

@@ -457,9 +457,9 @@ impl Storage {
     }
 
     /// Closes the storage: cancels what has not begun, and waits for what is in flight, at most
-    /// `timeout` (and a second for a system call of its own that hangs). What the system still holds then is reported, and its memory is never freed or
-    /// reused. Later calls, and calls on a storage thread (they do not wait), return an empty
-    /// report.
+    /// `timeout` (and a second for a system call of its own that hangs). What the system still
+    /// holds then is reported, and its memory is never freed or reused. Later calls, and calls on a
+    /// storage thread (they do not wait), return an empty report.
     pub fn close(&self, timeout: Duration) -> CloseReport {
         self.0.close(timeout)
     }
