@@ -145,10 +145,6 @@ enumerations! {
     enum DSTORAGE_REQUEST_DESTINATION_TYPE: u64 {
         DSTORAGE_REQUEST_DESTINATION_MEMORY = 0,
         DSTORAGE_REQUEST_DESTINATION_BUFFER = 1,
-        DSTORAGE_REQUEST_DESTINATION_TEXTURE_REGION = 2,
-        DSTORAGE_REQUEST_DESTINATION_MULTIPLE_SUBRESOURCES = 3,
-        DSTORAGE_REQUEST_DESTINATION_TILES = 4,
-        DSTORAGE_REQUEST_DESTINATION_MULTIPLE_SUBRESOURCES_RANGE = 5,
     }
     enum DSTORAGE_COMPRESSION_FORMAT: u8 {
         DSTORAGE_COMPRESSION_FORMAT_NONE = 0,
@@ -209,13 +205,6 @@ macro_rules! layouts {
 }
 
 layouts! {
-    struct D3D12_BOX {
-        left: u32, top: u32, front: u32, right: u32, bottom: u32, back: u32,
-    }
-    struct D3D12_TILED_RESOURCE_COORDINATE { X: u32, Y: u32, Z: u32, Subresource: u32, }
-    struct D3D12_TILE_REGION_SIZE {
-        NumTiles: u32, UseBox: BOOL, Width: u32, Height: u16, Depth: u16,
-    }
     struct DSTORAGE_QUEUE_DESC {
         SourceType: DSTORAGE_REQUEST_SOURCE_TYPE,
         Capacity: u16,
@@ -235,31 +224,13 @@ layouts! {
     struct DSTORAGE_SOURCE_FILE { Source: *mut c_void, Offset: u64, Size: u32, }
     struct DSTORAGE_SOURCE_MEMORY { Source: *const c_void, Size: u32, }
     struct DSTORAGE_DESTINATION_MEMORY { Buffer: *mut c_void, Size: u32, }
-    struct DSTORAGE_DESTINATION_BUFFER { Resource: *mut c_void, Offset: u64, Size: u32, }
-    struct DSTORAGE_DESTINATION_TEXTURE_REGION {
-        Resource: *mut c_void, SubresourceIndex: u32, Region: D3D12_BOX,
-    }
-    struct DSTORAGE_DESTINATION_MULTIPLE_SUBRESOURCES {
-        Resource: *mut c_void, FirstSubresource: u32,
-    }
-    struct DSTORAGE_DESTINATION_MULTIPLE_SUBRESOURCES_RANGE {
-        Resource: *mut c_void, FirstSubresource: u32, NumSubresources: u32,
-    }
-    struct DSTORAGE_DESTINATION_TILES {
-        Resource: *mut c_void,
-        TiledRegionStartCoordinate: D3D12_TILED_RESOURCE_COORDINATE,
-        TileRegionSize: D3D12_TILE_REGION_SIZE,
-    }
     /// Which member is valid depends on [`DSTORAGE_REQUEST_OPTIONS::source_type`].
     union DSTORAGE_SOURCE { Memory: DSTORAGE_SOURCE_MEMORY, File: DSTORAGE_SOURCE_FILE, }
     /// Which member is valid depends on [`DSTORAGE_REQUEST_OPTIONS::destination_type`].
     union DSTORAGE_DESTINATION {
         Memory: DSTORAGE_DESTINATION_MEMORY,
-        Buffer: DSTORAGE_DESTINATION_BUFFER,
-        Texture: DSTORAGE_DESTINATION_TEXTURE_REGION,
-        MultipleSubresources: DSTORAGE_DESTINATION_MULTIPLE_SUBRESOURCES,
-        Tiles: DSTORAGE_DESTINATION_TILES,
-        MultipleSubresourcesRange: DSTORAGE_DESTINATION_MULTIPLE_SUBRESOURCES_RANGE,
+        /// The destinations of D3D12, which are refused.
+        D3D12: [u64; 5],
     }
     struct DSTORAGE_REQUEST {
         Options: DSTORAGE_REQUEST_OPTIONS,

@@ -34,15 +34,12 @@ impl Class for CompressionCodec {
 
     const INTERFACES: &'static [GUID] = &[IID_IDStorageCompressionCodec];
 
-    fn vtable() -> &'static IDStorageCompressionCodecVtbl {
-        static VTABLE: IDStorageCompressionCodecVtbl = IDStorageCompressionCodecVtbl {
-            base: unknown::<CompressionCodec>(),
-            CompressBuffer: compress_buffer,
-            DecompressBuffer: decompress_buffer,
-            CompressBufferBound: compress_buffer_bound,
-        };
-        &VTABLE
-    }
+    const VTABLE: &'static IDStorageCompressionCodecVtbl = &IDStorageCompressionCodecVtbl {
+        base: unknown::<CompressionCodec>(),
+        CompressBuffer: compress_buffer,
+        DecompressBuffer: decompress_buffer,
+        CompressBufferBound: compress_buffer_bound,
+    };
 }
 
 /// `DStorageCreateCompressionCodec`.
@@ -73,22 +70,16 @@ pub(crate) unsafe fn create(
 
 impl CompressionCodec {
     fn compress(&self, raw: &[u8], setting: DSTORAGE_COMPRESSION) -> Result<Vec<u8>, HRESULT> {
-        if self.codec == CodecId::GDEFLATE {
-            let level = match setting {
-                DSTORAGE_COMPRESSION_FASTEST => Level::FASTEST,
-                DSTORAGE_COMPRESSION_DEFAULT => Level::DEFAULT,
-                DSTORAGE_COMPRESSION_BEST_RATIO => Level::BEST_RATIO,
-                _ => return Err(E_INVALIDARG),
-            };
-            let compressed = gdeflate::compress(raw, level, self.threads);
-            return compressed.map_err(|_| E_INVALIDARG);
-        }
-        let level = match setting {
-            DSTORAGE_COMPRESSION_FASTEST => 1,
-            DSTORAGE_COMPRESSION_DEFAULT => default_level(self.codec),
-            DSTORAGE_COMPRESSION_BEST_RATIO => 19,
+        let (gdeflate_level, level) = match setting {
+            DSTORAGE_COMPRESSION_FASTEST => (Level::FASTEST, 1),
+            DSTORAGE_COMPRESSION_DEFAULT => (Level::DEFAULT, default_level(self.codec)),
+            DSTORAGE_COMPRESSION_BEST_RATIO => (Level::BEST_RATIO, 19),
             _ => return Err(E_INVALIDARG),
         };
+        if self.codec == CodecId::GDEFLATE {
+            let compressed = gdeflate::compress(raw, gdeflate_level, self.threads);
+            return compressed.map_err(|_| E_INVALIDARG);
+        }
         let mut compressed = Vec::new();
         let mut scratch = lock(&self.scratch);
         match encode_block(self.codec, level, &mut scratch, raw, &mut compressed) {
@@ -168,10 +159,10 @@ methods! { CompressionCodec as codec;
             Ok(compressed) => compressed,
             Err(error) => return error,
         };
-        let Some(place) = buffer.get_mut(..compressed.len()) else {
+        let Some(written_to) = buffer.get_mut(..compressed.len()) else {
             return ERROR_INSUFFICIENT_BUFFER;
         };
-        place.copy_from_slice(&compressed);
+        written_to.copy_from_slice(&compressed);
         // SAFETY: as above.
         unsafe { com::store(written, compressed.len()) }
     }

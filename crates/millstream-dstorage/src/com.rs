@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::abi::{E_NOINTERFACE, E_POINTER, GUID, HRESULT, IID_IUnknown, S_OK};
-use crate::log;
 use crate::registry::Registry;
 use crate::vtables::IUnknownVtbl;
+use crate::{log, system};
 
 /// The state of an object.
 pub(crate) trait Class: Sized + Send + Sync + 'static {
@@ -24,7 +24,7 @@ pub(crate) trait Class: Sized + Send + Sync + 'static {
     /// Its interfaces, without `IUnknown`.
     const INTERFACES: &'static [GUID];
 
-    fn vtable() -> &'static Self::Vtable;
+    const VTABLE: &'static Self::Vtable;
 
     /// Returns where its objects are listed, if the program passes them to methods.
     fn registry() -> Option<&'static Registry<Self>> {
@@ -71,7 +71,7 @@ pub(crate) unsafe fn create<T: Class>(
         Err(error) => return error,
     };
     let object = Box::into_raw(Box::new(Object {
-        vtable: T::vtable(),
+        vtable: T::VTABLE,
         references: AtomicU32::new(1),
         state: Arc::clone(&state),
     }));
@@ -137,6 +137,9 @@ unsafe extern "system" fn add_ref<T: Class>(this: *mut c_void) -> u32 {
 }
 
 unsafe extern "system" fn release<T: Class>(this: *mut c_void) -> u32 {
+    if system::is_exiting() {
+        return 0;
+    }
     // SAFETY: the caller holds the object.
     let object = unsafe { &*this.cast::<Object<T>>() };
     let before = object.references.fetch_sub(1, Ordering::Release);

@@ -139,12 +139,12 @@ pub(crate) fn take(
     let mut custom = lock(&CUSTOM);
     let custom = &mut *custom;
     let mut taken = Vec::new();
-    let mut left = VecDeque::new();
+    let mut left = Vec::new();
     while taken.len() < most
         && let Some(request) = custom.waiting.pop_front()
     {
         if !request.is_selected(flags) {
-            left.push_back(request);
+            left.push(request);
             continue;
         }
         let id = custom.next_id;
@@ -152,8 +152,9 @@ pub(crate) fn take(
         taken.push(request.describe(id));
         custom.lent.insert(id, request);
     }
-    left.append(&mut custom.waiting);
-    custom.waiting = left;
+    for request in left.into_iter().rev() {
+        custom.waiting.push_front(request);
+    }
     custom.update_event();
     taken
 }

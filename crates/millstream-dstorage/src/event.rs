@@ -2,10 +2,10 @@
 #![expect(unsafe_code, reason = "calls functions of Windows on handles")]
 
 use windows_sys::Win32::Foundation::{
-    CloseHandle, DUPLICATE_SAME_ACCESS, DuplicateHandle, GetLastError,
+    CloseHandle, DUPLICATE_SAME_ACCESS, DuplicateHandle, GetLastError, WAIT_OBJECT_0,
 };
 use windows_sys::Win32::System::Threading::{
-    CreateEventW, GetCurrentProcess, ResetEvent, SetEvent,
+    CreateEventW, GetCurrentProcess, ResetEvent, SetEvent, WaitForSingleObject,
 };
 
 use crate::abi::{E_HANDLE, HANDLE, HRESULT, S_OK, hresult_from_win32};
@@ -39,16 +39,8 @@ impl Event {
         let mut own = std::ptr::null_mut();
         // SAFETY: the system checks the handle; `own` receives another.
         let duplicated = unsafe {
-            let process = GetCurrentProcess();
-            DuplicateHandle(
-                process,
-                handle,
-                process,
-                &mut own,
-                0,
-                0,
-                DUPLICATE_SAME_ACCESS,
-            )
+            let (process, same) = (GetCurrentProcess(), DUPLICATE_SAME_ACCESS);
+            DuplicateHandle(process, handle, process, &mut own, 0, 0, same)
         };
         match duplicated {
             0 => Err(last_error()),
@@ -67,6 +59,11 @@ impl Event {
             0 => last_error(),
             _ => S_OK,
         }
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        // SAFETY: an open handle of an event.
+        unsafe { WaitForSingleObject(self.0, 0) == WAIT_OBJECT_0 }
     }
 
     pub(crate) fn reset(&self) {

@@ -14,7 +14,7 @@ use windows_sys::Win32::System::LibraryLoader::{
 };
 
 use crate::abi::*;
-use crate::com::guard;
+use crate::com::{guard, read};
 use crate::{codec, factory};
 
 /// Returns the factory of the process, with one more reference.
@@ -30,17 +30,16 @@ pub unsafe extern "system" fn DStorageGetFactory(
     })
 }
 
-/// Sets the configuration; fails while a factory, a queue or a file exists.
+/// Sets the configuration; fails while a queue or a file is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "system" fn DStorageSetConfiguration(
     configuration: *const DSTORAGE_CONFIGURATION,
 ) -> HRESULT {
     guard(E_FAIL, || {
-        if configuration.is_null() {
+        // SAFETY: null or valid, as the page of the crate says.
+        let Some(new) = (unsafe { read(configuration) }) else {
             return E_INVALIDARG;
-        }
-        // SAFETY: not null, so valid.
-        let new = unsafe { configuration.read_unaligned() };
+        };
         configure(new.NumBuiltInCpuDecompressionThreads, false)
     })
 }
@@ -51,11 +50,10 @@ pub unsafe extern "system" fn DStorageSetConfiguration1(
     configuration: *const DSTORAGE_CONFIGURATION1,
 ) -> HRESULT {
     guard(E_FAIL, || {
-        if configuration.is_null() {
+        // SAFETY: null or valid, as the page of the crate says.
+        let Some(new) = (unsafe { read(configuration) }) else {
             return E_INVALIDARG;
-        }
-        // SAFETY: not null, so valid.
-        let new = unsafe { configuration.read_unaligned() };
+        };
         if new.ForceFileBuffering != 0 && new.DisableBypassIO == 0 {
             return E_DSTORAGE_FILEBUFFERING_REQUIRES_DISABLED_BYPASSIO;
         }
@@ -90,7 +88,7 @@ pub unsafe extern "system" fn DStorageCreateCompressionCodec(
     })
 }
 
-/// Keeps the library in memory from now on: its threads may still run when the program frees it,
+/// Keeps the library loaded from now on: its threads may still run when the program frees it,
 /// and a queue that is released completes what was submitted.
 fn pin() {
     static PINNED: Once = Once::new();
@@ -99,7 +97,7 @@ fn pin() {
         let mut module = std::ptr::null_mut();
         let address = pin as fn() as *const u16;
         // SAFETY: an address of this library, and memory for the answer. If it fails, the library
-        // is in memory all the same until it is freed.
+        // stays loaded until the program frees it.
         unsafe { GetModuleHandleExW(flags, address, &mut module) };
     });
 }

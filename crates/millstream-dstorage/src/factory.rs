@@ -17,7 +17,7 @@ use crate::vtables::{
     IDStorageCustomDecompressionQueue1Vtbl, IDStorageCustomDecompressionQueueVtbl,
     IDStorageFactoryVtbl, IUnknownVtbl,
 };
-use crate::{custom, file, log, queue, status};
+use crate::{custom, file, log, queue, status, system};
 
 const INTERFACES: &[GUID] = &[
     IID_IDStorageFactory,
@@ -97,24 +97,23 @@ impl Global {
         Ok(runtime)
     }
 
-    /// Sets the size of staging of the storage that the next queue or file creates.
-    fn set_staging_bytes(&mut self, size: u32) -> HRESULT {
-        if self.references == 0 {
-            return E_DSTORAGE_NOT_RUNNING;
-        }
+    /// Changes the configuration of the storage that the next queue or file creates; fails while a
+    /// queue or file is open. Returns the storage that is no longer used as well, to be dropped
+    /// without the lock.
+    fn change(
+        &mut self,
+        change: impl FnOnce(&mut Configuration),
+    ) -> (HRESULT, Option<Arc<Runtime>>) {
         let runtime = self.runtime.take().or_else(|| self.last.upgrade());
-        if let Some(runtime) = runtime.filter(|it| it.has_users()) {
-            self.runtime = Some(runtime);
-            return E_DSTORAGE_STAGING_BUFFER_LOCKED;
+        if runtime.as_ref().is_some_and(|it| it.has_users()) {
+            if self.references > 0 {
+                self.runtime.clone_from(&runtime);
+            }
+            return (E_DSTORAGE_STAGING_BUFFER_LOCKED, runtime);
         }
         self.last = Weak::new();
-        self.configuration.staging_bytes = size;
-        S_OK
-    }
-
-    /// Returns whether the factory lives, or what it created.
-    fn is_alive(&self) -> bool {
-        self.references > 0 || self.last.strong_count() > 0
+        change(&mut self.configuration);
+        (S_OK, runtime)
     }
 }
 
@@ -122,14 +121,11 @@ fn runtime() -> Result<Arc<Runtime>, HRESULT> {
     lock(&GLOBAL).runtime()
 }
 
-/// Sets the configuration; fails while a factory, a queue or a file exists.
+/// Sets the configuration; fails while a queue or a file is open.
 pub(crate) fn configure(change: impl FnOnce(&mut Configuration)) -> HRESULT {
-    let mut global = lock(&GLOBAL);
-    if global.is_alive() {
-        return E_DSTORAGE_STAGING_BUFFER_LOCKED;
-    }
-    change(&mut global.configuration);
-    S_OK
+    let (result, unused) = lock(&GLOBAL).change(change);
+    drop(unused);
+    result
 }
 
 /// Stores the factory, with one more reference, in `out`.
@@ -159,6 +155,9 @@ fn interface(iid: GUID) -> *mut c_void {
 
 /// Adds to the references; returns how many there are. The last release closes the storage.
 fn count(change: i32) -> u32 {
+    if system::is_exiting() {
+        return 0;
+    }
     let mut global = lock(&GLOBAL);
     let before = global.references;
     // A release too many changes nothing.
@@ -229,7 +228,11 @@ methods! {
     }
 
     fn set_staging_buffer_size(size: u32) -> HRESULT, or E_FAIL; {
-        lock(&GLOBAL).set_staging_bytes(size)
+        let references = lock(&GLOBAL).references;
+        match references {
+            0 => E_DSTORAGE_NOT_RUNNING,
+            _ => configure(|configuration| configuration.staging_bytes = size),
+        }
     }
 
     fn get_event() -> HANDLE, or std::ptr::null_mut(); {

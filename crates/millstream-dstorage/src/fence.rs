@@ -5,9 +5,8 @@
 #![expect(unsafe_code, reason = "calls COM methods on pointers of the program")]
 
 use std::ffi::c_void;
-use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use millstream::Fence;
 use windows_sys::Win32::Foundation::{HANDLE, INVALID_HANDLE_VALUE};
@@ -16,6 +15,7 @@ use windows_sys::Win32::System::Threading::{
 };
 
 use crate::abi::{E_DSTORAGE_INVALID_FENCE, HRESULT, IID_ID3D12Fence, S_OK};
+use crate::com::lock;
 use crate::event::{Event, last_error};
 use crate::vtables::{ID3D12FenceVtbl, IUnknownVtbl};
 
@@ -57,16 +57,6 @@ impl D3D12Fence {
         // SAFETY: the object of the table.
         unsafe { (self.table().Signal)(self.0.as_ptr(), value) }
     }
-
-    fn completed_value(&self) -> u64 {
-        // SAFETY: the object of the table.
-        unsafe { (self.table().GetCompletedValue)(self.0.as_ptr()) }
-    }
-
-    fn set_event_on_completion(&self, value: u64, event: &Event) -> HRESULT {
-        // SAFETY: the object of the table, and an event that the gate closes after its wait.
-        unsafe { (self.table().SetEventOnCompletion)(self.0.as_ptr(), value, event.handle()) }
-    }
 }
 
 impl Drop for D3D12Fence {
@@ -81,9 +71,9 @@ pub(crate) struct Gate {
     /// Boxed: the thread pool has its address. Dropped after `wait`, which ends the callback.
     open: Box<Fence>,
     wait: HANDLE,
-    event: ManuallyDrop<Event>,
-    fence: D3D12Fence,
-    value: u64,
+    /// `None` while the gate is dropped.
+    event: Option<Event>,
+    _fence: D3D12Fence,
 }
 
 // SAFETY: the wait is a handle that any thread may use.
@@ -94,27 +84,31 @@ unsafe impl Sync for Gate {}
 impl Gate {
     /// Returns a gate, or `None` if the fence has reached the value.
     pub(crate) fn new(fence: D3D12Fence, value: u64) -> Result<Option<Arc<Gate>>, HRESULT> {
-        if fence.completed_value() >= value {
+        let (table, object) = (fence.table(), fence.0.as_ptr());
+        // SAFETY: the object of the table.
+        if unsafe { (table.GetCompletedValue)(object) } >= value {
             return Ok(None);
         }
+        close_passed();
         let event = Event::new()?;
-        let result = fence.set_event_on_completion(value, &event);
+        let handle = event.handle();
+        // SAFETY: as above; the event stays open until it is set.
+        let result = unsafe { (table.SetEventOnCompletion)(object, value, handle) };
         if result < S_OK {
             return Err(result);
         }
         let mut gate = Gate {
             open: Box::new(Fence::new(0)),
             wait: std::ptr::null_mut(),
-            event: ManuallyDrop::new(event),
-            fence,
-            value,
+            event: Some(event),
+            _fence: fence,
         };
-        let (event, open) = (gate.event.handle(), std::ptr::from_ref(&*gate.open));
+        let open = std::ptr::from_ref(&*gate.open);
         // SAFETY: the callback uses `open` until the drop of the gate has ended the wait.
         let registered = unsafe {
             RegisterWaitForSingleObject(
                 &mut gate.wait,
-                event,
+                handle,
                 Some(opened),
                 open.cast(),
                 INFINITE,
@@ -146,11 +140,18 @@ impl Drop for Gate {
             // drops a gate: it only signals.
             unsafe { UnregisterWaitEx(self.wait, INVALID_HANDLE_VALUE) };
         }
-        // A fence that has not reached the value sets the event later, and may not have a handle of
-        // its own: closing this one could make it set another event. The handle is leaked then.
-        if self.fence.completed_value() >= self.value {
-            // SAFETY: dropped once, here.
-            unsafe { ManuallyDrop::drop(&mut self.event) };
+        if let Some(event) = self.event.take() {
+            lock(&PASSED).push(event);
         }
+        close_passed();
     }
+}
+
+/// Events of gates that are gone. A fence has no handle of its own to its events, and publishes a
+/// value before it sets them: an event that is closed early could be another one by then.
+static PASSED: Mutex<Vec<Event>> = Mutex::new(Vec::new());
+
+/// Closes the events that their fences have set.
+fn close_passed() {
+    lock(&PASSED).retain(|event| !event.is_set());
 }

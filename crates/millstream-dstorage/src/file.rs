@@ -1,18 +1,18 @@
 //! `IDStorageFile`.
 //!
-//! A file has a handle of its own, by which the open is checked and `GetFileInformation` answered,
-//! and an id of the engine, which opens it for its requests. Requests hold the file, so releasing
-//! it does not stop them; `Close` lets what is submitted complete.
+//! `OpenFile` opens the path twice: one handle serves `GetFileInformation`, the other is moved to
+//! the engine, which reads it. Requests mean this file, whatever becomes of its path. Requests hold
+//! the file, so releasing it does not stop them; `Close` lets what is submitted complete.
 #![expect(unsafe_code, reason = "implements methods on raw pointers")]
 
-use std::ffi::{OsString, c_void};
+use std::ffi::{OsStr, OsString, c_void};
 use std::fs::File;
 use std::os::windows::ffi::OsStringExt;
 use std::os::windows::io::AsRawHandle;
 use std::sync::{Arc, Mutex};
 
-use millstream::limits::FILES_MAX;
-use millstream::{FileId, FileOptions};
+use millstream::{ErrorKind, FileId, FileOptions, Identity, LocalFile};
+use millstream_io::Descriptor;
 use windows_sys::Win32::Storage::FileSystem::{
     BY_HANDLE_FILE_INFORMATION, FILE_TYPE_DISK, GetFileInformationByHandle, GetFileType,
 };
@@ -20,15 +20,19 @@ use windows_sys::Win32::Storage::FileSystem::{
 use crate::abi::*;
 use crate::com::{self, Class, lock, methods, unknown};
 use crate::event::last_error;
-use crate::log;
 use crate::registry::Registry;
+use crate::results::hresult_of;
 use crate::runtime::Runtime;
 use crate::vtables::IDStorageFileVtbl;
+use crate::{log, system};
 
 /// Most characters of a path: the system accepts no longer one.
 const PATH_CHARACTERS_MAX: usize = 32_767;
 
 const ERROR_FILENAME_EXCED_RANGE: u32 = 206;
+
+/// How often a path is opened again that another file has replaced between the two opens.
+const OPENS_MAX: usize = 100;
 
 static FILES: Registry<StorageFile> = Registry::new();
 
@@ -62,21 +66,15 @@ impl StorageFile {
         }
         let name = path[..path.len().min(MAX_PATH - 1)].into();
         let path = OsString::from_wide(&path);
-        let file = File::open(&path).map_err(|error| {
+        let (file, local) = open_twice(&runtime, &path)?;
+        let id = runtime.storage.adopt(local).map_err(|error| {
             log::error(|| format!("cannot open {path:?}: {error}"));
-            let number = error.raw_os_error();
-            number.map_or(E_INVALIDARG, |number| hresult_from_win32(number as u32))
+            match error.kind() {
+                ErrorKind::Limit => E_DSTORAGE_TOO_MANY_FILES,
+                _ => hresult_of(&error),
+            }
         })?;
-        // SAFETY: an open handle.
-        if unsafe { GetFileType(file.as_raw_handle()) } != FILE_TYPE_DISK {
-            log::error(|| format!("cannot open {path:?}: not a file of a disk"));
-            return Err(E_DSTORAGE_UNSUPPORTED_FILE);
-        }
-        if runtime.add_user() > FILES_MAX {
-            runtime.remove_user();
-            return Err(E_DSTORAGE_TOO_MANY_FILES);
-        }
-        let id = runtime.storage.open(&path, FileOptions::default());
+        runtime.add_user();
         log::line(|| format!("file {id:?} opened: {path:?}"));
         Ok(StorageFile {
             runtime,
@@ -87,6 +85,9 @@ impl StorageFile {
     }
 
     fn close(&self) {
+        if system::is_exiting() {
+            return;
+        }
         let handle = lock(&self.handle).take();
         if handle.is_none() {
             return;
@@ -100,12 +101,46 @@ impl StorageFile {
     fn information(&self) -> Result<BY_HANDLE_FILE_INFORMATION, HRESULT> {
         let handle = lock(&self.handle);
         let file = handle.as_ref().ok_or(E_DSTORAGE_FILE_NOT_OPEN)?;
-        let mut information = BY_HANDLE_FILE_INFORMATION::default();
-        // SAFETY: an open handle, and memory for the answer.
-        match unsafe { GetFileInformationByHandle(file.as_raw_handle(), &mut information) } {
-            0 => Err(last_error()),
-            _ => Ok(information),
+        information_of(file)
+    }
+}
+
+/// Opens a path for the program and for the engine; both handles refer to the same file.
+fn open_twice(runtime: &Runtime, path: &OsStr) -> Result<(File, LocalFile), HRESULT> {
+    for _ in 0..OPENS_MAX {
+        let file = File::open(path).map_err(|error| {
+            log::error(|| format!("cannot open {path:?}: {error}"));
+            let number = error.raw_os_error();
+            number.map_or(E_INVALIDARG, |number| hresult_from_win32(number as u32))
+        })?;
+        // SAFETY: an open handle.
+        if unsafe { GetFileType(file.as_raw_handle()) } != FILE_TYPE_DISK {
+            log::error(|| format!("cannot open {path:?}: not a file on a disk"));
+            return Err(E_DSTORAGE_UNSUPPORTED_FILE);
         }
+        let local = runtime.storage.open_local(path, FileOptions::default());
+        let local = local.map_err(|error| {
+            log::error(|| format!("cannot open {path:?}: {error}"));
+            hresult_of(&error)
+        })?;
+        // SAFETY: an open handle, of which only the identity is asked.
+        let own = unsafe { Descriptor::from_raw(file.as_raw_handle().addr() as u64) };
+        let (own, adopted) = (local.fs().known(own), local.opened().identity);
+        let is_same = |own: Identity| (own.device, own.inode) == (adopted.device, adopted.inode);
+        if own.is_ok_and(|own| is_same(own.identity)) {
+            return Ok((file, local));
+        }
+    }
+    log::error(|| format!("cannot open {path:?}: it is replaced all the time"));
+    Err(E_FAIL)
+}
+
+fn information_of(file: &File) -> Result<BY_HANDLE_FILE_INFORMATION, HRESULT> {
+    let mut information = BY_HANDLE_FILE_INFORMATION::default();
+    // SAFETY: an open handle, and memory for the answer.
+    match unsafe { GetFileInformationByHandle(file.as_raw_handle(), &mut information) } {
+        0 => Err(last_error()),
+        _ => Ok(information),
     }
 }
 
@@ -120,14 +155,11 @@ impl Class for StorageFile {
 
     const INTERFACES: &'static [GUID] = &[IID_IDStorageFile];
 
-    fn vtable() -> &'static IDStorageFileVtbl {
-        static VTABLE: IDStorageFileVtbl = IDStorageFileVtbl {
-            base: unknown::<StorageFile>(),
-            Close: close,
-            GetFileInformation: get_file_information,
-        };
-        &VTABLE
-    }
+    const VTABLE: &'static IDStorageFileVtbl = &IDStorageFileVtbl {
+        base: unknown::<StorageFile>(),
+        Close: close,
+        GetFileInformation: get_file_information,
+    };
 
     fn registry() -> Option<&'static Registry<StorageFile>> {
         Some(&FILES)

@@ -12,13 +12,18 @@
 //! | `queue`, `request`, `record`, `fence`, `event` | queues: entries, order, errors, markers |
 //! | `memory`, `custom`, `access` | sources in memory; custom decompression; bad addresses |
 //! | `com`, `registry`, `results`, `log` | objects, their addresses, errors, the log |
+//! | `system` | the end of the process, the loader lock |
 //!
 //! # Safety
 //!
 //! As in every COM interface, a pointer that a program passes is null or valid: that is not
-//! checked. Pointers to files and status arrays are looked up, so released ones are errors. Memory
-//! of a request stays valid until the request completes or its queue is closed.
+//! checked. Pointers to files and status arrays are looked up, so released ones are usually
+//! detected (addresses are reused). Memory of a request stays valid until the request completes or
+//! its queue is closed.
 #![cfg(windows)]
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("DirectStorage exists for 64-bit Windows only");
 
 #[cfg(test)]
 millstream_testing::watch!();
@@ -42,6 +47,7 @@ mod request;
 mod results;
 mod runtime;
 mod status;
+mod system;
 pub mod vtables;
 
 pub use exports::*;

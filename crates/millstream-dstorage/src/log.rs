@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{LazyLock, Mutex};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
 use windows_sys::Win32::System::Diagnostics::Debug::{
@@ -51,10 +51,7 @@ pub(crate) fn line(text: impl FnOnce() -> String) {
     let process = std::process::id();
     // One write, so that lines of several processes do not mix.
     let line = format!("[{process} {milliseconds:.3}] {}\n", text());
-    let mut file = log
-        .file
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut file = log.file.lock().unwrap_or_else(PoisonError::into_inner);
     let _ = file.write_all(line.as_bytes());
 }
 

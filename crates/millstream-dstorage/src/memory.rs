@@ -38,16 +38,11 @@ pub(crate) struct Descriptor {
     pub(crate) codec: CodecId,
 }
 
-const WORD: usize = size_of::<usize>();
-
 impl Descriptor {
     /// Returns it as the stored bytes of a request.
     pub(crate) fn to_bytes(self) -> Arc<[u8]> {
-        let mut bytes = [0; 2 * WORD + 1];
-        bytes[..WORD].copy_from_slice(&self.address.to_ne_bytes());
-        bytes[WORD..2 * WORD].copy_from_slice(&self.len.to_ne_bytes());
-        bytes[2 * WORD] = self.codec.0;
-        Arc::from(bytes)
+        let (address, len) = (self.address.to_ne_bytes(), self.len.to_ne_bytes());
+        [&address[..], &len, &[self.codec.0]].concat().into()
     }
 
     fn parse(bytes: &[u8]) -> Option<Descriptor> {
@@ -70,7 +65,13 @@ pub(crate) struct MemoryCodec {
 
 impl Codec for MemoryCodec {
     fn decode(&self, stored: &[u8], raw: &mut [u8]) -> Result<usize, &'static str> {
-        let descriptor = Descriptor::parse(stored).ok_or("the descriptor is cut")?;
+        let descriptor = Descriptor::parse(stored).ok_or("the descriptor is truncated")?;
+        if descriptor.codec == CodecId::STORED {
+            let len = descriptor.len.min(raw.len());
+            // SAFETY: as below. The program may let source and destination overlap.
+            unsafe { std::ptr::copy(descriptor.address as *const u8, raw.as_mut_ptr(), len) };
+            return Ok(len);
+        }
         // SAFETY: only requests of this crate have this codec, and their descriptors name bytes
         // that the program lends until they complete.
         let source =

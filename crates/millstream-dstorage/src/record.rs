@@ -3,7 +3,6 @@
 #![expect(unsafe_code, reason = "makes records of plain memory")]
 
 use std::ffi::{c_char, c_void};
-use std::sync::Arc;
 
 use crate::abi::*;
 use crate::file::StorageFile;
@@ -30,9 +29,9 @@ pub(crate) unsafe fn request_name(name: *const c_char) -> RequestName {
     copy
 }
 
-/// The parameters of a call that failed.
+/// The parameters of an entry that is no request.
+#[derive(Clone, Copy)]
 pub(crate) enum Command {
-    Request(DSTORAGE_REQUEST, RequestName, Option<Arc<StorageFile>>),
     Status(*mut c_void, u32),
     Signal(*mut c_void, u64),
     Event(HANDLE),
@@ -41,70 +40,109 @@ pub(crate) enum Command {
 // SAFETY: the pointers are only copied into a record, never followed.
 unsafe impl Send for Command {}
 
-pub(crate) struct Failure {
-    pub(crate) result: HRESULT,
-    pub(crate) command: Command,
-}
+/// A failure as a record has it. It holds nothing of the program: a released file is closed.
+pub(crate) struct Failure(DSTORAGE_ERROR_FIRST_FAILURE);
+
+// SAFETY: the pointers are only copied into a record, never followed.
+unsafe impl Send for Failure {}
 
 impl Failure {
-    pub(crate) fn new(result: HRESULT, command: Command) -> Box<Failure> {
-        Box::new(Failure { result, command })
+    /// Returns the failure of a request.
+    pub(crate) fn of_request(
+        result: HRESULT,
+        request: &DSTORAGE_REQUEST,
+        name: &RequestName,
+        file: Option<&StorageFile>,
+    ) -> Box<Failure> {
+        let mut filename = [0; MAX_PATH];
+        if let Some(file) = file {
+            filename[..file.name.len()].copy_from_slice(&file.name);
+        }
+        let request = DSTORAGE_ERROR_PARAMETERS_REQUEST {
+            Filename: filename,
+            RequestName: *name,
+            Request: *request,
+        };
+        Box::new(Failure(DSTORAGE_ERROR_FIRST_FAILURE {
+            HResult: result,
+            CommandType: DSTORAGE_COMMAND_TYPE_REQUEST,
+            Parameters: DSTORAGE_ERROR_PARAMETERS { Request: request },
+        }))
     }
 
-    fn store(&self, first: &mut DSTORAGE_ERROR_FIRST_FAILURE) {
-        first.HResult = self.result;
-        let parameters = &mut first.Parameters;
-        first.CommandType = match &self.command {
-            Command::Request(request, name, file) => {
-                let mut filename = [0; MAX_PATH];
-                if let Some(file) = file {
-                    filename[..file.name.len()].copy_from_slice(&file.name);
-                }
-                (parameters.Request.Filename, parameters.Request.RequestName) = (filename, *name);
-                parameters.Request.Request = *request;
-                DSTORAGE_COMMAND_TYPE_REQUEST
-            }
+    pub(crate) fn new(result: HRESULT, command: Command) -> Box<Failure> {
+        let mut failure = Box::new(Failure(no_failure()));
+        let first = &mut failure.0;
+        first.HResult = result;
+        match command {
             Command::Status(array, index) => {
-                (parameters.Status.StatusArray, parameters.Status.Index) = (*array, *index);
-                DSTORAGE_COMMAND_TYPE_STATUS
+                first.CommandType = DSTORAGE_COMMAND_TYPE_STATUS;
+                (
+                    first.Parameters.Status.StatusArray,
+                    first.Parameters.Status.Index,
+                ) = (array, index);
             }
             Command::Signal(fence, value) => {
-                (parameters.Signal.Fence, parameters.Signal.Value) = (*fence, *value);
-                DSTORAGE_COMMAND_TYPE_SIGNAL
+                first.CommandType = DSTORAGE_COMMAND_TYPE_SIGNAL;
+                (first.Parameters.Signal.Fence, first.Parameters.Signal.Value) = (fence, value);
             }
             Command::Event(handle) => {
-                parameters.Event.Handle = *handle;
-                DSTORAGE_COMMAND_TYPE_EVENT
+                first.CommandType = DSTORAGE_COMMAND_TYPE_EVENT;
+                first.Parameters.Event.Handle = handle;
             }
-        };
+        }
+        failure
     }
+
+    pub(crate) fn result(&self) -> HRESULT {
+        self.0.HResult
+    }
+}
+
+fn no_failure() -> DSTORAGE_ERROR_FIRST_FAILURE {
+    // SAFETY: numbers and pointers, for which zero is valid.
+    let mut none: DSTORAGE_ERROR_FIRST_FAILURE = unsafe { std::mem::zeroed() };
+    none.CommandType = DSTORAGE_COMMAND_TYPE_NONE;
+    none
 }
 
 /// For the log.
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.command {
-            Command::Request(request, name, file) => {
-                let format = request.Options.CompressionFormat;
-                write!(f, "request")?;
-                let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-                if !name.is_empty() {
-                    write!(f, " \"{}\"", String::from_utf8_lossy(name))?;
+        // SAFETY: the members that the type of the command and that of the source name.
+        unsafe {
+            let DSTORAGE_ERROR_PARAMETERS_REQUEST {
+                Filename: path,
+                RequestName: name,
+                Request: request,
+            } = &self.0.Parameters.Request;
+            let (status, signal) = (self.0.Parameters.Status, self.0.Parameters.Signal);
+            match self.0.CommandType {
+                DSTORAGE_COMMAND_TYPE_REQUEST => {
+                    write!(f, "request")?;
+                    if name[0] != 0 {
+                        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+                        write!(f, " {:?}", String::from_utf8_lossy(name))?;
+                    }
+                    if path[0] != 0 {
+                        let path = path.split(|unit| *unit == 0).next().unwrap_or_default();
+                        let path = String::from_utf16_lossy(path);
+                        let (offset, size) = (request.Source.File.Offset, request.Source.File.Size);
+                        write!(f, " of {path:?}, offset {offset}, size {size}")?;
+                    }
+                    let format = request.Options.CompressionFormat;
+                    write!(f, ", tag {:#x}, format {format}", request.CancellationTag)?;
                 }
-                if let Some(file) = file {
-                    // SAFETY: a request with a file has that member.
-                    let source = unsafe { request.Source.File };
-                    let path = String::from_utf16_lossy(&file.name);
-                    let (offset, size) = (source.Offset, source.Size);
-                    write!(f, " of {path:?}, offset {offset}, size {size}")?;
+                DSTORAGE_COMMAND_TYPE_STATUS => {
+                    write!(f, "status {} of {:p}", status.Index, status.StatusArray)?;
                 }
-                write!(f, ", tag {:#x}, format {format}", request.CancellationTag)?;
+                DSTORAGE_COMMAND_TYPE_SIGNAL => {
+                    write!(f, "signal {} of {:p}", signal.Value, signal.Fence)?;
+                }
+                _ => write!(f, "event {:p}", self.0.Parameters.Event.Handle)?,
             }
-            Command::Status(array, index) => write!(f, "status {index} of {array:p}")?,
-            Command::Signal(fence, value) => write!(f, "signal {value} of {fence:p}")?,
-            Command::Event(handle) => write!(f, "event {handle:p}")?,
         }
-        write!(f, ": HRESULT {:#010x}", self.result)
+        write!(f, ": HRESULT {:#010x}", self.0.HResult)
     }
 }
 
@@ -112,31 +150,26 @@ impl std::fmt::Display for Failure {
 #[derive(Default)]
 pub(crate) struct Record {
     count: u32,
-    /// With its place in the order of enqueueing.
+    /// With its sequence number.
     first: Option<(u64, Box<Failure>)>,
 }
 
 impl Record {
     pub(crate) fn add(&mut self, sequence: u64, failure: Box<Failure>) {
         self.count = self.count.saturating_add(1);
-        if self
-            .first
-            .as_ref()
-            .is_none_or(|(first, _)| sequence < *first)
-        {
+        let first = self.first.as_ref();
+        if first.is_none_or(|(first, _)| sequence < *first) {
             self.first = Some((sequence, failure));
         }
     }
 
     pub(crate) fn take(&mut self) -> DSTORAGE_ERROR_RECORD {
         let taken = std::mem::take(self);
-        // SAFETY: numbers and pointers, for which zero is valid.
-        let mut record: DSTORAGE_ERROR_RECORD = unsafe { std::mem::zeroed() };
-        record.FailureCount = taken.count;
-        record.FirstFailure.CommandType = DSTORAGE_COMMAND_TYPE_NONE;
-        if let Some((_, failure)) = taken.first {
-            failure.store(&mut record.FirstFailure);
+        DSTORAGE_ERROR_RECORD {
+            FailureCount: taken.count,
+            FirstFailure: taken
+                .first
+                .map_or_else(no_failure, |(_, failure)| failure.0),
         }
-        record
     }
 }

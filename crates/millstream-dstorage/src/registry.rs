@@ -1,5 +1,6 @@
 //! The objects of a class that exist, by address: a pointer that a program passes is looked up here
-//! before it is used, so a released object, or one of another class, is an error and no crash.
+//! before it is used. So null, an object of another class, and usually a released object are errors
+//! and not crashes: a new object may have the address of a released one.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;

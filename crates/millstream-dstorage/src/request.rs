@@ -9,11 +9,11 @@ use std::sync::Arc;
 use millstream::{Buffer, CodecId, Decode, Read};
 
 use crate::abi::*;
-use crate::access::is_accessible;
+use crate::access::check_memory;
 use crate::fence::Gate;
 use crate::file::StorageFile;
 use crate::memory::{Descriptor, codec_of};
-use crate::record::{Command, Failure, RequestName, request_name};
+use crate::record::{Failure, RequestName, request_name};
 use crate::runtime::MEMORY_CODEC;
 
 /// A gate, and whether the source may be read before it opens.
@@ -38,7 +38,7 @@ pub(crate) enum Work {
     Nothing,
     /// A read into the destination.
     Read(Read<()>),
-    /// A read into a buffer, which the program decompresses.
+    /// A read into a buffer, which the program decompresses; one without bytes only waits.
     ReadForProgram(Read<Buffer>),
     /// The program decompresses its own memory.
     Program,
@@ -66,7 +66,12 @@ impl PreparedRequest {
                 gate,
                 destination,
             }),
-            Err(result) => Err(Failure::new(result, Command::Request(request, name, file))),
+            Err(result) => Err(Failure::of_request(
+                result,
+                &request,
+                &name,
+                file.as_deref(),
+            )),
         }
     }
 
@@ -87,8 +92,17 @@ impl PreparedRequest {
         }
     }
 
-    pub(crate) fn into_failure(self, result: HRESULT) -> Box<Failure> {
-        Failure::new(result, Command::Request(self.request, self.name, self.file))
+    pub(crate) fn failure(&self, result: HRESULT) -> Box<Failure> {
+        Failure::of_request(result, &self.request, &self.name, self.file.as_deref())
+    }
+
+    /// Returns a read that wakes the queue's thread once the gate is open; `None` without a gate.
+    fn wake(&self, user_data: u64) -> Option<Work> {
+        let (gate, _) = self.gate.as_ref()?;
+        let read = Read::memory(Arc::from([0])).user_data(user_data);
+        Some(Work::ReadForProgram(
+            read.tag(self.tag()).after(gate.fence(), 1),
+        ))
     }
 
     /// Returns what is to be done. Without `builtin` the program decompresses every format.
@@ -98,7 +112,7 @@ impl PreparedRequest {
     pub(crate) unsafe fn work(&self, builtin: bool, user_data: u64) -> Work {
         let len = self.destination.Size as usize;
         if len == 0 {
-            return Work::Nothing;
+            return self.wake(user_data).unwrap_or(Work::Nothing);
         }
         let own_codec = match self.format() {
             DSTORAGE_COMPRESSION_FORMAT_NONE => Some(CodecId::STORED),
@@ -110,11 +124,9 @@ impl PreparedRequest {
                 let source = unsafe { self.request.Source.File };
                 Read::range(file.id, source.Offset, u64::from(source.Size))
             }
-            // What wakes the queue's thread once the gate is open.
-            (None, Some(_)) if own_codec.is_none() && self.gate.is_some() => {
-                Read::memory(Arc::from([0]))
+            (None, Some(_)) if own_codec.is_none() => {
+                return self.wake(user_data).unwrap_or(Work::Program);
             }
-            (None, Some(_)) if own_codec.is_none() => return Work::Program,
             (None, source) => {
                 let source = source.expect("a request without a file has memory");
                 let descriptor = Descriptor {
@@ -198,11 +210,4 @@ fn check(
         return Err(E_DSTORAGE_DECOMPRESSION_ERROR);
     }
     Ok(destination)
-}
-
-fn check_memory(address: usize, size: u32, to_write: bool) -> Result<(), HRESULT> {
-    match is_accessible(address, size as usize, to_write) {
-        true => Ok(()),
-        false => Err(E_DSTORAGE_ACCESS_VIOLATION),
-    }
 }

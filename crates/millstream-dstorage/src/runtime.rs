@@ -1,20 +1,22 @@
 //! The storage behind the factory.
 //!
 //! It exists while the factory has a reference, or a queue or a file of it exists: each of them
-//! holds it. It is created with the first queue or file, as the size of staging may be changed
-//! until then.
+//! holds it. It is created with the first queue or file, as the configuration may be changed until
+//! then.
 
 use std::fs::File;
 use std::io::BufWriter;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use millstream::limits::FILES_MAX;
 use millstream::{Access, CodecId, LogLevel, Queue, QueueOptions, Storage, StorageOptions};
 
 use crate::abi::{DSTORAGE_STAGING_BUFFER_SIZE_32MB, HRESULT};
-use crate::log;
 use crate::memory::MemoryCodec;
 use crate::results::hresult_of;
+use crate::{log, system};
 
 /// The environment variable that names a file for a trace of the engine.
 const TRACE_VARIABLE: &str = "MILLSTREAM_DSTORAGE_TRACE";
@@ -54,7 +56,7 @@ pub(crate) struct Runtime {
     /// The queue of the closes of files.
     pub(crate) closes: Queue,
     pub(crate) builtin: bool,
-    /// Queues and files that are open: the size of staging is fixed while there are any.
+    /// Queues and files that are open: the configuration is fixed while there are any.
     users: AtomicUsize,
 }
 
@@ -64,16 +66,16 @@ impl Runtime {
         options.staging_bytes = STAGING_BYTES_MIN.max(configuration.staging_bytes as usize);
         // Buffers are for what the program decompresses alone: no more stay than staging has.
         options.retained_bytes = options.staging_bytes;
+        // Files stay open until their close, with up to two handles each: one closed to make
+        // room would be opened again by its path, which may lead to another file by then.
+        options.descriptors = 2 * FILES_MAX;
         options.threads.workers = configuration.workers.map(|it| it.min(WORKERS_MAX));
         if configuration.buffered {
             options.access = Access::Buffered;
         }
         options.log = Some(Arc::new(|level, text: &str| {
-            let level = match level {
-                LogLevel::Warning => "warning",
-                _ => "engine",
-            };
-            log::line(|| format!("{level}: {text}"));
+            let is_warning = level == LogLevel::Warning;
+            log::line(|| format!("{}: {text}", if is_warning { "warning" } else { "engine" }));
         }));
         options.codec(MEMORY_CODEC, MemoryCodec::default());
         let made = Storage::new(options).and_then(|storage| {
@@ -98,9 +100,9 @@ impl Runtime {
         }))
     }
 
-    /// Counts a queue or file that was opened; returns how many there are.
-    pub(crate) fn add_user(&self) -> usize {
-        self.users.fetch_add(1, Ordering::SeqCst) + 1
+    /// Counts a queue or file that was opened.
+    pub(crate) fn add_user(&self) {
+        self.users.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(crate) fn remove_user(&self) {
@@ -115,6 +117,17 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
+        if system::is_exiting() {
+            std::mem::forget(self.storage.clone());
+            return;
+        }
+        if system::holds_loader_lock() {
+            // Closing waits for threads to end, which they cannot now: another thread closes it.
+            let storage = ManuallyDrop::new(self.storage.clone());
+            let closer = move || drop(ManuallyDrop::into_inner(storage));
+            // If it cannot start, the storage stays open.
+            let _ = std::thread::Builder::new().spawn(closer);
+        }
         log::line(|| String::from("storage closed"));
         let Some(path) = std::env::var_os(TRACE_VARIABLE) else {
             return;

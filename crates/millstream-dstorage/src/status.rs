@@ -57,14 +57,11 @@ impl Class for Statuses {
 
     const INTERFACES: &'static [GUID] = &[IID_IDStorageStatusArray];
 
-    fn vtable() -> &'static IDStorageStatusArrayVtbl {
-        static VTABLE: IDStorageStatusArrayVtbl = IDStorageStatusArrayVtbl {
-            base: unknown::<Statuses>(),
-            IsComplete: is_complete,
-            GetHResult: get_hresult,
-        };
-        &VTABLE
-    }
+    const VTABLE: &'static IDStorageStatusArrayVtbl = &IDStorageStatusArrayVtbl {
+        base: unknown::<Statuses>(),
+        IsComplete: is_complete,
+        GetHResult: get_hresult,
+    };
 
     fn registry() -> Option<&'static Registry<Statuses>> {
         Some(&ARRAYS)

@@ -11,10 +11,13 @@
 //! is signaled in the order of enqueueing.
 #![expect(unsafe_code, reason = "lends memory of the program to the engine")]
 
+use std::convert::Infallible;
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::ThreadId;
+use std::time::Duration;
 
 use millstream::{
     Batch, Buffer, Completion, Delivery, ErrorKind, Priority, Queue, QueueOptions, Read,
@@ -24,12 +27,12 @@ use crate::abi::*;
 use crate::com::{guard, lock};
 use crate::custom::{self, CompressedSource, CustomRequest};
 use crate::event::Event;
-use crate::log;
 use crate::queue::state::{Entry, Marker, QueueState, ReadyMarker, Stage};
 use crate::record::{Command, Failure};
-use crate::request::{PreparedRequest, Work};
+use crate::request::Work;
 use crate::results::hresult_of;
 use crate::runtime::Runtime;
+use crate::{log, system};
 
 /// The user data of the request that wakes the thread.
 const DOORBELL: u64 = u64::MAX;
@@ -37,13 +40,8 @@ const DOORBELL: u64 = u64::MAX;
 /// Completions taken at once.
 const COMPLETIONS: usize = 64;
 
-/// What a method enqueues.
-pub(super) enum NewEntry {
-    Request(PreparedRequest),
-    Refused(Box<Failure>),
-    /// With the parameters for a record.
-    Marker(Marker, Command),
-}
+/// How long a thread that pumps waits for completions before it looks again.
+const PUMP_WAIT: Duration = Duration::from_millis(5);
 
 pub(super) struct QueueCore {
     own: Weak<QueueCore>,
@@ -56,7 +54,10 @@ pub(super) struct QueueCore {
     state: Mutex<QueueState>,
     /// Notified when a slot is free or the queue is closed, and what `close` waits for changes.
     changed: Condvar,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: OnceLock<ThreadId>,
+    /// Fails once the thread has dropped its reference. The thread is not joined: its end needs the
+    /// loader lock.
+    ended: Mutex<Receiver<Infallible>>,
     /// The thread ends once the engine has no request of the queue.
     stopping: AtomicBool,
     /// It counts as an open queue of the storage.
@@ -89,6 +90,7 @@ impl QueueCore {
         })?;
         let state = QueueState::new(description.Capacity, Event::new()?);
         runtime.add_user();
+        let (running, ended) = mpsc::channel();
         let core = Arc::new_cyclic(|own| QueueCore {
             own: own.clone(),
             runtime,
@@ -99,15 +101,20 @@ impl QueueCore {
             name,
             state: Mutex::new(state),
             changed: Condvar::new(),
-            thread: Mutex::new(None),
+            thread: OnceLock::new(),
+            ended: Mutex::new(ended),
             stopping: AtomicBool::new(false),
             is_user: AtomicBool::new(true),
         });
         let own = Arc::clone(&core);
         let thread = std::thread::Builder::new().name(String::from("dstorage-queue"));
-        let thread = thread.spawn(move || own.run());
+        let thread = thread.spawn(move || {
+            own.run();
+            drop(own);
+            drop(running);
+        });
         match thread {
-            Ok(thread) => *lock(&core.thread) = Some(thread),
+            Ok(thread) => core.thread.set(thread.thread().id()).expect("set once"),
             Err(error) => {
                 log::error(|| format!("cannot start the thread of a queue: {error}"));
                 core.leave();
@@ -121,47 +128,51 @@ impl QueueCore {
         lock(&self.state)
     }
 
-    fn wait<'a>(&self, mut state: MutexGuard<'a, QueueState>) -> MutexGuard<'a, QueueState> {
-        state.waiters += 1;
+    fn wait<'a>(&self, state: MutexGuard<'a, QueueState>) -> MutexGuard<'a, QueueState> {
         let waited = self.changed.wait(state);
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
-        state.waiters -= 1;
-        state
+        waited.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn notify(&self, state: &QueueState) {
-        if state.waiters > 0 {
-            self.changed.notify_all();
+    /// Waits until there may be a slot. A fence may enqueue in its `Signal`: that call holds up the
+    /// markers behind it, and may be one of the queue's thread, so both go on here.
+    fn wait_for_slot<'a>(
+        &'a self,
+        state: MutexGuard<'a, QueueState>,
+    ) -> MutexGuard<'a, QueueState> {
+        let is_nested = state.retiring == Some(std::thread::current().id());
+        if !is_nested && !self.is_own_thread() {
+            return self.wait(state);
         }
+        drop(state);
+        self.retire();
+        self.pump();
+        self.state()
     }
 
     /// Enqueues an entry; blocks while there is no slot.
-    pub(super) fn enqueue(&self, new: NewEntry) {
+    pub(super) fn enqueue(&self, new: Entry) {
         let mut state = self.state();
         while !state.closed && state.empty_slots() == 0 {
-            state = self.wait(state);
+            state = self.wait_for_slot(state);
         }
         if state.closed {
             drop(state);
             // Without the lock: it may release a fence of the program.
             let failure = match new {
-                NewEntry::Request(request) => request.into_failure(E_DSTORAGE_QUEUE_CLOSED),
-                NewEntry::Refused(failure) => failure,
-                NewEntry::Marker(_, command) => Failure::new(E_DSTORAGE_QUEUE_CLOSED, command),
+                Entry::Request(request) => request.prepared.failure(E_DSTORAGE_QUEUE_CLOSED),
+                Entry::Refused(failure) => failure,
+                Entry::Marker(marker) => Failure::new(E_DSTORAGE_QUEUE_CLOSED, marker.1),
+                Entry::Failed(_) => unreachable!("it was never enqueued"),
             };
             self.state().refuse(failure);
             return;
         }
-        match new {
-            NewEntry::Request(request) => state.enqueue_request(request),
-            NewEntry::Refused(failure) => state.enqueue(Entry::Refused(failure)),
-            NewEntry::Marker(marker, command) => {
-                if let Marker::Status(statuses, index) = &marker {
-                    statuses.set(*index, E_PENDING);
-                }
-                state.enqueue(Entry::Marker(Box::new((marker, command))));
-            }
+        if let Entry::Marker(marker) = &new
+            && let Marker::Status(statuses, index) = &marker.0
+        {
+            statuses.set(*index, E_PENDING);
         }
+        state.enqueue(new);
         if state.until_auto_submit() == 0 {
             self.submit_all(&mut state);
             drop(state);
@@ -180,53 +191,48 @@ impl QueueCore {
         }
         let mut batch = self.engine.batch();
         while let Some(started) = state.submit_next() {
-            if let Some(index) = started
-                && let Err(result) = self.start(state, index, &mut batch)
+            if let Some(sequence) = started
+                && let Err(result) = self.start(state, sequence, &mut batch)
             {
-                state.end(index, result);
+                state.end(sequence, result);
             }
         }
         batch.submit();
-        self.notify(state);
+        self.changed.notify_all();
     }
 
     /// Starts a request; `Err` is its result if it has ended.
     fn start(
         &self,
         state: &mut QueueState,
-        index: usize,
+        sequence: u64,
         batch: &mut Batch,
     ) -> Result<(), HRESULT> {
-        let request = state.request(index).expect("it was enqueued");
-        if request
-            .prepared
-            .file
-            .as_ref()
-            .is_some_and(|file| !file.is_open())
-        {
+        let prepared = state.request(sequence).expect("it was enqueued");
+        if prepared.file.as_ref().is_some_and(|file| !file.is_open()) {
             return Err(E_DSTORAGE_FILE_NOT_OPEN);
         }
         // SAFETY: the program keeps its memory valid until the request completes, and `close`
         // returns only once the engine uses none of it.
-        let work = unsafe { request.prepared.work(self.runtime.builtin, index as u64) };
+        let work = unsafe { prepared.work(self.runtime.builtin, sequence) };
         let posted = match work {
             Work::Nothing => return Err(S_OK),
             Work::Program => {
-                self.lend(state, index, None);
+                self.lend(state, sequence, None);
                 return Ok(());
             }
             Work::Read(read) => batch.deliver(read, Delivery::Posted, false).map(drop),
             Work::ReadForProgram(read) => batch.deliver(read, Delivery::Posted, false).map(drop),
         };
         posted.map_err(|error| hresult_of(&error))?;
-        state.advance(index, Stage::Engine);
+        state.advance(sequence, Stage::Engine);
         Ok(())
     }
 
     /// Passes a request to the program, with the bytes that were read for it.
-    fn lend(&self, state: &mut QueueState, index: usize, buffer: Option<Buffer>) {
-        state.advance(index, Stage::Custom);
-        let prepared = &state.request(index).expect("it has not ended").prepared;
+    fn lend(&self, state: &mut QueueState, sequence: u64, buffer: Option<Buffer>) {
+        state.advance(sequence, Stage::Custom);
+        let prepared = state.request(sequence).expect("it has not ended");
         let source = match (prepared.memory(), buffer) {
             (None, Some(buffer)) => CompressedSource::Buffer(buffer),
             (Some(memory), _) => CompressedSource::Program(memory.Source, u64::from(memory.Size)),
@@ -238,7 +244,7 @@ impl QueueCore {
             format: prepared.format(),
             source,
             destination: prepared.destination,
-            done: Box::new(move |result| core.finish_custom(index, result)),
+            done: Box::new(move |result| core.finish_custom(sequence, result)),
         });
     }
 
@@ -247,10 +253,10 @@ impl QueueCore {
         std::ptr::from_ref(self).addr()
     }
 
-    fn finish_custom(&self, index: usize, result: HRESULT) {
+    fn finish_custom(&self, sequence: u64, result: HRESULT) {
         let mut state = self.state();
-        state.end(index, result);
-        self.notify(&state);
+        state.end(sequence, result);
+        self.changed.notify_all();
         drop(state);
         self.retire();
     }
@@ -259,54 +265,75 @@ impl QueueCore {
     fn finish(&self, completions: &mut [Completion]) {
         let mut state = self.state();
         for completion in completions {
-            if completion.user_data == DOORBELL {
+            let sequence = completion.user_data;
+            if sequence == DOORBELL {
                 continue;
             }
-            let index = completion.user_data as usize;
-            let result = match &completion.result {
-                Ok(_) => S_OK,
-                Err(error) if error.kind() == ErrorKind::Canceled => S_OK,
-                Err(error) => {
-                    log::line(|| format!("request failed: {error}"));
-                    hresult_of(error)
-                }
-            };
-            // Only a read that the program decompresses returns a buffer.
-            match completion.take_memory::<Buffer>() {
-                Some(buffer) if completion.result.is_ok() && !state.closed => {
-                    self.lend(&mut state, index, Some(buffer));
-                }
-                _ => state.end(index, result),
+            let ended = guard(Some(E_FAIL), || self.finish_one(&mut state, completion));
+            if let Some(result) = ended {
+                state.end(sequence, result);
             }
         }
-        self.notify(&state);
+        self.changed.notify_all();
     }
 
-    /// Lets the markers take effect whose turn it is, on one thread at a time: a call that finds
-    /// another thread doing so returns, and that thread looks again.
+    /// Passes a request on to the program, or returns its result.
+    fn finish_one(&self, state: &mut QueueState, completion: &mut Completion) -> Option<HRESULT> {
+        let sequence = completion.user_data;
+        let result = match &completion.result {
+            Ok(_) => S_OK,
+            Err(error) if error.kind() == ErrorKind::Canceled => S_OK,
+            Err(error) => {
+                log::line(|| format!("request failed: {error}"));
+                hresult_of(error)
+            }
+        };
+        // Only a read that the program decompresses, or one without bytes, returns a buffer.
+        match completion.take_memory::<Buffer>() {
+            Some(buffer) if completion.result.is_ok() && !state.closed => {
+                let has_bytes = state
+                    .request(sequence)
+                    .is_some_and(|it| it.destination.Size > 0);
+                if has_bytes {
+                    self.lend(state, sequence, Some(buffer));
+                }
+                (!has_bytes).then_some(S_OK)
+            }
+            _ => Some(result),
+        }
+    }
+
+    /// Lets the markers take effect that are ready, on one thread at a time: a call that finds
+    /// another thread doing so returns, and that thread looks again. A call of a fence that this
+    /// thread signals goes on behind that signal, which was the last that this thread took.
     fn retire(&self) {
         let gates = std::mem::take(&mut self.state().left_gates);
         drop(gates);
+        let current = std::thread::current().id();
         let mut state = self.state();
-        if state.retiring.is_some() {
+        let before = state.retiring;
+        if before.is_some_and(|it| it != current) {
             return;
         }
+        state.retiring = Some(current);
         loop {
             let ready = state.take_ready();
             if ready.is_empty() {
                 break;
             }
-            state.retiring = Some(std::thread::current().id());
-            self.notify(&state);
+            self.changed.notify_all();
             drop(state);
-            let failed: Vec<_> = ready.into_iter().filter_map(take_effect).collect();
+            // A panic must not leave the claim behind.
+            let failed: Vec<_> = guard(Vec::new(), || {
+                ready.into_iter().filter_map(take_effect).collect()
+            });
             state = self.state();
             for (sequence, result, command) in failed {
                 state.fail_marker(sequence, result, command);
             }
         }
-        state.retiring = None;
-        self.notify(&state);
+        state.retiring = before;
+        self.changed.notify_all();
     }
 
     fn run(&self) {
@@ -332,10 +359,15 @@ impl QueueCore {
         }
     }
 
+    /// Takes completions on a thread that the queue's thread waits for, or that it cannot relieve.
+    fn pump(&self) {
+        // What is waited for may also be ended by another thread.
+        let _ = self.engine.wait_completions(Some(PUMP_WAIT));
+        self.take_completions(&mut [Completion::default()]);
+    }
+
     fn is_own_thread(&self) -> bool {
-        let thread = lock(&self.thread);
-        let own = thread.as_ref().map(|it| it.thread().id());
-        own == Some(std::thread::current().id())
+        self.thread.get() == Some(&std::thread::current().id())
     }
 
     pub(super) fn cancel(&self, mask: u64, value: u64) {
@@ -346,6 +378,9 @@ impl QueueCore {
     /// Closes the queue: nothing more completes once it returns, and no thread of the library uses
     /// memory of its requests. What the program decompresses stays the program's.
     pub(super) fn close(&self) {
+        if system::is_exiting() {
+            return;
+        }
         let mut state = self.state();
         let dropped = (!state.closed).then(|| state.close());
         self.changed.notify_all();
@@ -355,20 +390,23 @@ impl QueueCore {
         for done in custom::withdraw(self.address()) {
             done(S_OK);
         }
-        let (own, current) = (self.is_own_thread(), std::thread::current().id());
+        let current = std::thread::current().id();
+        // Under the loader lock the queue's thread may be one that could not start yet.
+        let pumps = self.is_own_thread() || system::holds_loader_lock();
         let mut state = self.state();
         // A fence of the program may close the queue that signals it.
         while state.in_engine > 0 || state.retiring.is_some_and(|it| it != current) {
-            if !own {
+            if !pumps {
                 state = self.wait(state);
                 continue;
             }
             drop(state);
-            let _ = self.engine.wait_completions(None);
-            self.take_completions(&mut [Completion::default()]);
+            self.pump();
             state = self.state();
         }
+        let gates = std::mem::take(&mut state.left_gates);
         drop(state);
+        drop(gates);
         self.leave();
     }
 
@@ -391,25 +429,24 @@ impl QueueCore {
         // It fails only once the storage is closed, which ends the thread.
         let _ = self.engine.post(doorbell);
         let is_idle = self.state().in_engine == 0;
-        if is_idle && !self.is_own_thread() {
-            let thread = lock(&self.thread).take();
-            if let Some(thread) = thread {
-                let _ = thread.join();
-            }
+        // Under the loader lock the thread may be one that could not start yet.
+        if is_idle && !self.is_own_thread() && !system::holds_loader_lock() {
+            let _ = lock(&self.ended).recv();
         }
     }
 }
 
-/// Lets a marker take effect; returns its place, its error and its parameters if it fails.
+/// Lets a marker take effect; returns its sequence number, its error and its parameters on failure.
 fn take_effect(ready: ReadyMarker) -> Option<(u64, HRESULT, Command)> {
-    let (marker, command) = *ready.marker;
+    let (sequence, marker, stored) = ready;
+    let (marker, command) = *marker;
     let result = match marker {
         Marker::Status(statuses, index) => {
-            statuses.set(index, ready.result);
+            statuses.set(index, stored);
             S_OK
         }
         Marker::Signal(fence, value) => fence.signal(value),
         Marker::Event(event) => event.set(),
     };
-    (result < S_OK).then_some((ready.sequence, result, command))
+    (result < S_OK).then_some((sequence, result, command))
 }

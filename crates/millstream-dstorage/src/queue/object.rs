@@ -10,8 +10,8 @@ use crate::event::Event;
 use crate::fence::{D3D12Fence, Gate};
 use crate::log;
 use crate::memory::codec_of;
-use crate::queue::core::{NewEntry, QueueCore};
-use crate::queue::state::Marker;
+use crate::queue::core::QueueCore;
+use crate::queue::state::{Entry, Marker, RequestState};
 use crate::record::{Command, Failure};
 use crate::request::{Gated, PreparedRequest};
 use crate::runtime::Runtime;
@@ -28,16 +28,14 @@ impl Class for QueueCore {
         IID_IDStorageQueue3,
     ];
 
-    fn vtable() -> &'static IDStorageQueue3Vtbl {
-        &VTABLE
-    }
+    const VTABLE: &'static IDStorageQueue3Vtbl = &VTABLE;
 
     fn released(&self) {
         self.release();
     }
 }
 
-static VTABLE: IDStorageQueue3Vtbl = IDStorageQueue3Vtbl {
+const VTABLE: IDStorageQueue3Vtbl = IDStorageQueue3Vtbl {
     base: IDStorageQueue2Vtbl {
         base: IDStorageQueue1Vtbl {
             base: IDStorageQueueVtbl {
@@ -81,9 +79,9 @@ pub(crate) unsafe fn create(
                 false => CStr::from_ptr(description.Name).to_owned(),
             };
             let queue = QueueCore::new(runtime()?, &description, name)?;
+            let (name, source, capacity) = (&queue.name, queue.source_type, queue.capacity);
+            let priority = queue.priority;
             log::line(|| {
-                let (name, capacity, priority) = (&queue.name, queue.capacity, queue.priority);
-                let source = queue.source_type;
                 format!("queue created: {name:?}, source {source}, {capacity}, {priority}")
             });
             Ok(queue)
@@ -121,8 +119,8 @@ unsafe fn enqueue(
     gate: Result<Option<Gated>, HRESULT>,
 ) {
     let refuse = |result, request| {
-        let command = Command::Request(request, [0; DSTORAGE_REQUEST_MAX_NAME], None);
-        NewEntry::Refused(Failure::new(result, command))
+        let name = [0; DSTORAGE_REQUEST_MAX_NAME];
+        Entry::Refused(Failure::of_request(result, &request, &name, None))
     };
     queue.enqueue(match (request, gate) {
         // SAFETY: numbers and pointers, for which zero is valid.
@@ -131,8 +129,8 @@ unsafe fn enqueue(
         (Some(request), Ok(gate)) => {
             // SAFETY: as the caller promises.
             match unsafe { PreparedRequest::new(request, queue.source_type, gate) } {
-                Ok(prepared) => NewEntry::Request(prepared),
-                Err(failure) => NewEntry::Refused(failure),
+                Ok(prepared) => Entry::Request(Box::new(RequestState::new(prepared))),
+                Err(failure) => Entry::Refused(failure),
             }
         }
     });
@@ -141,8 +139,8 @@ unsafe fn enqueue(
 /// Enqueues a marker, or its failure.
 fn enqueue_marker(queue: &QueueCore, marker: Result<Marker, HRESULT>, command: Command) {
     queue.enqueue(match marker {
-        Ok(marker) => NewEntry::Marker(marker, command),
-        Err(result) => NewEntry::Refused(Failure::new(result, command)),
+        Ok(marker) => Entry::Marker(Box::new((marker, command))),
+        Err(result) => Entry::Refused(Failure::new(result, command)),
     });
 }
 

@@ -9,7 +9,7 @@
 //!   one that remains, since the last status. So a status needs no look back.
 //! - Once `closed` is set, no marker becomes ready and no failure of a request is recorded.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::abi::{HRESULT, S_OK};
@@ -20,22 +20,22 @@ use crate::request::{Gated, PreparedRequest};
 use crate::status::Statuses;
 use crate::{abi, log};
 
-/// An entry that takes effect in its place.
+/// An entry that takes effect in the order of enqueueing.
 pub(super) enum Marker {
     Status(Arc<Statuses>, u32),
     Signal(D3D12Fence, u64),
     Event(Event),
 }
 
+/// Boxed, so that the entries of a node of the tree move fast.
 pub(super) enum Entry {
-    /// A request, by its index in `requests`.
-    Request(usize),
+    Request(Box<RequestState>),
     /// Refused when it was enqueued; fails when it is submitted.
     Refused(Box<Failure>),
-    /// With its parameters, for a record. Boxed, as requests are most of the entries.
+    /// With its parameters, for a record.
     Marker(Box<(Marker, Command)>),
-    /// Completed.
-    Completed(HRESULT),
+    /// Completed with an error, which a later status stores. Completed without one, it is removed.
+    Failed(HRESULT),
 }
 
 /// Where a request is.
@@ -49,34 +49,34 @@ pub(super) enum Stage {
 
 pub(super) struct RequestState {
     pub(super) prepared: PreparedRequest,
-    pub(super) stage: Stage,
-    sequence: u64,
+    stage: Stage,
     canceled: bool,
 }
 
-/// A marker that is to take effect, with its place and the result that a status stores.
-pub(super) struct ReadyMarker {
-    pub(super) sequence: u64,
-    pub(super) marker: Box<(Marker, Command)>,
-    pub(super) result: HRESULT,
+impl RequestState {
+    pub(super) fn new(prepared: PreparedRequest) -> RequestState {
+        RequestState {
+            prepared,
+            stage: Stage::Enqueued,
+            canceled: false,
+        }
+    }
 }
 
+/// The sequence number of a marker that is to take effect, and the result that a status stores.
+pub(super) type ReadyMarker = (u64, Box<(Marker, Command)>, HRESULT);
+
 pub(super) struct QueueState {
-    entries: VecDeque<Entry>,
-    /// The sequence number of the first of `entries`, and of the first that is not submitted.
-    first: u64,
+    /// By sequence number.
+    entries: BTreeMap<u64, Entry>,
+    /// The sequence number of the next entry, and of the first that is not submitted.
+    next: u64,
     submitted: u64,
-    requests: Vec<Option<RequestState>>,
-    /// Indices of `requests` that are `None`.
-    free: Vec<usize>,
     used: u16,
     capacity: u16,
-    /// Requests in the engine, and with the program.
+    /// Requests in the engine.
     pub(super) in_engine: usize,
-    pub(super) in_custom: usize,
     pub(super) closed: bool,
-    /// Threads that wait for a slot, or for the end of `close`.
-    pub(super) waiters: usize,
     /// The thread that lets markers take effect, if one does.
     pub(super) retiring: Option<std::thread::ThreadId>,
     /// Gates of requests that ended, to be dropped without the lock: that releases fences.
@@ -92,17 +92,13 @@ pub(super) struct QueueState {
 impl QueueState {
     pub(super) fn new(capacity: u16, error_event: Event) -> QueueState {
         QueueState {
-            entries: VecDeque::new(),
-            first: 0,
+            entries: BTreeMap::new(),
+            next: 0,
             submitted: 0,
-            requests: Vec::new(),
-            free: Vec::new(),
             used: 0,
             capacity,
             in_engine: 0,
-            in_custom: 0,
             closed: false,
-            waiters: 0,
             retiring: None,
             left_gates: Vec::new(),
             failure: S_OK,
@@ -117,121 +113,88 @@ impl QueueState {
         self.capacity - 1 - self.used
     }
 
-    fn next_sequence(&self) -> u64 {
-        self.first + self.entries.len() as u64
-    }
-
     /// Returns how many entries more are submitted automatically.
     pub(super) fn until_auto_submit(&self) -> u16 {
-        let unsubmitted = self.next_sequence() - self.submitted;
+        let unsubmitted = self.next - self.submitted;
         (u64::from(self.capacity / 2)).saturating_sub(unsubmitted) as u16
-    }
-
-    /// Appends a request, for which there is a slot.
-    pub(super) fn enqueue_request(&mut self, prepared: PreparedRequest) {
-        let state = RequestState {
-            prepared,
-            stage: Stage::Enqueued,
-            sequence: self.next_sequence(),
-            canceled: false,
-        };
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.requests[index] = Some(state);
-                index
-            }
-            None => {
-                self.requests.push(Some(state));
-                self.requests.len() - 1
-            }
-        };
-        self.enqueue(Entry::Request(index));
     }
 
     /// Appends an entry, for which there is a slot.
     pub(super) fn enqueue(&mut self, entry: Entry) {
         assert!(self.used < self.capacity - 1, "the queue has a slot");
         self.used += 1;
-        self.entries.push_back(entry);
+        self.entries.insert(self.next, entry);
+        self.next += 1;
     }
 
-    /// Submits the next entry; returns the index of a request that is to be started.
+    /// Submits the next entry; returns the sequence number of a request that is to be started.
     /// `None`: all entries are submitted.
-    pub(super) fn submit_next(&mut self) -> Option<Option<usize>> {
-        let at = usize::try_from(self.submitted - self.first).expect("within the entries");
-        let entry = self.entries.get_mut(at)?;
+    pub(super) fn submit_next(&mut self) -> Option<Option<u64>> {
+        if self.submitted == self.next {
+            return None;
+        }
         let sequence = self.submitted;
         self.submitted += 1;
-        match entry {
-            Entry::Request(index) => {
-                let index = *index;
-                let canceled = self.requests[index].as_ref().is_some_and(|it| it.canceled);
-                if canceled {
-                    self.end(index, S_OK);
-                    return Some(None);
-                }
-                Some(Some(index))
-            }
-            Entry::Refused(failure) => {
-                let result = failure.result;
-                let ended = std::mem::replace(entry, Entry::Completed(result));
+        match self.entries.get(&sequence) {
+            Some(Entry::Request(request)) if request.canceled => self.end(sequence, S_OK),
+            Some(Entry::Request(_)) => return Some(Some(sequence)),
+            Some(Entry::Refused(_)) => {
                 self.used -= 1;
-                if let Entry::Refused(failure) = ended {
-                    self.fail(sequence, failure);
+                if let Some(Entry::Refused(failure)) = self.entries.remove(&sequence) {
+                    self.fail_entry(sequence, failure);
                 }
-                Some(None)
             }
-            Entry::Marker(_) | Entry::Completed(_) => Some(None),
+            _ => {}
         }
+        Some(None)
     }
 
-    pub(super) fn request(&self, index: usize) -> Option<&RequestState> {
-        self.requests.get(index)?.as_ref()
+    pub(super) fn request(&self, sequence: u64) -> Option<&PreparedRequest> {
+        match self.entries.get(&sequence)? {
+            Entry::Request(request) => Some(&request.prepared),
+            _ => None,
+        }
     }
 
     /// Moves a request to another stage.
-    pub(super) fn advance(&mut self, index: usize, stage: Stage) {
-        let Some(Some(request)) = self.requests.get_mut(index) else {
-            return;
-        };
-        let before = std::mem::replace(&mut request.stage, stage);
-        self.leave(before);
-        match stage {
-            Stage::Enqueued => {}
-            Stage::Engine => self.in_engine += 1,
-            Stage::Custom => self.in_custom += 1,
-        }
-    }
-
-    fn leave(&mut self, stage: Stage) {
-        match stage {
-            Stage::Enqueued => {}
-            Stage::Engine => self.in_engine -= 1,
-            Stage::Custom => self.in_custom -= 1,
+    pub(super) fn advance(&mut self, sequence: u64, stage: Stage) {
+        if let Some(Entry::Request(request)) = self.entries.get_mut(&sequence) {
+            self.in_engine -= usize::from(request.stage == Stage::Engine);
+            self.in_engine += usize::from(stage == Stage::Engine);
+            request.stage = stage;
         }
     }
 
     /// Completes a request and frees its slot.
-    pub(super) fn end(&mut self, index: usize, result: HRESULT) {
-        let Some(mut request) = self.requests.get_mut(index).and_then(Option::take) else {
-            debug_assert!(false, "a request completes once");
-            return;
+    pub(super) fn end(&mut self, sequence: u64, result: HRESULT) {
+        let Some(Entry::Request(mut request)) = self.entries.remove(&sequence) else {
+            unreachable!("a request completes once");
         };
-        self.free.push(index);
-        self.leave(request.stage);
+        self.in_engine -= usize::from(request.stage == Stage::Engine);
         self.completed += 1;
         self.left_gates.extend(request.prepared.gate.take());
-        // `close` has forgotten the entries.
         if self.closed {
             return;
         }
         self.used -= 1;
-        let result = result.min(S_OK);
-        let at = usize::try_from(request.sequence - self.first).expect("within the entries");
-        self.entries[at] = Entry::Completed(result);
         if result < S_OK {
-            self.fail(request.sequence, request.prepared.into_failure(result));
+            self.fail_entry(sequence, request.prepared.failure(result));
         }
+    }
+
+    /// Replaces an entry by its failure. Of failures without an entry between them the first is
+    /// kept, so there are at most twice as many entries as slots, and one more.
+    fn fail_entry(&mut self, sequence: u64, failure: Box<Failure>) {
+        let before = self.entries.range(..sequence).next_back();
+        if !matches!(before, Some((_, Entry::Failed(_)))) {
+            let behind = self.entries.range(sequence..).next();
+            if let Some((&behind, Entry::Failed(_))) = behind {
+                self.entries.remove(&behind);
+            }
+            let result = failure.result();
+            self.entries.insert(sequence, Entry::Failed(result));
+        }
+        self.fail(sequence, failure);
     }
 
     fn fail(&mut self, sequence: u64, failure: Box<Failure>) {
@@ -249,54 +212,45 @@ impl QueueState {
 
     /// Marks the enqueued requests with a tag as canceled, that were not submitted.
     pub(super) fn cancel_unsubmitted(&mut self, mask: u64, value: u64) {
-        for request in self.requests.iter_mut().flatten() {
-            if request.stage == Stage::Enqueued && request.prepared.tag() & mask == value {
+        for entry in self.entries.range_mut(self.submitted..) {
+            if let (_, Entry::Request(request)) = entry
+                && request.prepared.tag() & mask == value
+            {
                 request.canceled = true;
             }
         }
     }
 
-    /// Removes the entries at the front that have completed, and the markers among them, up to the
-    /// first that is no status. Frees their slots: a program that waits for a marker finds those of
-    /// all entries up to it free.
+    /// Removes the failures at the front, and the markers among them, up to the first that is no
+    /// status. Frees their slots: a program that waits for a marker finds those of all entries up
+    /// to it free.
     pub(super) fn take_ready(&mut self) -> Vec<ReadyMarker> {
         let mut ready = Vec::new();
-        while !self.closed && self.first < self.submitted {
-            match self.entries.front() {
-                Some(Entry::Completed(result)) => {
-                    if self.failure == S_OK {
-                        self.failure = *result;
-                    }
-                    self.entries.pop_front();
-                }
-                Some(Entry::Marker(_)) => {
-                    let Some(Entry::Marker(marker)) = self.entries.pop_front() else {
-                        unreachable!("looked at above");
-                    };
+        while !self.closed
+            && let Some(entry) = self.entries.first_entry()
+            && *entry.key() < self.submitted
+        {
+            if !matches!(entry.get(), Entry::Failed(_) | Entry::Marker(_)) {
+                break;
+            }
+            let sequence = *entry.key();
+            match entry.remove() {
+                Entry::Failed(result) if self.failure == S_OK => self.failure = result,
+                Entry::Marker(marker) => {
                     self.used -= 1;
-                    let sequence = self.first;
-                    if let Marker::Status(..) = marker.0 {
-                        let result = std::mem::replace(&mut self.failure, S_OK);
-                        ready.push(ReadyMarker {
-                            sequence,
-                            marker,
-                            result,
-                        });
-                    } else {
-                        self.first += 1;
-                        let result = S_OK;
-                        ready.push(ReadyMarker {
-                            sequence,
-                            marker,
-                            result,
-                        });
+                    let is_status = matches!(marker.0, Marker::Status(..));
+                    let result = match is_status {
+                        true => std::mem::replace(&mut self.failure, S_OK),
+                        false => S_OK,
+                    };
+                    ready.push((sequence, marker, result));
+                    if !is_status {
                         // It may fail, before what comes behind it.
                         break;
                     }
                 }
-                _ => break,
+                _ => {}
             }
-            self.first += 1;
         }
         ready
     }
@@ -317,20 +271,38 @@ impl QueueState {
         self.record.take()
     }
 
-    /// Closes it: forgets all entries, which the caller drops without the lock, and the requests
-    /// that were not started.
-    pub(super) fn close(&mut self) -> (VecDeque<Entry>, Vec<RequestState>) {
+    /// Closes it; returns all entries but the requests that were started, to be dropped without the
+    /// lock.
+    pub(super) fn close(&mut self) -> BTreeMap<u64, Entry> {
         self.closed = true;
         self.used = 0;
-        self.first = self.next_sequence();
-        self.submitted = self.first;
-        let mut dropped = Vec::new();
-        for (index, request) in self.requests.iter_mut().enumerate() {
-            if let Some(request) = request.take_if(|it| it.stage == Stage::Enqueued) {
-                self.free.push(index);
-                dropped.push(request);
-            }
+        self.submitted = self.next;
+        let is_started =
+            |entry: &Entry| matches!(entry, Entry::Request(it) if it.stage != Stage::Enqueued);
+        let entries = std::mem::take(&mut self.entries);
+        let (started, dropped) = entries.into_iter().partition(|(_, it)| is_started(it));
+        self.entries = started;
+        dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completed_entries_behind_one_that_waits_are_not_kept() {
+        let event = || Event::new().expect("an event");
+        let mut state = QueueState::new(128, event());
+        let marker = Marker::Event(event());
+        let command = Command::Event(std::ptr::null_mut());
+        state.enqueue(Entry::Marker(Box::new((marker, command))));
+        for _ in 0..1000 {
+            state.enqueue(Entry::Refused(Failure::new(-1, command)));
+            while state.submit_next().is_some() {}
         }
-        (std::mem::take(&mut self.entries), dropped)
+        assert_eq!(state.entries.len(), 2, "the marker, and the first failure");
+        assert_eq!(state.empty_slots(), 126);
+        assert_eq!(state.take_ready().len(), 1);
     }
 }

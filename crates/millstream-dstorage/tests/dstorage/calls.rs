@@ -61,6 +61,7 @@ calls! {
         ) -> Result<()>;
     }
     FactoryCalls for IDStorageFactory {
+        set_debug_flags = SetDebugFlags(flags: DSTORAGE_DEBUG);
         set_staging = SetStagingBufferSize(bytes: u32) -> Result<()>;
     }
     CodecCalls for IDStorageCompressionCodec {

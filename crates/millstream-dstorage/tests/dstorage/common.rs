@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use windows::Win32::Foundation::HANDLE;
 use windows_core::{GUID, HRESULT, Interface, PCSTR, PCWSTR};
 use windows_sys::Win32::Foundation::{CloseHandle, WAIT_OBJECT_0};
-use windows_sys::Win32::System::Threading::{CreateEventW, WaitForSingleObject};
+use windows_sys::Win32::System::Threading::{CreateEventW, SetEvent, WaitForSingleObject};
 
 use crate::calls::*;
 
@@ -260,6 +260,11 @@ impl Event {
         );
     }
 
+    pub(crate) fn set(&self) {
+        // SAFETY: a handle that is open.
+        assert_ne!(unsafe { SetEvent(self.0.0) }, 0);
+    }
+
     pub(crate) fn is_set(&self) -> bool {
         is_set_within(self.0, 0)
     }
@@ -270,6 +275,14 @@ impl Drop for Event {
         // SAFETY: a handle that is open.
         unsafe { CloseHandle(self.0.0) };
     }
+}
+
+/// Returns the highest of 64 new handles: the system reuses numbers, so it grows by 4 for each
+/// handle that is leaked. (Wine does not count the handles of a process.)
+pub(crate) fn highest_handle() -> usize {
+    let events: Vec<_> = (0..64).map(|_| Event::new()).collect();
+    let numbers = events.iter().map(|event| event.0.0.addr());
+    numbers.max().expect("there are some")
 }
 
 pub(crate) fn is_set_within(event: HANDLE, milliseconds: u32) -> bool {

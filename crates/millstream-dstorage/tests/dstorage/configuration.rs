@@ -23,11 +23,22 @@ fn set(configuration: &abi::DSTORAGE_CONFIGURATION1) -> i32 {
 }
 
 #[test]
-fn a_configuration_is_refused_while_the_factory_or_what_it_created_lives() {
-    let turn = turn();
-    assert_eq!(set(&DEFAULT), abi::S_OK);
-    let session = Session::in_turn(turn);
-    assert_eq!(set(&DEFAULT), abi::E_DSTORAGE_STAGING_BUFFER_LOCKED);
+fn a_configuration_is_refused_while_a_queue_or_file_is_open() {
+    let session = Session::new();
+    let mut program = DEFAULT;
+    program.NumBuiltInCpuDecompressionThreads = -1;
+    // Also after another one was used.
+    for (configuration, waiting) in [(DEFAULT, 0), (program, 1), (DEFAULT, 0)] {
+        assert_eq!(set(&configuration), abi::S_OK, "the factory alone");
+        let queue = session.queue(MEMORY);
+        assert_eq!(set(&DEFAULT), abi::E_DSTORAGE_STAGING_BUFFER_LOCKED);
+        let (from, mut into) = ([0; 20], [0; 20]);
+        queue.request(&copy(&from, GDEFLATE, &mut into));
+        queue.submit();
+        assert_eq!(end_held(&session, OK), waiting, "it has an effect");
+        drain(&queue);
+        queue.close();
+    }
     let queue = session.queue(FILE);
     let file = session.file("a", b"a");
     let Session {
@@ -115,4 +126,19 @@ fn the_size_of_staging_changes_only_without_queues_and_files() {
     let mut into = vec![0; 3_000_000];
     assert_eq!(run(&session, &queue, &[read(&file, 0, &mut into)]), OK);
     assert!(into == pattern(3_000_000, 61));
+}
+
+#[test]
+fn debug_flags_without_a_debugger_change_nothing() {
+    let session = Session::new();
+    let file = session.file("a", b"a");
+    let queue = session.queue(FILE);
+    let mut into = [0; 9];
+    for flags in [3, -1, 0] {
+        session
+            .factory
+            .set_debug_flags(direct_storage::DSTORAGE_DEBUG(flags));
+        let found = run(&session, &queue, &[read(&file, 0, &mut into)]);
+        assert_eq!(found.0, abi::E_DSTORAGE_END_OF_FILE);
+    }
 }

@@ -32,6 +32,10 @@ struct FenceState {
     failure: Option<HRESULT>,
     /// What `Signal` closes.
     closes: Option<IDStorageQueue3>,
+    /// The queue in which the first `Signal` enqueues so many events.
+    enqueues: Option<(IDStorageQueue3, usize, HANDLE)>,
+    /// What `Signal` waits for.
+    blocks: Option<HANDLE>,
 }
 
 #[implement(ID3D12Fence)]
@@ -102,12 +106,22 @@ impl ID3D12Fence_Impl for TestFence_Impl {
     }
 
     fn Signal(&self, value: u64) -> Result<()> {
-        let state = self.0.lock().expect("no panic");
+        let mut state = self.0.lock().expect("no panic");
         if let Some(failure) = state.failure {
             return Err(failure.into());
         }
-        let closes = state.closes.clone();
+        let (closes, enqueues) = (state.closes.clone(), state.enqueues.take());
+        let blocks = state.blocks;
         drop(state);
+        if let Some((queue, count, event)) = enqueues {
+            for _ in 0..count {
+                queue.set_event(event);
+            }
+            queue.submit();
+        }
+        if let Some(event) = blocks {
+            expect_set(event);
+        }
         if let Some(queue) = closes {
             queue.close();
         }
@@ -213,12 +227,15 @@ fn requests_wait_for_a_fence_before_they_write() {
         ];
         files.requests(&[read(&file, 0, &mut one)], &as_fence, 3, flags);
         memory.requests(&requests, &as_fence, 3, flags);
+        let file_event = Event::new();
+        files.set_event(file_event.0);
         files.submit();
         memory.set_event(event.0);
         memory.submit();
         fence.raise(2);
         assert!(
-            !wait_at_most(Duration::from_millis(30), || event.is_set()),
+            !wait_at_most(Duration::from_millis(30), || event.is_set()
+                || file_event.is_set()),
             "{flags:?}"
         );
         fence.raise(3);
@@ -323,6 +340,11 @@ fn a_fence_may_close_the_queue_that_signals_it() {
     }
     queue.signal(&as_fence, 1);
     queue.status(&statuses, 0);
+    // In flight until it is canceled.
+    let mut gated = vec![0; 1000];
+    let none = DSTORAGE_ENQUEUE_REQUEST_FLAG_NONE;
+    let never: ID3D12Fence = TestFence::new().to_interface();
+    queue.requests(&[read(&file, 0, &mut gated)], &never, 1, none);
     queue.submit();
     assert!(wait_for(|| fence.0.lock().expect("no panic").value == 1));
     assert_eq!(
@@ -331,6 +353,131 @@ fn a_fence_may_close_the_queue_that_signals_it() {
         "nothing completes after Close"
     );
     fence.0.lock().expect("no panic").closes = None;
-    drop((queue, fence, as_fence));
+    drop((queue, fence, as_fence, never));
     expect_none_left();
+}
+
+#[test]
+fn a_fence_may_enqueue_more_than_the_queue_has_slots() {
+    let session = Session::new();
+    let file = session.file("a", &pattern(1000, 96));
+    for is_idle in [true, false] {
+        let queue = session.queue(FILE);
+        let fence = TestFence::new();
+        let as_fence: ID3D12Fence = fence.to_interface();
+        let (first, last) = (Event::new(), Event::new());
+        let enqueues = Some((queue.clone(), 500, first.0));
+        fence.0.lock().expect("no panic").enqueues = enqueues;
+        let mut into = vec![0; 1000];
+        if !is_idle {
+            // The queue's thread signals.
+            queue.request(&read(&file, 0, &mut into));
+        }
+        queue.signal(&as_fence, 1);
+        queue.submit();
+        first.wait();
+        assert!(wait_for(|| fence.0.lock().expect("no panic").value == 1));
+        queue.set_event(last.0);
+        queue.submit();
+        last.wait();
+    }
+}
+
+#[test]
+fn close_waits_for_a_fence_that_is_being_signaled() {
+    let session = Session::new();
+    let queue = session.queue(FILE);
+    let fence = TestFence::new();
+    let as_fence: ID3D12Fence = fence.to_interface();
+    let release = Event::new();
+    fence.0.lock().expect("no panic").blocks = Some(release.0);
+    queue.signal(&as_fence, 1);
+    std::thread::scope(|scope| {
+        let own = Shared::new(queue.clone());
+        let submits = scope.spawn(move || own.submit());
+        let limit = Duration::from_millis(20);
+        assert!(!wait_at_most(limit, || submits.is_finished()));
+        let own = Shared::new(queue.clone());
+        let closes = scope.spawn(move || own.close());
+        assert!(!wait_at_most(limit, || closes.is_finished()));
+        release.set();
+        assert!(wait_for(|| closes.is_finished()));
+    });
+    assert_eq!(fence.0.lock().expect("no panic").signals, [1]);
+}
+
+#[test]
+fn a_request_without_bytes_waits_for_its_fence() {
+    let session = Session::new();
+    let file = session.file("a", b"bytes");
+    let (files, memory) = (session.queue(FILE), session.queue(MEMORY));
+    let none = DSTORAGE_ENQUEUE_REQUEST_FLAG_NONE;
+    for (queue, request) in [
+        (&files, read(&file, 0, &mut [])),
+        (&memory, copy(&[], NONE, &mut [])),
+    ] {
+        let fence = TestFence::new();
+        let as_fence: ID3D12Fence = fence.to_interface();
+        let event = Event::new();
+        queue.requests(&[request], &as_fence, 1, none);
+        queue.set_event(event.0);
+        queue.submit();
+        assert!(!wait_at_most(Duration::from_millis(20), || event.is_set()));
+        fence.raise(1);
+        event.wait();
+        assert_eq!(record(queue).FailureCount, 0);
+    }
+}
+
+/// Enqueues requests that wait for a fence at 1, and cancels them.
+fn cancel_gated(session: &Session, queue: &IDStorageQueue3, fence: &ID3D12Fence, count: usize) {
+    let file = session.file("gated", &pattern(1000, 97));
+    let mut into = vec![0; 1000];
+    let request = read(&file, 0, &mut into);
+    let none = DSTORAGE_ENQUEUE_REQUEST_FLAG_NONE;
+    for _ in 0..count {
+        queue.requests(std::slice::from_ref(&request), fence, 1, none);
+        queue.submit();
+        queue.cancel(0, 0);
+        drain(queue);
+    }
+}
+
+#[test]
+fn events_of_canceled_requests_are_closed_once_the_fence_is_reached() {
+    let session = Session::new();
+    let queue = session.queue(FILE);
+    let mut highest = Vec::new();
+    for _ in 0..2 {
+        let fence = TestFence::new();
+        let as_fence: ID3D12Fence = fence.to_interface();
+        cancel_gated(&session, &queue, &as_fence, 200);
+        fence.raise(1);
+        let other = TestFence::new();
+        let as_fence: ID3D12Fence = other.to_interface();
+        cancel_gated(&session, &queue, &as_fence, 1);
+        other.raise(1);
+        highest.push(highest_handle());
+    }
+    assert!(highest[1] < highest[0] + 4 * 90, "{highest:?}");
+}
+
+#[test]
+fn an_event_that_a_fence_is_about_to_set_stays_open() {
+    let session = Session::new();
+    let queue = session.queue(FILE);
+    let fence = TestFence::new();
+    let as_fence: ID3D12Fence = fence.to_interface();
+    let file = session.file("a", &pattern(1000, 98));
+    let mut into = vec![0; 1000];
+    let none = DSTORAGE_ENQUEUE_REQUEST_FLAG_NONE;
+    queue.requests(&[read(&file, 0, &mut into)], &as_fence, 1, none);
+    queue.submit();
+    // A fence publishes its value before it sets events.
+    fence.0.lock().expect("no panic").value = 1;
+    queue.cancel(0, 0);
+    drain(&queue);
+    let others: Vec<_> = (0..64).map(|_| Event::new()).collect();
+    fence.raise(1);
+    assert!(others.iter().all(|event| !event.is_set()));
 }

@@ -131,3 +131,34 @@ fn a_released_file_completes_what_was_enqueued() {
     assert_eq!(into, bytes);
     assert_eq!(record(&queue).FailureCount, 0);
 }
+
+#[test]
+fn requests_read_the_file_that_was_opened_whatever_its_path_leads_to() {
+    let session = Session::new();
+    let queue = session.queue(FILE);
+    // More files than the engine holds open by default.
+    let expected = |at: usize| (at as u64).to_le_bytes();
+    let files: Vec<_> = (0..600)
+        .map(|at| {
+            let name = format!("{at}");
+            let file = session.file(&name, &expected(at));
+            let path = session.path(&name);
+            std::fs::rename(&path, session.path(&format!("moved {at}"))).expect("it moves");
+            if at % 2 == 0 {
+                std::fs::write(&path, b"another!").expect("another file");
+            }
+            file
+        })
+        .collect();
+    for round in 0..2 {
+        let mut parts = vec![[0; 8]; files.len()];
+        for (file, part) in files.iter().zip(&mut parts) {
+            queue.request(&read(file, 0, part));
+        }
+        drain(&queue);
+        assert_eq!(record(&queue).FailureCount, 0, "round {round}");
+        for (at, part) in parts.iter().enumerate() {
+            assert_eq!(*part, expected(at), "round {round}, file {at}");
+        }
+    }
+}

@@ -5,10 +5,7 @@ use std::mem::{align_of, offset_of, size_of};
 
 use direct_storage as theirs;
 use dstorage::{abi, vtables};
-use windows::Win32::Graphics::Direct3D12::{
-    D3D12_BOX, D3D12_TILE_REGION_SIZE, D3D12_TILED_RESOURCE_COORDINATE, ID3D12Fence,
-    ID3D12Fence_Vtbl,
-};
+use windows::Win32::Graphics::Direct3D12::{ID3D12Fence, ID3D12Fence_Vtbl};
 use windows_core::{GUID, Interface};
 
 /// Compares size, alignment and offsets of structs.
@@ -30,9 +27,6 @@ macro_rules! same_structs {
 #[test]
 fn structs_are_laid_out_as_declared_elsewhere() {
     same_structs! {
-        D3D12_BOX in D3D12_BOX { left, top, front, right, bottom, back }
-        D3D12_TILED_RESOURCE_COORDINATE in D3D12_TILED_RESOURCE_COORDINATE { X, Y, Z, Subresource }
-        D3D12_TILE_REGION_SIZE in D3D12_TILE_REGION_SIZE { NumTiles, UseBox, Width, Height, Depth }
         DSTORAGE_QUEUE_DESC in theirs::DSTORAGE_QUEUE_DESC {
             SourceType, Capacity, Priority, Name, Device
         }
@@ -43,25 +37,8 @@ fn structs_are_laid_out_as_declared_elsewhere() {
         DSTORAGE_SOURCE_FILE in theirs::DSTORAGE_SOURCE_FILE { Source, Offset, Size }
         DSTORAGE_SOURCE_MEMORY in theirs::DSTORAGE_SOURCE_MEMORY { Source, Size }
         DSTORAGE_DESTINATION_MEMORY in theirs::DSTORAGE_DESTINATION_MEMORY { Buffer, Size }
-        DSTORAGE_DESTINATION_BUFFER in theirs::DSTORAGE_DESTINATION_BUFFER {
-            Resource, Offset, Size
-        }
-        DSTORAGE_DESTINATION_TEXTURE_REGION in theirs::DSTORAGE_DESTINATION_TEXTURE_REGION {
-            Resource, SubresourceIndex, Region
-        }
-        DSTORAGE_DESTINATION_MULTIPLE_SUBRESOURCES
-            in theirs::DSTORAGE_DESTINATION_MULTIPLE_SUBRESOURCES { Resource, FirstSubresource }
-        DSTORAGE_DESTINATION_MULTIPLE_SUBRESOURCES_RANGE
-            in theirs::DSTORAGE_DESTINATION_MULTIPLE_SUBRESOURCES_RANGE {
-                Resource, FirstSubresource, NumSubresources
-            }
-        DSTORAGE_DESTINATION_TILES in theirs::DSTORAGE_DESTINATION_TILES {
-            Resource, TiledRegionStartCoordinate, TileRegionSize
-        }
         DSTORAGE_SOURCE in theirs::DSTORAGE_SOURCE { Memory, File }
-        DSTORAGE_DESTINATION in theirs::DSTORAGE_DESTINATION {
-            Memory, Buffer, Texture, MultipleSubresources, Tiles, MultipleSubresourcesRange
-        }
+        DSTORAGE_DESTINATION in theirs::DSTORAGE_DESTINATION { Memory }
         DSTORAGE_REQUEST in theirs::DSTORAGE_REQUEST {
             Options, Source, Destination, UncompressedSize, CancellationTag, Name
         }

@@ -3,12 +3,16 @@
 
 use std::ffi::{CStr, c_void};
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 use direct_storage::*;
+use millstream_testing::wait_for;
 use windows_core::{GUID, HRESULT, Interface};
 use windows_sys::Win32::Foundation::FreeLibrary;
-use windows_sys::Win32::System::LibraryLoader::{GetProcAddress, LoadLibraryW};
-use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessHandleCount};
+use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleW, GetProcAddress, LoadLibraryW};
+use windows_sys::Win32::System::Threading::{
+    FlsAlloc, FlsSetValue, GetCurrentProcess, TerminateProcess,
+};
 
 use crate::calls::*;
 use crate::common::*;
@@ -92,12 +96,109 @@ fn both_names_are_libraries_that_read_files() {
     }
 }
 
-fn handles() -> u32 {
-    let mut count = 0;
-    // SAFETY: room for the answer.
-    let counted = unsafe { GetProcessHandleCount(GetCurrentProcess(), &mut count) };
-    assert_ne!(counted, 0);
-    count
+/// Returns a function of ntdll.
+fn function_of_system(name: &CStr) -> unsafe extern "system" fn() -> isize {
+    // SAFETY: a name that ends with a NUL.
+    function(
+        unsafe { GetModuleHandleW(wide("ntdll.dll").as_ptr()) },
+        name,
+    )
+}
+
+#[test]
+fn everything_is_released_under_the_loader_lock() {
+    type Lock = unsafe extern "system" fn(u32, *mut u32, *mut usize) -> i32;
+    type Unlock = unsafe extern "system" fn(u32, usize) -> i32;
+    // SAFETY: the functions have these types.
+    let (lock, unlock) = unsafe {
+        (
+            std::mem::transmute::<unsafe extern "system" fn() -> isize, Lock>(function_of_system(
+                c"LdrLockLoaderLock",
+            )),
+            std::mem::transmute::<unsafe extern "system" fn() -> isize, Unlock>(
+                function_of_system(c"LdrUnlockLoaderLock"),
+            ),
+        )
+    };
+    let session = Session::new();
+    let file = session.file("a", &pattern(1 << 20, 102));
+    for is_closed in [false, true] {
+        let (queue, other) = (session.queue(FILE), session.queue(MEMORY));
+        let mut into = vec![0; 1 << 20];
+        queue.request(&read(&file, 0, &mut into));
+        drain(&queue);
+        queue.request(&read(&file, 0, &mut into));
+        queue.submit();
+        let mut cookie = 0;
+        // SAFETY: room for the cookie.
+        assert_eq!(unsafe { lock(0, std::ptr::null_mut(), &mut cookie) }, 0);
+        if is_closed {
+            queue.close();
+        }
+        drop((queue, other));
+        // SAFETY: locked above.
+        unsafe { unlock(0, cookie) };
+        assert!(wait_for(|| into == pattern(1 << 20, 102)) || is_closed);
+    }
+    let queue = session.queue(FILE);
+    drain(&queue);
+    let Session {
+        factory,
+        folder: _folder,
+        _turn,
+    } = session;
+    let mut cookie = 0;
+    // SAFETY: as above.
+    unsafe { lock(0, std::ptr::null_mut(), &mut cookie) };
+    // The last release closes the storage.
+    drop((queue, file, factory));
+    // SAFETY: as above.
+    unsafe { unlock(0, cookie) };
+}
+
+/// What a child of the next test releases as the process ends, when its other threads are gone.
+static AT_EXIT: Mutex<Option<Shared<(IDStorageQueue3, Session)>>> = Mutex::new(None);
+
+/// The exit code of that child.
+const RELEASED: u32 = 77;
+
+unsafe extern "system" fn at_exit(_: *const c_void) {
+    if let Ok(Some(held)) = AT_EXIT.try_lock().as_deref() {
+        held.0.close();
+        // SAFETY: the references of the test, released once; the process ends.
+        unsafe {
+            drop(std::ptr::read(&held.0));
+            drop(std::ptr::read(&held.1.factory));
+            TerminateProcess(GetCurrentProcess(), RELEASED);
+        }
+    }
+}
+
+#[test]
+fn a_queue_is_closed_as_the_process_ends() {
+    const VARIABLE: &str = "DSTORAGE_TEST_EXIT";
+    if std::env::var_os(VARIABLE).is_none() {
+        let program = std::env::current_exe().expect("the path of this program");
+        let own = "library::a_queue_is_closed_as_the_process_ends";
+        let mut child = std::process::Command::new(program);
+        let status = child.args(["--exact", own]).env(VARIABLE, "1").status();
+        assert_eq!(status.expect("it runs").code(), Some(RELEASED as i32));
+        return;
+    }
+    let session = Session::new();
+    let file = session.file("a", &pattern(64 << 20, 103));
+    let queue = session.queue(FILE);
+    // The process ends: nothing frees it.
+    let into = Box::leak(vec![0; 64 << 20].into_boxed_slice());
+    for _ in 0..50 {
+        queue.request(&read(&file, 0, into));
+    }
+    queue.submit();
+    std::mem::forget(file);
+    *AT_EXIT.lock().expect("no panic") = Some(Shared::new((queue, session)));
+    // SAFETY: a callback of this program, which the system calls as the process ends.
+    unsafe { FlsSetValue(FlsAlloc(Some(at_exit)), std::ptr::dangling()) };
+    std::process::exit(0);
 }
 
 #[test]
@@ -127,15 +228,18 @@ fn nothing_is_left_after_the_last_release() {
     for _ in 0..3 {
         load();
     }
-    let before = handles();
-    for _ in 0..20 {
+    let before = highest_handle();
+    for _ in 0..50 {
         load();
     }
-    let after = handles();
+    let after = highest_handle();
     assert!(
-        after <= before + 2,
-        "{before} handles before, {after} after 20 rounds"
+        after < before + 4 * 40,
+        "handle {before:#x} before, {after:#x} after 50 rounds"
     );
+    let leaked: Vec<_> = (0..50).map(|_| Event::new()).collect();
+    assert!(highest_handle() > after + 4 * 40, "a leak would be seen");
+    drop(leaked);
 }
 
 #[test]

@@ -447,3 +447,18 @@ fn an_array_of_requests_larger_than_the_queue_is_enqueued_whole() {
     drain(&queue);
     assert_eq!(into, bytes);
 }
+
+#[test]
+fn source_and_destination_may_overlap() {
+    let session = Session::new();
+    let queue = session.queue(MEMORY);
+    let bytes = pattern(100_000, 47);
+    for (from, to) in [(0, 1000), (1000, 0)] {
+        let mut buffer = bytes.clone();
+        let (own, into) = (buffer.as_ptr(), &mut buffer[to..to + 90_000]);
+        let mut request = copy(&bytes[..90_000], NONE, into);
+        request.Source.Memory.Source = own.wrapping_add(from).cast();
+        assert_eq!(run(&session, &queue, &[request]), OK);
+        assert!(buffer[to..to + 90_000] == bytes[from..from + 90_000]);
+    }
+}

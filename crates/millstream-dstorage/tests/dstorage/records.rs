@@ -149,3 +149,20 @@ fn each_kind_of_command_is_recorded_with_its_parameters() {
         );
     }
 }
+
+#[test]
+fn a_failure_holds_no_file_until_its_record_is_retrieved() {
+    let session = Session::new();
+    let file = session.file("held.bin", &pattern(100, 31));
+    let queue = session.queue(FILE);
+    let mut into = [0; 10];
+    assert_ne!(run(&session, &queue, &[read(&file, 99, &mut into)]), OK);
+    drop(file);
+    queue.close();
+    let resized = session.factory.set_staging(1 << 20);
+    assert_eq!(code(resized), OK, "the released file is closed");
+    let found = record(&queue);
+    // SAFETY: the member that the type of the command or request names.
+    let filename = unsafe { found.FirstFailure.Anonymous.Request.Filename };
+    assert!(String::from_utf16_lossy(&filename).contains("held.bin"));
+}

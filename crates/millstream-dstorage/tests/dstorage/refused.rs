@@ -379,6 +379,28 @@ fn memory_that_cannot_be_accessed_is_an_error_and_no_crash() {
 }
 
 #[test]
+fn large_memory_that_was_freed_just_now_is_noticed() {
+    let session = Session::new();
+    let file = session.file("a", &pattern(PAGE, 22));
+    let queue = session.queue(FILE);
+    let mut good = vec![0; PAGE];
+    let mut request = read(&file, 0, &mut good);
+    for _ in 0..3 {
+        // SAFETY: pages of the test, freed below.
+        unsafe {
+            let reserve = MEM_RESERVE | MEM_COMMIT;
+            let pages = VirtualAlloc(std::ptr::null(), 64 << 20, reserve, PAGE_READWRITE);
+            assert!(!pages.is_null());
+            request.Destination.Memory.Buffer = pages;
+            assert_eq!(run(&session, &queue, std::slice::from_ref(&request)), OK);
+            VirtualFree(pages, 0, MEM_RELEASE);
+        }
+        let found = run(&session, &queue, std::slice::from_ref(&request));
+        assert_eq!(found.0, abi::E_DSTORAGE_ACCESS_VIOLATION);
+    }
+}
+
+#[test]
 fn memory_requests_are_checked_as_well() {
     let session = Session::new();
     let queue = session.queue(MEMORY);
