@@ -1,6 +1,5 @@
 //! Mail and its doorbell, wakers, fences, groups.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use millstream_io::Device;
@@ -37,7 +36,7 @@ fn no_letter_is_slept_over() {
         let mut received = 0;
         while received < 2 {
             if shared.take_mail_flag() {
-                shared.take_letters(&mut letters, &mut HashMap::new());
+                shared.take_letters(&mut letters);
                 received += letters.drain(..).count();
             } else {
                 sleep(&shared, &mut device);
@@ -60,7 +59,7 @@ fn a_letter_to_an_engine_that_ends_is_received_or_refused() {
         let (mut letters, mut received) = (Vec::new(), 0);
         loop {
             if shared.take_mail_flag() {
-                shared.take_letters(&mut letters, &mut HashMap::new());
+                shared.take_letters(&mut letters);
                 received += letters.drain(..).count() as u32;
             }
             if shared.end_mail() {
