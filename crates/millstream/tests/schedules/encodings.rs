@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fastrand::Rng;
 use millstream::{
     BlockSource, BlockTable, Codec, CodecError, CodecId, Decode, DevicePart, DeviceSink, Error,
-    Job, JobSystem, Progress, StreamDecoder,
+    Job, JobSystem, Progress, RequestDecoder, Scratch, StreamDecoder,
 };
 
 use crate::callbacks::called;
@@ -178,6 +178,19 @@ impl StreamDecoder for XorStream {
     }
 }
 
+/// A decoder of one request.
+impl RequestDecoder for XorStream {
+    fn decode(&self, _: &mut Scratch, stored: &[u8], raw: &mut [u8]) -> Result<usize, CodecError> {
+        called();
+        Ok(xor(stored, raw))
+    }
+
+    fn stream(&self) -> Result<Box<dyn StreamDecoder>, CodecError> {
+        called();
+        Ok(Box::new(XorStream))
+    }
+}
+
 /// Blocks of a table that lie in another place.
 struct Elsewhere(Vec<u8>);
 
@@ -304,9 +317,11 @@ pub(crate) fn encoded(random: &mut Rng, name: String) -> Encoded {
         _ => (raw.clone(), None),
     };
     let is_own = matches!(codec, Some(APP_BLOCK | APP_STREAM));
-    let decode = codec.map(|codec| match is_own && random.bool() {
-        true => Decode::codec(codec),
-        false => Decode::codec(codec).raw_len(raw.len() as u64),
+    let len = raw.len() as u64;
+    let decode = codec.map(|codec| match random.u8(0..3) {
+        0 if is_own => Decode::codec(codec),
+        1 if is_own => Decode::by(Arc::new(XorStream), len),
+        _ => Decode::codec(codec).raw_len(len),
     });
     Encoded {
         name,
