@@ -69,9 +69,8 @@ pub struct StorageOptions {
     pub retained_bytes: usize,
     /// Whether reads go through the page cache. Default: decided for each block.
     pub access: Access,
-    /// Whether adjacent small reads are merged into one operation. Default: true. Cold direct reads
-    /// of 4 KiB in file order took a quarter of the time with it, those of 16 KiB 0.6, those of
-    /// 64 KiB the same.
+    /// Whether adjacent small reads are merged into one operation: fewer operations for direct
+    /// reads in file order. Default: true.
     pub merge: bool,
     /// A slower disk to imitate. Default: none.
     pub disk_model: Option<DiskModel>,

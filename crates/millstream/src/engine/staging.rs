@@ -3,11 +3,12 @@
 //!
 //! A window is *ordinary* if the library frees it without help: a device fills it, jobs of the
 //! library's own workers read it, and neither waits for the application or for a mount that can
-//! hang. All others are *foreign* ([`Class`]): of requests whose destination a fence holds; of
-//! files on mounts that can hang; of requests whose jobs go to a job system, a codec of the
-//! application, a device sink or another block source, or whose memory the application has yet to
-//! supply; of requests that are overdue or in quarantine. The class of a request may change; that
-//! of its windows changes with it.
+//! hang. (Streams of the application's codecs and decoders of requests run on the workers, and must
+//! not wait: they count as the library's.) All others are *foreign* ([`Class`]): of requests whose
+//! destination a fence holds; of files on mounts that can hang; of requests whose jobs go to a job
+//! system, a codec of the application, a device sink or another block source, or whose memory the
+//! application has yet to supply; of requests that are overdue or in quarantine. The class of a
+//! request may change; that of its windows changes with it.
 //!
 //! # Rules
 //! 1. A window is *open* until all of its operations are issued. A request with an open window is
