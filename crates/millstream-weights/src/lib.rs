@@ -1,0 +1,1 @@
+//! Model weights: safetensors and GGUF files, as named tensors that Millstream reads.
