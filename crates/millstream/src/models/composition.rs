@@ -1,7 +1,6 @@
 //! All of a queue together: threads that submit, wait, drop, cancel, post and signal at the same
 //! time, and an engine that completes in any order. Too large for loom.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use millstream_io::Device;
@@ -30,7 +29,7 @@ fn serve(engine: &mut Engine, entries: u64) {
             continue;
         }
         completed += engine.take_dirty(&mut held) as u64;
-        shared.take_letters(&mut Vec::new(), &mut HashMap::new());
+        shared.take_letters(&mut Vec::new());
         for _ in 0..thread_rng().gen_range(0..=held.len()) {
             let request = held.swap_remove(thread_rng().gen_range(0..held.len()));
             engine.complete([request]);
