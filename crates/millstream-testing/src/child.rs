@@ -81,7 +81,7 @@ impl Child {
             nobody: false,
             limits: Vec::new(),
             leaks: false,
-            time_max: CHILD_TIME_MAX,
+            time_max: CHILD_TIME_MAX.max(watchdog::limit()),
         }
     }
 

@@ -35,10 +35,19 @@ const STACK_WAIT: Duration = Duration::from_secs(5);
 /// Threads whose stack does not come; more than these are not waited for.
 const STACKS_MISSED_MAX: usize = 4;
 
+fn seconds() -> f64 {
+    let set = std::env::var(VARIABLE);
+    set.map_or(SECONDS_MAX, |text| text.parse().expect("seconds"))
+}
+
+/// Returns the time without the end of a test after which this process counts as hung.
+pub(crate) fn limit() -> Duration {
+    Duration::from_secs_f64(seconds())
+}
+
 /// Starts the watchdog of this process. Called by the loader, on the main thread.
 pub extern "C" fn start() {
-    let seconds = std::env::var(VARIABLE);
-    let seconds = seconds.map_or(SECONDS_MAX, |text| text.parse().expect("seconds"));
+    let seconds = seconds();
     let mut clock = 0;
     // SAFETY: asks for the clock of this thread, which lives as long as the process.
     let failed = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };
