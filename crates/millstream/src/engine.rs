@@ -38,7 +38,7 @@ use crate::engine::state::Event;
 use crate::engine::transfers::{Lane, Transfers};
 use crate::error::{Error, ErrorKind};
 use crate::handover::complete::Queues;
-use crate::handover::mailbox::{Letter, NewOrder, Pump};
+use crate::handover::mailbox::{Change, Letter, Pump};
 use crate::ids::Id;
 use crate::limits;
 use crate::trace::{Span, Track};
@@ -137,8 +137,8 @@ pub(crate) struct Engine {
     /// Requests that wait for fences.
     gated: Vec<Id>,
     gated_bytes: u64,
-    /// Changes of priority of requests that have not arrived.
-    early: HashMap<Id, NewOrder>,
+    /// Changes of requests that have not arrived.
+    early: HashMap<Id, Change>,
     events: VecDeque<(Id, What)>,
     workers: Arc<Workers>,
     new_jobs: Vec<JobTask>,
@@ -191,15 +191,19 @@ impl Engine {
         let capacity = arena.capacity() as u64;
         shared.counters.staging_capacity_bytes.set(capacity);
         let block_bytes = options.block_bytes as u64;
+        let low_wait_ns = u64::try_from(options.low_wait.as_nanos()).unwrap_or(u64::MAX);
         Ok(Engine {
             side,
             cols: Vec::new(),
             extras: Vec::new(),
             lanes,
             staging: Staging::new(arena, Arc::clone(&shared.buffers)),
-            scheduler: Scheduler::new(block_bytes),
-            waiters: [Scheduler::new(block_bytes), Scheduler::new(block_bytes)],
-            memory_scheduler: Scheduler::new(block_bytes),
+            scheduler: Scheduler::new(block_bytes, low_wait_ns),
+            waiters: [
+                Scheduler::new(block_bytes, low_wait_ns),
+                Scheduler::new(block_bytes, low_wait_ns),
+            ],
+            memory_scheduler: Scheduler::new(block_bytes, low_wait_ns),
             files: Files::new(options.descriptors, options.access),
             queues: Queues::default(),
             transfers: Transfers::default(),

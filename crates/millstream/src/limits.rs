@@ -79,8 +79,8 @@ pub const BLOCK_BYTES_SHORT: usize = 256 << 10;
 /// 1.05 in one.
 pub const BUFFERED_BLOCKS: u64 = 4;
 
-/// How long after a realtime request the other priorities stay limited.
-pub const REALTIME_MEMORY_NS: u64 = 1_000_000_000;
+/// How long after a request lower priorities stay limited.
+pub const HIGHER_MEMORY_NS: u64 = 1_000_000_000;
 
 /// How long other priorities may make a realtime request wait: bytes in flight ÷ the device's rate.
 pub const REALTIME_WAIT_NS: u64 = 100_000;
@@ -88,6 +88,10 @@ pub const REALTIME_WAIT_NS: u64 = 100_000;
 /// While a higher priority has work, lower ones fill bytes in flight up to this time × the device's
 /// rate: enough that it does not run dry when the last of the higher priority completes.
 pub const HIGHER_WAIT_NS: u64 = 500_000;
+
+/// Default of [`StorageOptions::low_wait`](crate::StorageOptions::low_wait): with this experts of a
+/// model that were guessed fill the gaps between those that are needed, which hardly wait for them.
+pub const LOW_WAIT: std::time::Duration = std::time::Duration::from_micros(300);
 
 /// Maximum bytes in flight of all priorities but realtime, without realtime requests: 8 MiB.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 8 << 20;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_codec::CodecId;
 use millstream_io::device::FeatureMask;
@@ -72,6 +73,11 @@ pub struct StorageOptions {
     /// Whether adjacent small reads are merged into one operation: fewer operations for direct
     /// reads in file order. Default: true.
     pub merge: bool,
+    /// How long another request may have to wait for bytes of low priority that are in flight: for a
+    /// second after requests of normal or high priority, at most the bytes that the device moves in
+    /// this time are in flight, but at least two blocks of 256 KiB. Longer: more throughput of low
+    /// priority beside others, on disks that need many operations in flight. Default: 300 µs.
+    pub low_wait: Duration,
     /// A slower disk to imitate. Default: none.
     pub disk_model: Option<DiskModel>,
     /// Threads.
@@ -101,6 +107,7 @@ impl Default for StorageOptions {
             retained_bytes: limits::RETAINED_BYTES_DEFAULT,
             access: Access::Auto,
             merge: true,
+            low_wait: limits::LOW_WAIT,
             disk_model: None,
             threads: ThreadOptions::default(),
             log: None,

@@ -257,6 +257,16 @@ impl<T> Ticket<T> {
             self.slot.shared().change(self.slot.id(), Change::Cancel);
         }
     }
+
+    /// Cancels the request if none of its bytes were asked of a device yet: a read ahead that is
+    /// not needed any more, whose bytes are welcome if they come anyway. Of this,
+    /// [`Ticket::cancel`] and [`Ticket::reprioritize`], called before the engine looks, a
+    /// cancellation counts, else the last. Does not block.
+    pub fn withdraw(&self) {
+        if !self.slot.is_claimed() {
+            self.slot.shared().change(self.slot.id(), Change::Withdraw);
+        }
+    }
 }
 
 fn still_held(mailbox: &Mailbox) -> Error {

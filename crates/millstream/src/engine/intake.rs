@@ -18,6 +18,7 @@ use crate::engine::files::Urgency;
 use crate::engine::staged::Staged;
 use crate::engine::state::{Event, State};
 use crate::error::{Error, ErrorKind};
+use crate::handover::mailbox::Change;
 use crate::ids::FileId;
 use crate::limits;
 
@@ -117,12 +118,16 @@ impl Engine {
         if head.rare {
             self.unpack(index);
         }
-        if !self.early.is_empty()
-            && let Some(order) = self.early.remove(&self.id(index))
-        {
+        let early = match self.early.is_empty() {
+            true => None,
+            false => self.early.remove(&self.id(index)),
+        };
+        if let Some(Change::Reorder(order)) = early {
             self.reorder(index, order);
         }
-        let canceled = self.side.wants_cancel(index) || self.was_canceled(queue, index);
+        let canceled = matches!(early, Some(Change::Withdraw))
+            || self.side.wants_cancel(index)
+            || self.was_canceled(queue, index);
         let flow = match canceled || self.closing.is_some() {
             true => Flow::End(Some(canceled_by_close())),
             false => self.admit(index),

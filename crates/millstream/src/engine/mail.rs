@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use super::columns::{flag, held_key, is_known};
 use super::{Engine, What};
 use crate::caller::queue::{NO_INDEX, QueueShared, Selection, Wishes};
+use crate::engine::staged::Staged;
 use crate::engine::state::State;
 use crate::error::{Error, ErrorKind};
 use crate::handover::mailbox::{Change, Letter, NewOrder};
@@ -62,10 +63,10 @@ impl Engine {
                 _ if self.is_known(id) => self.change(id.index(), change),
                 // A request that has not arrived is canceled at intake, by its `interest`.
                 Change::Cancel => {}
-                Change::Reorder(order) if self.side.is_pending(id) => {
-                    self.early.insert(id, order);
+                Change::Reorder(_) | Change::Withdraw if self.side.is_pending(id) => {
+                    self.early.insert(id, change);
                 }
-                Change::Reorder(_) => {}
+                Change::Reorder(_) | Change::Withdraw => {}
             }
         }
     }
@@ -163,7 +164,7 @@ impl Engine {
             match one.change {
                 _ if !one.matches(col.sequence, tag, group) => {}
                 Change::Reorder(order) => self.reorder(index, order),
-                Change::Cancel => return true,
+                Change::Cancel | Change::Withdraw => return true,
             }
         }
         false
@@ -200,9 +201,18 @@ impl Engine {
 
     fn change(&mut self, index: u32, change: Change) {
         match change {
-            Change::Cancel => self.drive(index, What::End(Error::new(ErrorKind::Canceled, ""))),
+            Change::Withdraw if self.has_begun(index) => {}
+            Change::Cancel | Change::Withdraw => {
+                self.drive(index, What::End(Error::new(ErrorKind::Canceled, "")));
+            }
             Change::Reorder(order) => self.reorder(index, order),
         }
+    }
+
+    /// Whether any of a request's bytes were read or written, or may be at this moment.
+    fn has_begun(&self, index: u32) -> bool {
+        let col = &self.cols[index as usize];
+        col.is_out() || col.issued > 0 || self.staged(index).is_some_and(Staged::has_begun)
     }
 
     pub(super) fn reorder(&mut self, index: u32, order: NewOrder) {

@@ -12,8 +12,10 @@
 //!
 //! What is in flight ahead of a request is what it waits for, so bytes in flight are bounded:
 //! below realtime by what keeps a device busy, and by what it moves in 100 µs while realtime
-//! requests were seen lately; below another priority that has work, by what it moves in 500 µs, and
-//! one block in any case (priorities may read from different disks).
+//! requests were seen lately; below another priority that has work, all together by what it moves
+//! in 500 µs; and those of low priority, while any but realtime was seen lately, by what it moves in
+//! a time that options set, so that the next request finds a short queue. One block may be in
+//! flight in any case (priorities may read from different disks).
 
 use std::collections::BTreeMap;
 
@@ -96,14 +98,16 @@ pub(crate) struct Scheduler {
     bulk_bytes: u64,
     bulk_bytes_max: u64,
     block_bytes: u64,
-    realtime_until_ns: u64,
+    low_wait_ns: u64,
+    /// Until when each priority counts as seen lately.
+    lately_until_ns: [u64; PRIORITIES],
     head: u64,
     upwards: bool,
     swept: bool,
 }
 
 impl Scheduler {
-    pub(crate) fn new(block_bytes: u64) -> Scheduler {
+    pub(crate) fn new(block_bytes: u64, low_wait_ns: u64) -> Scheduler {
         Scheduler {
             levels: std::array::from_fn(|_| Level {
                 pinned: Vec::new(),
@@ -124,7 +128,8 @@ impl Scheduler {
             bulk_bytes: 0,
             bulk_bytes_max: limits::IN_FLIGHT_BYTES_MAX.max(block_bytes),
             block_bytes,
-            realtime_until_ns: 0,
+            low_wait_ns,
+            lately_until_ns: [0; PRIORITIES],
             head: 0,
             upwards: true,
             swept: false,
@@ -160,7 +165,7 @@ impl Scheduler {
         }
         let place = self.links[key as usize].place;
         assert!(place == ListKind::Nowhere, "a request waits once");
-        self.note_realtime(priority, now_ns);
+        self.lately_until_ns[priority as usize] = now_ns + limits::HIGHER_MEMORY_NS;
         self.waiting[priority as usize] += 1;
         self.waits.insert(priority);
         let level = &mut self.levels[priority as usize];
@@ -196,13 +201,6 @@ impl Scheduler {
         let link = &mut self.links[key as usize];
         (link.next, link.arrival) = (NIL, arrival);
         (link.place, link.priority) = (place, priority);
-    }
-
-    #[inline]
-    fn note_realtime(&mut self, priority: Priority, now_ns: u64) {
-        if priority == Priority::Realtime {
-            self.realtime_until_ns = now_ns + limits::REALTIME_MEMORY_NS;
-        }
     }
 
     /// Removes a request; returns whether it was waiting.
@@ -314,7 +312,22 @@ impl Scheduler {
     /// Whether others may have to wait for what a priority has in flight.
     #[inline]
     fn keeps_short(&self, priority: Priority, now_ns: u64) -> bool {
-        now_ns < self.realtime_until_ns || self.is_below_others(priority)
+        self.saw_realtime(now_ns)
+            || self.is_below_others(priority)
+            || self.was_below_others(priority, now_ns)
+    }
+
+    #[inline]
+    fn saw_realtime(&self, now_ns: u64) -> bool {
+        now_ns < self.lately_until_ns[Priority::Realtime as usize]
+    }
+
+    /// Whether a priority is the lowest, and others, below realtime, were seen lately.
+    #[inline]
+    fn was_below_others(&self, priority: Priority, now_ns: u64) -> bool {
+        let above = Priority::Low as usize + 1..Priority::Realtime as usize;
+        let mut above = self.lately_until_ns[above].iter();
+        priority == Priority::Low && above.any(|until| now_ns < *until)
     }
 
     /// Whether requests of a priority above this one, and below realtime, wait or are in flight.
@@ -326,7 +339,8 @@ impl Scheduler {
 
     /// Bytes that a device of this rate moves in `ns`, from two short blocks to the bulk bound.
     fn bytes_in(&self, ns: u64, bytes_per_second: u64) -> u64 {
-        let product = bytes_per_second / (1_000_000_000 / ns);
+        let product = u128::from(bytes_per_second) * u128::from(ns) / 1_000_000_000;
+        let product = u64::try_from(product).unwrap_or(u64::MAX);
         product.clamp(2 * self.short_block_bytes(), self.bulk_bytes_max)
     }
 
@@ -336,18 +350,24 @@ impl Scheduler {
         if priority == Priority::Realtime {
             return true;
         }
-        let bulk_bytes_max = match now_ns < self.realtime_until_ns {
+        let bulk_bytes_max = match self.saw_realtime(now_ns) {
             true => self.bytes_in(limits::REALTIME_WAIT_NS, bytes_per_second),
             false => self.bulk_bytes_max,
         };
         if self.bulk_bytes >= bulk_bytes_max {
             return false;
         }
-        let up_to = || self.in_flight[..=priority as usize].iter().sum::<u64>();
-        !self.is_below_others(priority)
-            || self.bulk_bytes < self.bytes_in(limits::HIGHER_WAIT_NS, bytes_per_second)
-            || up_to() == 0
+        let is_below = self.is_below_others(priority);
+        let was_below = self.was_below_others(priority, now_ns);
+        if !is_below && !was_below {
+            return true;
+        }
+        let up_to = self.in_flight[..=priority as usize].iter().sum::<u64>();
+        let fits = |ns, bytes| bytes < self.bytes_in(ns, bytes_per_second);
+        up_to == 0
             || self.guard.is_due(priority)
+            || (!is_below || fits(limits::HIGHER_WAIT_NS, self.bulk_bytes))
+                && (!was_below || fits(self.low_wait_ns, up_to))
     }
 
     /// The request to be served next, if one may be. Priorities in `skip` cannot be served now.
@@ -414,7 +434,7 @@ impl Scheduler {
     /// Counts a block that goes to the device.
     #[inline(always)]
     pub(crate) fn issued(&mut self, key: u32, priority: Priority, bytes: u64, now_ns: u64) {
-        self.note_realtime(priority, now_ns);
+        self.lately_until_ns[priority as usize] = now_ns + limits::HIGHER_MEMORY_NS;
         self.in_flight[priority as usize] += bytes;
         self.flies.insert(priority);
         if priority != Priority::Realtime {

@@ -359,6 +359,11 @@ impl Staged {
         self.windows.back().is_some_and(Window::is_open)
     }
 
+    /// Whether a window was made.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.windowed > 0 || self.next_block > 0
+    }
+
     /// Whether operations for all stored bytes were issued.
     pub(crate) fn is_read(&self) -> bool {
         self.windowed == self.stored_len && !self.has_open_window()

@@ -39,6 +39,8 @@ pub(crate) enum Letter<Q> {
 #[derive(Clone, Copy)]
 pub(crate) enum Change {
     Cancel,
+    /// Cancels what has not begun.
+    Withdraw,
     Reorder(NewOrder),
 }
 

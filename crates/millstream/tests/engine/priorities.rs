@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use millstream::{Access, Batch, Buffer, FileId, Priority, Queue, Read, Storage, Ticket};
+use millstream::{
+    Access, Batch, Buffer, ErrorKind, FileId, Priority, Queue, Read, Storage, Ticket,
+};
 use millstream_sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 
 const FILE_BYTES: u64 = 64 << 20;
@@ -190,4 +192,36 @@ fn decoding_from_memory_waits_for_no_reads() {
     let moved = pumped.moved();
     assert!(moved <= 4 * MIB, "{moved} bytes were read before");
     wait_for(reads);
+}
+
+#[test]
+fn withdrawing_cancels_what_has_not_begun_and_nothing_else() {
+    let pumped = Pumped::new(9, Access::Direct, 0);
+    let mut batch = pumped.queue.batch();
+    let reads = pumped.add(&mut batch, Priority::Low, 0, 32, MIB);
+    // Of a read whose batch is not submitted yet, and of one of which nothing else is asked.
+    reads[0].withdraw();
+    reads[1].withdraw();
+    reads[1].reprioritize(Priority::Low, None);
+    batch.submit();
+    pumped.storage.pump();
+    reads.iter().for_each(Ticket::withdraw);
+    let mut ends = reads.into_iter().map(|mut ticket| ticket.wait());
+    let canceled = ends
+        .next()
+        .expect("the first")
+        .expect_err("withdrawn before");
+    assert_eq!(canceled.kind(), ErrorKind::Canceled);
+    ends.next()
+        .expect("the second")
+        .expect("its priority was changed last, and it began");
+    let mut begun = 1;
+    for end in ends {
+        match end {
+            Ok(bytes) => begun += bytes.len() as u64 / MIB,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Canceled),
+        }
+    }
+    assert!((8..32).contains(&begun), "{begun} of 32 had begun");
+    assert_eq!(pumped.moved(), begun * MIB, "no bytes are wasted");
 }

@@ -40,6 +40,7 @@ const STATUSES: usize = 64;
 trait Pending {
     fn try_take(&mut self) -> Option<Taken>;
     fn cancel(&self);
+    fn withdraw(&self);
     fn reprioritize(&self, priority: Priority, deadline: Option<Instant>);
     fn is_complete(&self) -> bool;
     fn waits_for(&self) -> Option<WaitsFor>;
@@ -52,6 +53,10 @@ impl<D: Landed> Pending for Ticket<D> {
 
     fn cancel(&self) {
         Ticket::cancel(self);
+    }
+
+    fn withdraw(&self) {
+        Ticket::withdraw(self);
     }
 
     fn reprioritize(&self, priority: Priority, deadline: Option<Instant>) {
@@ -374,7 +379,8 @@ impl Features {
         let deadline = self.random.bool().then(Instant::now);
         let ticket = &self.all[at].ticket;
         match self.random.u8(0..4) {
-            0 | 1 => ticket.cancel(),
+            0 => ticket.cancel(),
+            1 => ticket.withdraw(),
             _ => ticket.reprioritize(priority, deadline),
         }
     }

@@ -86,6 +86,7 @@ pub(crate) trait Claim {
     fn take(&mut self) -> Option<Taken>;
     fn wait(&mut self, timeout: Duration) -> Result<Option<Taken>, Error>;
     fn cancel(&self);
+    fn withdraw(&self);
 }
 
 impl<D: Landed> Claim for Ticket<D> {
@@ -99,6 +100,10 @@ impl<D: Landed> Claim for Ticket<D> {
 
     fn cancel(&self) {
         Ticket::cancel(self);
+    }
+
+    fn withdraw(&self) {
+        Ticket::withdraw(self);
     }
 }
 

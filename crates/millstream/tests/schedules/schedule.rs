@@ -312,7 +312,10 @@ impl Schedule {
             && self.random.u8(0..6) == 0
         {
             asked.allowed.push(ErrorKind::Canceled);
-            claim.cancel();
+            match self.random.bool() {
+                true => claim.cancel(),
+                false => claim.withdraw(),
+            }
         }
         self.all.push(asked);
     }

@@ -6,6 +6,7 @@ use super::*;
 
 const BLOCK: u64 = 1 << 20;
 const SHORT: u64 = limits::BLOCK_BYTES_SHORT as u64;
+const LOW_WAIT_NS: u64 = limits::LOW_WAIT.as_nanos() as u64;
 
 fn order(priority: Priority, deadline_ns: u64, arrival: u64) -> Order {
     Order {
@@ -24,7 +25,7 @@ fn add(scheduler: &mut Scheduler, request: u32, priority: Priority) {
 
 /// A scheduler with requests of these priorities.
 fn with(priorities: &[Priority]) -> Scheduler {
-    let mut scheduler = Scheduler::new(BLOCK);
+    let mut scheduler = Scheduler::new(BLOCK, LOW_WAIT_NS);
     for (request, priority) in (0..).zip(priorities) {
         add(&mut scheduler, request, *priority);
     }
@@ -50,7 +51,7 @@ fn serve_all(mut scheduler: Scheduler) -> Vec<u32> {
 
 #[test]
 fn within_a_priority_the_earliest_deadline_goes_first_then_arrival() {
-    let mut scheduler = Scheduler::new(BLOCK);
+    let mut scheduler = Scheduler::new(BLOCK, LOW_WAIT_NS);
     let deadlines = [NO_DEADLINE, 500, 300, NO_DEADLINE, 300];
     for (request, deadline_ns) in (0..).zip(deadlines) {
         let order = order(Priority::Normal, deadline_ns, request.into());
@@ -149,7 +150,7 @@ fn bulk_in_flight_is_bounded_and_smaller_while_realtime_was_seen() {
     add(&mut scheduler, 1, Priority::Realtime);
     scheduler.remove(1);
     assert_eq!(fill(&mut scheduler, 1), 2 * SHORT);
-    let later = 2 * limits::REALTIME_MEMORY_NS;
+    let later = 2 * limits::HIGHER_MEMORY_NS;
     assert_eq!(fill(&mut scheduler, later), limits::IN_FLIGHT_BYTES_MAX);
 }
 
@@ -167,9 +168,11 @@ fn beside_a_higher_priority_a_lower_one_only_fills_what_it_leaves_free() {
     // 500 µs at 2 GB/s are 1 MB.
     assert_eq!(issue_all(&mut scheduler, 0), [2 * SHORT, 0, 0, 0]);
     scheduler.returned(high, SHORT);
-    let all = issue_all(&mut scheduler, 0)[0];
+    assert_eq!(issue_all(&mut scheduler, 0)[0], 0, "others may come soon");
+    let later = 2 * limits::HIGHER_MEMORY_NS;
+    let all = issue_all(&mut scheduler, later)[0];
     assert!(all + 3 * SHORT >= limits::IN_FLIGHT_BYTES_MAX);
-    assert_eq!(scheduler.block_bytes(Priority::Low, 0, 1), BLOCK);
+    assert_eq!(scheduler.block_bytes(Priority::Low, later, 1), BLOCK);
 }
 
 #[test]
@@ -226,7 +229,7 @@ fn realtime_is_never_held_by_bulk_in_flight() {
 fn head_travel_on_a_rotating_disk_is_that_of_an_ideal_elevator() {
     for seed in 0..100 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut scheduler = Scheduler::new(BLOCK);
+        let mut scheduler = Scheduler::new(BLOCK, LOW_WAIT_NS);
         let positions: Vec<u64> = (0..200).map(|_| random.u64(0..1 << 30)).collect();
         let start = random.u64(0..1 << 30);
         scheduler.head = start;
@@ -251,4 +254,20 @@ fn head_travel_on_a_rotating_disk_is_that_of_an_ideal_elevator() {
             "seed {seed}: {travel} against {ideal}"
         );
     }
+}
+
+#[test]
+fn after_a_higher_priority_low_ones_keep_the_queue_short_for_a_while() {
+    let mut scheduler = with(&[Priority::Low, Priority::High]);
+    assert!(scheduler.remove(1));
+    // 300 µs at 2 GB/s are 600 KB.
+    assert_eq!(issue_all(&mut scheduler, 1), [3 * SHORT, 0, 0, 0]);
+    scheduler.returned(Priority::Low, SHORT);
+    assert_eq!(issue_all(&mut scheduler, 1)[0], SHORT);
+    add(&mut scheduler, 2, Priority::High);
+    assert_eq!(issue_all(&mut scheduler, 1), [0, 0, BLOCK, 0], "at once");
+    scheduler.returned(Priority::High, BLOCK);
+    let later = 2 * limits::HIGHER_MEMORY_NS;
+    let low = issue_all(&mut scheduler, later)[0];
+    assert!(low + 3 * SHORT >= limits::IN_FLIGHT_BYTES_MAX);
 }
