@@ -1,0 +1,325 @@
+//! The cache over the simulated disk, whose time goes on only while the cache waits.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use millstream::{Backend, DeviceMaker, StorageOptions};
+use millstream_io::{Device, Errno};
+use millstream_sim::{Sim, SimFileOptions, SimFiles, SimOptions, generate};
+
+use super::*;
+
+const EXPERTS: u32 = 40;
+const PART_BYTES: u64 = 100_000;
+const NAMES: [&str; 2] = ["up", "down"];
+/// Bytes before the first expert of each file, which are the seeds of their content, too.
+const HEADS: [u64; 2] = [0, 1234];
+
+/// Two files with the first and the second part of each expert, hardly any at page borders.
+struct Model {
+    storage: Storage,
+    files: SimFiles,
+    parts: Vec<Vec<ExpertPart>>,
+}
+
+impl Model {
+    fn new(options: SimOptions) -> Model {
+        let (sim, files) = Sim::new(options);
+        for (name, head) in NAMES.into_iter().zip(HEADS) {
+            let len = head + u64::from(EXPERTS) * PART_BYTES;
+            files.add_generated(name, head, len, SimFileOptions::default());
+        }
+        let make = move || -> Result<Box<dyn Device>, _> { Ok(Box::new(sim)) };
+        let mut options = StorageOptions::default();
+        options.backend = Backend::Custom(DeviceMaker::new(make), Arc::new(files.clone()));
+        options.threads.pumped = true;
+        let storage = Storage::new(options).expect("a storage");
+        let parts = |key: u32| {
+            let part = |nth: usize| ExpertPart {
+                file: nth as u32,
+                offset: offset_of(key, nth),
+                len: PART_BYTES,
+            };
+            vec![part(0), part(1)]
+        };
+        Model {
+            parts: (0..EXPERTS).map(parts).collect(),
+            storage,
+            files,
+        }
+    }
+
+    fn cache(&self, slots: usize) -> ExpertCache {
+        ExpertCache::new(&self.storage, &NAMES, self.parts.clone(), slots).expect("files that open")
+    }
+
+    /// Lets all reads complete.
+    fn settle(&self, cache: &mut ExpertCache) {
+        while !cache.loading.is_empty() {
+            self.storage.pump();
+            cache.settle();
+        }
+    }
+}
+
+fn offset_of(key: u32, part: usize) -> u64 {
+    HEADS[part] + u64::from(key) * PART_BYTES
+}
+
+fn assert_is(expert: &Expert, key: u32) {
+    let mut right = vec![0; PART_BYTES as usize];
+    for part in 0..2 {
+        generate(HEADS[part], offset_of(key, part), &mut right);
+        assert!(expert.part(part) == right, "part {part} of expert {key}");
+    }
+}
+
+impl ExpertCache {
+    /// What holds between calls.
+    fn assert_consistent(&self) {
+        let mut loading: Vec<u32> = self.loading.clone();
+        loading.sort_unstable();
+        let mut needy: Vec<u32> = self.needy.iter().copied().collect();
+        needy.sort_unstable();
+        let keys = |is: fn(&State) -> bool| -> Vec<u32> {
+            let all = (0u32..).zip(&self.states);
+            all.filter(|(_, state)| is(state))
+                .map(|(key, _)| key)
+                .collect()
+        };
+        assert_eq!(loading, keys(|state| matches!(state, State::Loading(_))));
+        assert_eq!(needy, keys(|state| matches!(state, State::NeedsSlot(_))));
+        let mut ready: Vec<u32> = self.uses.values().copied().collect();
+        ready.sort_unstable();
+        assert_eq!(ready, keys(|state| matches!(state, State::Ready { .. })));
+        let slots = self.free.len() + loading.len() + ready.len();
+        assert_eq!(slots, self.slot_count, "each slot is somewhere");
+    }
+}
+
+/// A caller that wants, guesses, withdraws, pins and waits at random, while operations fail.
+fn schedule(seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let fails = random.bool();
+    let model = Model::new(SimOptions {
+        seed,
+        io_error_chance: if fails { 0.02 } else { 0.0 },
+        short_chance: 0.1,
+        ..SimOptions::default()
+    });
+    let slots = random.usize(1..12);
+    let mut cache = model.cache(slots);
+    let (mut pinned, mut wanted): (Vec<(u32, Expert)>, u64) = (Vec::new(), 0);
+    for _ in 0..300 {
+        let keys: Vec<u32> = (0..random.usize(1..5))
+            .map(|_| random.u32(0..EXPERTS))
+            .collect();
+        match random.u8(0..8) {
+            0 | 1 => match cache.want(&keys, None) {
+                Ok(()) => wanted += keys.len() as u64,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Limit, "seed {seed}"),
+            },
+            2 => cache.guess(&keys).expect("valid keys"),
+            3 => cache.withdraw(&keys).expect("valid keys"),
+            4 => pinned.truncate(random.usize(0..=pinned.len())),
+            5 => _ = model.storage.pump(),
+            6 => match cache.wait_any(&keys) {
+                Ok(nth) => assert!(nth < keys.len()),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Limit, "seed {seed}"),
+            },
+            _ => match cache.wait(keys[0]) {
+                Ok(expert) => {
+                    assert_is(&expert, keys[0]);
+                    pinned.push((keys[0], expert));
+                }
+                Err(error) if error.kind() == ErrorKind::Io => assert!(fails, "seed {seed}"),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Limit, "seed {seed}"),
+            },
+        }
+        cache.assert_consistent();
+    }
+    pinned
+        .iter()
+        .for_each(|(key, expert)| assert_is(expert, *key));
+    let stats = cache.stats();
+    assert!(
+        stats.hits + stats.misses + stats.promotions <= wanted + 600,
+        "{stats:?}"
+    );
+    assert!(stats.guesses_used <= stats.guesses, "{stats:?}");
+    drop(pinned);
+    model.settle(&mut cache);
+    cache.assert_consistent();
+    assert_eq!(cache.slot_count, slots, "no slot is lost");
+    drop(cache);
+    let closed = poll_fn(|_| match model.files.open_count() {
+        0 => Poll::Ready(()),
+        _ => Poll::Pending,
+    });
+    let waited = model.storage.wait(closed, Some(Duration::from_secs(10)));
+    assert!(waited.expect("open").is_some(), "its files are closed");
+    let report = model.storage.close(Duration::from_secs(5));
+    assert_eq!(report.operations, 0, "seed {seed}");
+}
+
+#[test]
+fn each_wait_gives_the_right_bytes_and_no_slot_is_lost_whatever_fails() {
+    (0..60).for_each(schedule);
+}
+
+#[test]
+fn what_is_pinned_stays_and_the_rest_is_evicted_by_use() {
+    let model = Model::new(SimOptions::default());
+    let mut cache = model.cache(3);
+    let first = cache.wait(0).expect("read");
+    cache.wait(1).expect("read");
+    cache.wait(2).expect("read");
+    cache.wait(1).expect("a hit");
+    // Of the two that are not pinned, 2 was used before 1.
+    cache.wait(3).expect("read");
+    assert!(cache.get(2).is_none() && cache.get(1).is_some());
+    assert_is(&first, 0);
+    assert_eq!(cache.stats().evictions, 1);
+}
+
+#[test]
+fn wanting_more_than_the_slots_hold_is_an_error_that_says_so() {
+    let model = Model::new(SimOptions::default());
+    let mut cache = model.cache(2);
+    let pinned = [0, 1].map(|key| cache.wait(key).expect("read"));
+    let error = cache.want(&[2], None).expect_err("both are pinned");
+    assert_eq!(error.kind(), ErrorKind::Limit);
+    assert!(error.to_string().contains("each of the 2 slots"), "{error}");
+    cache.guess(&[2]).expect("it is refused without an error");
+    assert_eq!(cache.stats().refused, 1);
+    drop(pinned);
+    assert_is(&cache.wait(2).expect("a slot is free"), 2);
+    let error = cache.want(&[EXPERTS], None).expect_err("there is none");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn a_guess_makes_room_for_what_is_wanted_and_comes_back_if_it_is_wanted_too() {
+    let model = Model::new(SimOptions::default());
+    let mut cache = model.cache(2);
+    cache.guess(&[0, 1]).expect("room");
+    // Each of these needs the slot of a guess; both guesses are wanted after their cancellation.
+    cache
+        .want(&[2, 3], None)
+        .expect("two guesses can be canceled");
+    cache.want(&[0, 1], None).expect("they are loading");
+    for key in [2, 3, 0, 1] {
+        assert_is(&cache.wait(key).expect("each ends"), key);
+        cache.assert_consistent();
+    }
+}
+
+#[test]
+fn a_guess_that_has_not_begun_is_withdrawn_and_one_that_has_begun_arrives() {
+    let model = Model::new(SimOptions::default());
+    let mut cache = model.cache(30);
+    cache
+        .wait(EXPERTS - 1)
+        .expect("a demand bounds what is guessed");
+    let guesses: Vec<u32> = (0..20).collect();
+    cache.guess(&guesses).expect("room");
+    model.storage.pump();
+    cache.withdraw(&guesses).expect("valid keys");
+    model.settle(&mut cache);
+    let arrived = guesses
+        .iter()
+        .filter(|key| cache.get(**key).is_some())
+        .count() as u64;
+    let withdrawn = cache.stats().withdrawn;
+    assert_eq!(arrived + withdrawn, 20);
+    assert!(arrived > 0 && withdrawn > 10, "{arrived} arrived");
+}
+
+#[test]
+fn a_wanted_expert_overtakes_those_that_were_guessed() {
+    let model = Model::new(SimOptions::default());
+    let mut cache = model.cache(30);
+    cache
+        .wait(EXPERTS - 1)
+        .expect("a demand bounds what is guessed");
+    let _ = model.files.take_log();
+    let guesses: Vec<u32> = (0..20).collect();
+    cache.guess(&guesses).expect("room");
+    model.storage.pump();
+    cache
+        .want(&[30, 19], None)
+        .expect("one is new, one was guessed last");
+    for key in [30, 19] {
+        assert_is(&cache.wait(key).expect("read"), key);
+    }
+    let read: usize = model
+        .files
+        .take_log()
+        .iter()
+        .map(|operation| operation.len)
+        .sum();
+    // The two, and what low priority may have in flight at any moment, a few times.
+    assert!(
+        read < 2_000_000,
+        "{read} of 4,200,000 bytes before the wanted ones"
+    );
+    assert_eq!((cache.stats().promotions, cache.stats().misses), (1, 2));
+}
+
+#[test]
+fn a_failed_expert_is_absent_again_and_a_later_wait_reads_it() {
+    let model = Model::new(SimOptions::default());
+    let mut cache = model.cache(2);
+    let second = offset_of(5, 1)..offset_of(5, 1) + 1;
+    model
+        .files
+        .fail(Path::new("down"), second, Errno::IO, Some(1));
+    cache.want(&[5], None).expect("room");
+    let error = cache.wait(5).expect_err("its second part fails");
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert_is(&cache.wait(5).expect("the fault is gone"), 5);
+}
+
+#[test]
+fn files_that_shrink_and_parts_outside_of_them_are_errors() {
+    let model = Model::new(SimOptions::default());
+    let mut cache = model.cache(2);
+    model.files.resize(Path::new("up"), 10_000);
+    let error = cache.wait(7).expect_err("the file is shorter now");
+    assert_eq!(error.kind(), ErrorKind::PastEnd);
+    let new = |file, offset, len| {
+        let parts = vec![ExpertPart { file, offset, len }];
+        let cache = ExpertCache::new(&model.storage, &NAMES, [parts], 1);
+        cache.expect_err("refused").kind()
+    };
+    assert_eq!(new(0, u64::MAX, 2), ErrorKind::PastEnd);
+    assert_eq!(new(1, 0, u64::MAX), ErrorKind::PastEnd);
+    assert_eq!(new(0, 0, 0), ErrorKind::InvalidArgument);
+    assert_eq!(new(2, 0, 1), ErrorKind::InvalidArgument);
+    let gone = ExpertCache::new(&model.storage, &["up", "gone"], [], 1).expect_err("no file");
+    assert_eq!(gone.kind(), ErrorKind::NotFound);
+    let none = ExpertCache::new(&model.storage, &NAMES, [Vec::new()], 1).expect_err("no parts");
+    assert_eq!(none.kind(), ErrorKind::InvalidArgument);
+    let none =
+        ExpertCache::new(&model.storage, &NAMES, model.parts.clone(), 0).expect_err("no slots");
+    assert_eq!(none.kind(), ErrorKind::InvalidArgument);
+    let most = ExpertCache::new(&model.storage, &NAMES[1..], [], usize::MAX / 4096);
+    assert_eq!(most.expect_err("no memory").kind(), ErrorKind::OutOfMemory);
+}
+
+#[test]
+fn experts_outlive_the_cache_and_a_closed_storage_is_an_error() {
+    let model = Model::new(SimOptions::default());
+    let mut cache = model.cache(4);
+    let kept = cache.wait(3).expect("read");
+    cache.want(&[4], None).expect("room");
+    model.storage.close(Duration::from_secs(5));
+    let error = cache.wait(4).expect_err("closed before it was read");
+    assert!(
+        matches!(error.kind(), ErrorKind::Closed | ErrorKind::Canceled),
+        "{error}"
+    );
+    assert_eq!(cache.wait(5).expect_err("closed").kind(), ErrorKind::Closed);
+    drop(cache);
+    assert_is(&kept, 3);
+}
