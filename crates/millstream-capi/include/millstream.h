@@ -122,6 +122,11 @@ typedef struct mst_entry mst_entry;
 typedef struct mst_package_desc mst_package_desc;
 typedef struct mst_layer mst_layer;
 typedef struct mst_verification mst_verification;
+typedef struct mst_experts mst_experts;
+typedef struct mst_expert mst_expert;
+typedef struct mst_expert_part mst_expert_part;
+typedef struct mst_experts_desc mst_experts_desc;
+typedef struct mst_experts_stats mst_experts_stats;
 typedef struct mst_completion mst_completion;
 typedef struct mst_request_options mst_request_options;
 typedef struct mst_block_table mst_block_table;
@@ -1127,6 +1132,144 @@ MST_API mst_result mst_package_verify(
     mst_progress_fn progress,
     void *user,
     mst_verification *report);
+
+/* ======================================================= */
+/** Experts of a model on demand: blocks of files in a bounded set of slots. */
+
+/** A bounded cache of experts. Calls on one cache must not be made at the same time. */
+struct mst_experts;
+
+/**
+ * A ready expert, which stays in its slot until it is freed. It may be used from any thread, also
+ * after the cache and the storage were freed.
+ */
+struct mst_expert;
+
+/** A range of a file that belongs to an expert: one tensor, or the expert's slice of one. */
+struct mst_expert_part {
+    /** Index of its file in `mst_experts_desc.files`. */
+    uint32_t file;
+    /** Must be 0. */
+    uint32_t reserved;
+    /** Offset of its first byte. */
+    uint64_t offset;
+    /** Its size, not 0. */
+    uint64_t length;
+};
+
+/** What a cache of experts is made of. */
+struct mst_experts_desc {
+    /** `sizeof(mst_experts_desc)`. */
+    size_t size;
+    /** Paths of the files, which the cache opens for itself. */
+    const char *const *files;
+    /** Number of files. */
+    size_t file_count;
+    /** The parts of all experts: those of the first, then those of the second, and so on. */
+    const mst_expert_part *parts;
+    /** Number of experts; their keys are 0 to `count - 1`. */
+    uint32_t count;
+    /** Parts of each expert. */
+    uint32_t parts_each;
+    /** Slots, each with room for the largest expert. */
+    uint32_t slots;
+    /** Must be 0. */
+    uint32_t reserved;
+};
+
+/** What a cache of experts has done so far. */
+struct mst_experts_stats {
+    /** `sizeof(mst_experts_stats)`. */
+    size_t size;
+    /** Wanted experts that were ready. */
+    uint64_t hits;
+    /** Wanted experts that were neither ready nor being read. */
+    uint64_t misses;
+    /** Wanted experts whose guessed read was under way. */
+    uint64_t promotions;
+    /** Guessed experts of which a read was begun. */
+    uint64_t guesses;
+    /** Those of them that were wanted later. */
+    uint64_t guesses_used;
+    /** Experts whose reads were canceled. */
+    uint64_t withdrawn;
+    /** Guesses dropped since no slot was free for them. */
+    uint64_t refused;
+    /** Experts that made room for others. */
+    uint64_t evictions;
+    /** Bytes of all experts that arrived. */
+    uint64_t read_bytes;
+    /** Bytes of guessed experts that arrived and were evicted before they were wanted. */
+    uint64_t wasted_bytes;
+    /** Time spent waiting for experts. */
+    uint64_t stall_ns;
+};
+
+/**
+ * Makes a cache of experts, and waits until their files are open. Allocates all slots at once.
+ * The storage may be freed before the cache.
+ */
+MST_API mst_result mst_experts_create(
+    mst_storage *storage,
+    const mst_experts_desc *desc,
+    mst_experts **experts);
+
+/** Frees a cache and cancels its reads; ready experts that were returned stay. NULL is allowed. */
+MST_API void mst_experts_free(mst_experts *experts);
+
+/**
+ * Reads these experts at high priority, those with the earliest deadline (from now on; 0: none)
+ * first; promotes the reads of those that were guessed. Does not wait. `MST_ERROR_LIMIT` if every
+ * slot has an expert that is pinned or wanted.
+ */
+MST_API mst_result mst_experts_want(
+    mst_experts *experts,
+    const uint32_t *keys,
+    size_t count,
+    uint64_t deadline_ns);
+
+/**
+ * Reads these experts at low priority, in this order, while slots can be had without evicting a
+ * pinned or wanted expert. Does not wait.
+ */
+MST_API mst_result mst_experts_guess(mst_experts *experts, const uint32_t *keys, size_t count);
+
+/** Withdraws guesses: cancels those of their reads that have not begun. Does not wait. */
+MST_API mst_result mst_experts_withdraw(mst_experts *experts, const uint32_t *keys, size_t count);
+
+/**
+ * Returns an expert if it is ready, otherwise NULL. Does not wait. Free it with `mst_expert_free`.
+ */
+MST_API mst_result mst_experts_get(mst_experts *experts, uint32_t key, mst_expert **expert);
+
+/**
+ * Waits until an expert is ready, which is wanted first if it was not. After an error of its reads
+ * it is absent: wanting it reads it again. Free it with `mst_expert_free`.
+ */
+MST_API mst_result mst_experts_wait(mst_experts *experts, uint32_t key, mst_expert **expert);
+
+/**
+ * Waits until any of these experts, which are wanted first if they were not, is ready or has
+ * failed; `index` is its place among the keys.
+ */
+MST_API mst_result mst_experts_wait_any(
+    mst_experts *experts,
+    const uint32_t *keys,
+    size_t count,
+    size_t *index);
+
+/** What a cache has done so far. */
+MST_API mst_result mst_experts_get_stats(const mst_experts *experts, mst_experts_stats *stats);
+
+/** The bytes of a part of an expert, valid until the expert is freed. `length` may be NULL. */
+MST_API mst_result mst_expert_data(
+    const mst_expert *expert,
+    uint32_t part,
+    const void **data,
+    size_t *length);
+
+/** Frees an expert: its slot may be used for others. NULL is allowed. */
+MST_API void mst_expert_free(mst_expert *expert);
 
 /* ======================================================= */
 /**

@@ -89,6 +89,7 @@
 mod completion;
 mod desc;
 mod error;
+mod experts;
 mod handle;
 mod hooks;
 mod number;
@@ -101,6 +102,7 @@ mod ticket;
 
 pub use completion::*;
 pub use error::*;
+pub use experts::*;
 pub use hooks::*;
 pub use number::*;
 pub use queue::*;

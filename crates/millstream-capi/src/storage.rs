@@ -137,6 +137,8 @@ pub struct mst_storage_desc {
     pub codecs: *const mst_codec_desc,
     /// Entries of `codecs`.
     pub codec_count: usize,
+    /// How long another request may have to wait for bytes of low priority in flight. 0: 300 µs.
+    pub low_wait_ns: u64,
 }
 // SAFETY: begins with its size; zeroes are a value.
 unsafe impl Descriptor for mst_storage_desc {}
@@ -394,6 +396,9 @@ unsafe fn options_of(desc: &mst_storage_desc) -> Result<StorageOptions, Failure>
     set(&mut options.retained_bytes, desc.retained_bytes);
     if desc.depth > 0 {
         options.depth = desc.depth;
+    }
+    if desc.low_wait_ns > 0 {
+        options.low_wait = Duration::from_nanos(desc.low_wait_ns);
     }
     options.merge = desc.flags & MST_STORAGE_NO_MERGE == 0;
     options.threads.pumped = desc.flags & MST_STORAGE_PUMPED != 0;

@@ -13,7 +13,7 @@ use syn::{ReturnType, Type};
 use crate::support;
 
 /// The files in the order of the header, each before those that use its structs.
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "lib",
     "error",
     "number",
@@ -21,6 +21,7 @@ const FILES: [&str; 11] = [
     "storage",
     "completion",
     "source",
+    "experts",
     "ticket",
     "request",
     "queue",
@@ -400,7 +401,8 @@ fn structs_have_the_sizes_that_c_gives_them() {
     let sizes = sizes! {
         mst_allocator mst_job_system mst_codec_desc mst_thread_settings mst_storage_desc
         mst_close_report mst_file_desc mst_file_info mst_stats mst_group_counts mst_entry
-        mst_package_desc mst_layer mst_verification mst_completion mst_request_options mst_block
+        mst_package_desc mst_layer mst_verification mst_expert_part mst_experts_desc
+        mst_experts_stats mst_completion mst_request_options mst_block
         mst_read_desc mst_write_desc mst_operation_desc mst_queue_desc mst_stream_desc
     };
     let interface = interface();

@@ -88,6 +88,16 @@ fn packages_patches_and_mounts_are_read() {
     runs_in("packages.c", prepare, &[]);
 }
 
+#[test]
+fn experts_are_read_on_demand_and_stay_while_they_are_used() {
+    let prepare = |folder: &Path| {
+        let part = |key: u8| [key; 5000];
+        let content: Vec<u8> = (0..8).chain(0..8).flat_map(part).collect();
+        std::fs::write(folder.join("experts"), content).expect("written");
+    };
+    runs_in("experts.c", prepare, &[]);
+}
+
 const STANDARDS: [&str; 2] = ["-std=c++17", "-std=c++20"];
 
 /// A program in C++ with this in `main`, as a file.
