@@ -9,8 +9,8 @@
 //! Modules: `cases` has the cases, which are data (`cases.toml`); `case` runs contenders in turns;
 //! `metric` computes figures from runs; `session` is a run as the workloads see it; `corpus` is
 //! what is read and `memory` where to; `files` and `throttle` set the state of the page cache and
-//! the disk; `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes` and
-//! `codecs` are the workloads; `ours` and `lend` have Millstream's storages and the memory lent to
+//! the disk; `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs` and
+//! `weights` are the workloads; `ours` and `lend` have Millstream's storages and the memory lent to
 //! them; `peers` has the rivals; `stats`, `rows` and `goals` evaluate the figures. The tables of
 //! goals (`goals.toml`) and of the studies' figures (`study.toml`) are data, too.
 //!
@@ -58,6 +58,7 @@ mod stats;
 mod streams;
 mod threads;
 mod throttle;
+mod weights;
 
 #[cfg(test)]
 millstream_testing::watch!();
@@ -65,7 +66,7 @@ millstream_testing::watch!();
 type Workload = fn(&mut Session<'_>) -> Result<()>;
 
 /// The workloads, in the order in which they run; the module of the same name documents each.
-const WORKLOADS: [(&str, Workload); 8] = [
+const WORKLOADS: [(&str, Workload); 9] = [
     ("read", read::run),
     ("requests", requests::run),
     ("startup", startup::run),
@@ -74,6 +75,7 @@ const WORKLOADS: [(&str, Workload); 8] = [
     ("codecs", codecs::run),
     ("pnm", pnm::run),
     ("streams", streams::run),
+    ("weights", weights::run),
 ];
 
 /// Measure Millstream beside its rivals, and both beside the limits of this machine.

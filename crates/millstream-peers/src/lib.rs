@@ -23,6 +23,7 @@
 
 use std::io;
 
+pub mod experts;
 mod lent;
 mod plan;
 mod pools;

@@ -46,7 +46,7 @@ pub(crate) const PLAIN: Rival = rival("ring-plain", |depth| Ring::start(depth, f
 pub(crate) const ASYNC: Rival = rival("ring-async", |depth| Ring::start(depth, false, true));
 
 /// Creates a ring for `depth` reads in flight.
-fn ring_of(depth: usize) -> io::Result<IoUring> {
+pub(crate) fn ring_of(depth: usize) -> io::Result<IoUring> {
     let entries = depth.max(ENTRIES_MIN).next_power_of_two() as u32;
     let (mut best, mut fair) = (IoUring::builder(), IoUring::builder());
     best.setup_single_issuer().setup_defer_taskrun();
