@@ -110,7 +110,7 @@ int main(int argc, char **argv) {
             mst_expert *expert;
             const void *weights;
             size_t size;
-            if (mst_experts_wait(experts, needed[i], &expert)
+            if (mst_experts_wait(experts, needed[i], MST_FOREVER, &expert)
                 || mst_expert_data(expert, 0, &weights, &size))
                 return fail("wait");
             sum += compute(weights, size);

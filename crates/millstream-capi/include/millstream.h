@@ -625,6 +625,10 @@ struct mst_storage_desc {
     const mst_codec_desc *codecs;
     /** Entries of `codecs`. */
     size_t codec_count;
+    /**
+     * How long another request may have to wait for bytes of low priority in flight. 0: 300 µs.
+     */
+    uint64_t low_wait_ns;
 };
 
 /** What the system still held when a storage was closed. Its memory is never freed or reused. */
@@ -1243,10 +1247,15 @@ MST_API mst_result mst_experts_withdraw(mst_experts *experts, const uint32_t *ke
 MST_API mst_result mst_experts_get(mst_experts *experts, uint32_t key, mst_expert **expert);
 
 /**
- * Waits until an expert is ready, which is wanted first if it was not. After an error of its reads
- * it is absent: wanting it reads it again. Free it with `mst_expert_free`.
+ * Waits until an expert is ready, which is wanted first if it was not; `MST_ERROR_NOT_READY` if the
+ * time passed. After an error of its reads it is absent: wanting it reads it again. Free it with
+ * `mst_expert_free`.
  */
-MST_API mst_result mst_experts_wait(mst_experts *experts, uint32_t key, mst_expert **expert);
+MST_API mst_result mst_experts_wait(
+    mst_experts *experts,
+    uint32_t key,
+    uint64_t timeout_ns,
+    mst_expert **expert);
 
 /**
  * Waits until any of these experts, which are wanted first if they were not, is ready or has

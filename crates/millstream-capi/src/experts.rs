@@ -2,15 +2,16 @@
 
 use std::ffi::{c_char, c_void};
 use std::path::Path;
+use std::time::Duration;
 
 use millstream_weights::{Expert, ExpertCache, ExpertPart, ExpertStats};
 
 use crate::desc::{
-    Descriptor, at, at_mut, border, bytes, deadline_of, fill_sized, out, path, read_desc,
+    Descriptor, at, at_mut, border, bytes, deadline_of, fill_sized, limit, out, path, read_desc,
 };
 use crate::error::{Failure, invalid, mst_result};
 use crate::handle::{free, owned};
-use crate::storage::mst_storage;
+use crate::storage::{NOT_READY, mst_storage};
 
 /// A bounded cache of experts. Calls on one cache must not be made at the same time.
 pub struct mst_experts(ExpertCache);
@@ -216,18 +217,22 @@ pub unsafe extern "C" fn mst_experts_get(
     })
 }
 
-/// Waits until an expert is ready, which is wanted first if it was not. After an error of its reads
-/// it is absent: wanting it reads it again. Free it with `mst_expert_free`.
+/// Waits until an expert is ready, which is wanted first if it was not; `MST_ERROR_NOT_READY` if the
+/// time passed. After an error of its reads it is absent: wanting it reads it again. Free it with
+/// `mst_expert_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_experts_wait(
     experts: *mut mst_experts,
     key: u32,
+    timeout_ns: u64,
     expert: *mut *mut mst_expert,
 ) -> mst_result {
     border(|| {
         // SAFETY: see `mst_experts_create`.
         let (experts, result) = unsafe { (at_mut(experts)?, out(expert)?) };
-        result.write(owned(mst_expert(experts.0.wait(key)?)));
+        let timeout = limit(timeout_ns).unwrap_or(Duration::MAX);
+        let ready = experts.0.wait_timeout(key, timeout)?.ok_or(NOT_READY)?;
+        result.write(owned(mst_expert(ready)));
         Ok(())
     })
 }

@@ -348,12 +348,27 @@ impl ExpertCache {
     /// The error of its reads, after which it is absent: wanting it reads again. `Limit` if every
     /// slot is pinned; `InvalidArgument` for a key that no expert has; `OnStorageThread`, `Closed`.
     pub fn wait(&mut self, key: u32) -> Result<Expert, Error> {
+        match self.wait_until(key, None)? {
+            Some(expert) => Ok(expert),
+            None => unreachable!("a wait without a deadline ends with an expert or an error"),
+        }
+    }
+
+    /// As [`ExpertCache::wait`], at most `timeout`; `None` if the expert is not ready by then.
+    ///
+    /// # Errors
+    /// As [`ExpertCache::wait`].
+    pub fn wait_timeout(&mut self, key: u32, timeout: Duration) -> Result<Option<Expert>, Error> {
+        self.wait_until(key, Instant::now().checked_add(timeout))
+    }
+
+    fn wait_until(&mut self, key: u32, until: Option<Instant>) -> Result<Option<Expert>, Error> {
         self.check(&[key])?;
         if let Some(expert) = self.get(key) {
-            return Ok(expert);
+            return Ok(Some(expert));
         }
         let start = Instant::now();
-        let waited = self.wait_until_ready(key);
+        let waited = self.wait_until_ready(key, until);
         self.stats.stall += start.elapsed();
         waited
     }
@@ -385,7 +400,7 @@ impl ExpertCache {
                 self.want_again(*key)?;
             }
             self.serve_needy();
-            self.wait_for_any_load()?;
+            self.wait_for_any_load(None)?;
         }
     }
 
@@ -670,7 +685,11 @@ impl ExpertCache {
         }
     }
 
-    fn wait_until_ready(&mut self, key: u32) -> Result<Expert, Error> {
+    fn wait_until_ready(
+        &mut self,
+        key: u32,
+        until: Option<Instant>,
+    ) -> Result<Option<Expert>, Error> {
         loop {
             // Before slots are given away, as this one's would be the first.
             self.take_in();
@@ -678,7 +697,7 @@ impl ExpertCache {
             if matches!(state, State::Ready { .. }) {
                 let expert = self.take_ready(key);
                 self.serve_needy();
-                return Ok(expert);
+                return Ok(Some(expert));
             }
             if matches!(state, State::Failed(_))
                 && let State::Failed(error) = std::mem::replace(state, State::Absent)
@@ -687,19 +706,23 @@ impl ExpertCache {
             }
             self.want_again(key)?;
             self.serve_needy();
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Ok(None);
+            }
             match &mut self.states[key as usize] {
-                State::Loading(load) => load.wait_for_one()?,
-                State::NeedsSlot(_) => self.wait_for_any_load()?,
+                State::Loading(load) => load.wait_for_one(left)?,
+                State::NeedsSlot(_) => self.wait_for_any_load(left)?,
                 _ => {}
             }
         }
     }
 
-    /// Blocks until all reads of any expert have completed.
+    /// Blocks until all reads of any expert have completed, or the time is over.
     ///
     /// # Errors
     /// `Limit` if nothing is loading.
-    fn wait_for_any_load(&mut self) -> Result<(), Error> {
+    fn wait_for_any_load(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
         if self.loading.is_empty() {
             return Err(self.no_slot());
         }
@@ -716,7 +739,7 @@ impl ExpertCache {
                 false => Poll::Pending,
             }
         });
-        self.storage.wait(any, None)?;
+        self.storage.wait(any, timeout)?;
         Ok(())
     }
 }
@@ -764,10 +787,10 @@ impl Load {
         next.is_none_or(|ticket| ticket.wake_when_complete(waker))
     }
 
-    /// Blocks until one more read has completed, if any has not.
-    fn wait_for_one(&mut self) -> Result<(), Error> {
+    /// Blocks until one more read has completed, if any has not, or the time is over.
+    fn wait_for_one(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
         if let Some(ticket) = self.tickets.get_mut(self.outcomes.len())
-            && let Some(outcome) = ticket.wait_timeout(Duration::MAX)?
+            && let Some(outcome) = ticket.wait_timeout(timeout.unwrap_or(Duration::MAX))?
         {
             self.outcomes.push(outcome);
         }

@@ -9,7 +9,7 @@ static void is_right(mst_experts *experts, uint32_t key) {
     const void *data;
     const uint8_t *bytes;
     size_t length;
-    OK(mst_experts_wait(experts, key, &expert));
+    OK(mst_experts_wait(experts, key, MST_FOREVER, &expert));
     for (uint32_t part = 0; part < 2; part++) {
         OK(mst_expert_data(expert, part, &data, &length));
         bytes = data;
@@ -56,7 +56,7 @@ int main(int argc, char **argv) {
     /* What is pinned stays, and outlives the cache. */
     mst_expert *pinned[3], *none;
     for (uint32_t key = 0; key < 3; key++)
-        OK(mst_experts_wait(experts, key, &pinned[key]));
+        OK(mst_experts_wait(experts, key, MST_FOREVER, &pinned[key]));
     EXPECT(MST_ERROR_LIMIT, mst_experts_want(experts, guessed, 1, 0));
     OK(mst_experts_get(experts, 7, &none));
     CHECK(none == NULL);

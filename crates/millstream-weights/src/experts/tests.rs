@@ -281,6 +281,25 @@ fn a_failed_expert_is_absent_again_and_a_later_wait_reads_it() {
 }
 
 #[test]
+fn a_wait_ends_with_its_time() {
+    let model = Model::new(SimOptions::default());
+    let mut cache = model.cache(2);
+    let none = cache.wait_timeout(1, Duration::ZERO).expect("it is wanted");
+    assert!(none.is_none());
+    model.files.hang(Path::new("up"), 0..PART_BYTES, Some(1));
+    let none = cache
+        .wait_timeout(0, Duration::from_millis(2))
+        .expect("it hangs");
+    assert!(none.is_none());
+    model.files.release_hung();
+    let expert = cache
+        .wait_timeout(0, Duration::from_secs(60))
+        .expect("read");
+    assert_is(&expert.expect("ready"), 0);
+    assert_is(&cache.wait(1).expect("read"), 1);
+}
+
+#[test]
 fn files_that_shrink_and_parts_outside_of_them_are_errors() {
     let model = Model::new(SimOptions::default());
     let mut cache = model.cache(2);
