@@ -8,13 +8,14 @@ pub mod package;
 pub mod pnm;
 pub mod report;
 pub mod tiles;
+pub mod weights;
 pub mod zips;
 
 /// A fuzz target: what it does with an input.
 pub type Target = fn(&[u8]);
 
 /// All of them, by the names of their folders in `seeds/`.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("archives", zips::read),
     ("codec_decode", codec::decode),
     ("gdeflate_decode", tiles::decode),
@@ -26,4 +27,6 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("pnm_decode", pnm::decode),
     ("report_trace", report::trace),
     ("stream_archive", archive::read),
+    ("weights_gguf", weights::gguf),
+    ("weights_safetensors", weights::safetensors),
 ];

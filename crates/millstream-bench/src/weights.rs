@@ -16,7 +16,7 @@ use std::time::Instant;
 use memmap2::{Advice, Mmap, UncheckedAdvice};
 use millstream_peers::Access;
 use millstream_peers::experts::{Experts, Reader};
-use millstream_weights::{Expert, ExpertCache, ExpertPart};
+use millstream_weights::{Expert, ExpertCache, Extent};
 
 use crate::ours::storage;
 use crate::prelude::*;
@@ -215,7 +215,7 @@ impl Ours {
     fn new(name: &str, path: &Path, shape: Shape) -> Result<Ours> {
         let storage = storage(name)?;
         let len = shape.expert_bytes as u64;
-        let part = |nth: usize| ExpertPart {
+        let part = |nth: usize| Extent {
             file: 0,
             offset: nth as u64 * len,
             len,

@@ -1247,9 +1247,9 @@ MST_API mst_result mst_experts_withdraw(mst_experts *experts, const uint32_t *ke
 MST_API mst_result mst_experts_get(mst_experts *experts, uint32_t key, mst_expert **expert);
 
 /**
- * Waits until an expert is ready, which is wanted first if it was not; `MST_ERROR_NOT_READY` if the
- * time passed. After an error of its reads it is absent: wanting it reads it again. Free it with
- * `mst_expert_free`.
+ * Waits until an expert is ready, which is wanted first if it was not; `MST_ERROR_NOT_READY` if
+ * the time passed. After an error of its reads it is absent: wanting it reads it again. Free it
+ * with `mst_expert_free`.
  */
 MST_API mst_result mst_experts_wait(
     mst_experts *experts,

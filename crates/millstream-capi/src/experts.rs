@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::time::Duration;
 
-use millstream_weights::{Expert, ExpertCache, ExpertPart, ExpertStats};
+use millstream_weights::{Expert, ExpertCache, ExpertStats, Extent};
 
 use crate::desc::{
     Descriptor, at, at_mut, border, bytes, deadline_of, fill_sized, limit, out, path, read_desc,
@@ -135,8 +135,8 @@ pub unsafe extern "C" fn mst_experts_create(
         if parts.iter().any(|part| part.reserved != 0) {
             return Err(invalid(c"`reserved` must be 0"));
         }
-        let part = |part: &mst_expert_part| ExpertPart {
-            file: part.file,
+        let part = |part: &mst_expert_part| Extent {
+            file: part.file as usize,
             offset: part.offset,
             len: part.length,
         };
@@ -217,9 +217,9 @@ pub unsafe extern "C" fn mst_experts_get(
     })
 }
 
-/// Waits until an expert is ready, which is wanted first if it was not; `MST_ERROR_NOT_READY` if the
-/// time passed. After an error of its reads it is absent: wanting it reads it again. Free it with
-/// `mst_expert_free`.
+/// Waits until an expert is ready, which is wanted first if it was not; `MST_ERROR_NOT_READY` if
+/// the time passed. After an error of its reads it is absent: wanting it reads it again. Free it
+/// with `mst_expert_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_experts_wait(
     experts: *mut mst_experts,

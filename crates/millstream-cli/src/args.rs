@@ -59,6 +59,7 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     Decode(DecodeArgs),
     Report(ReportArgs),
+    Weights(WeightsArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
@@ -312,6 +313,43 @@ pub(crate) struct DecodeArgs {
     pub(crate) image: OsString,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// Show or load the weights of a model: safetensors or GGUF.
+///
+/// MODEL is a file, the index of several safetensors files (model.safetensors.index.json), the
+/// first file of a split GGUF model (-00001-of-00003.gguf), or a folder with one of these.
+#[derive(Debug, Args)]
+#[command(
+    disable_help_subcommand = true,
+    after_help = "\
+Examples:
+  millstream weights info llama-3-8b.Q4_K_M.gguf
+  millstream weights load models/qwen3-30b --json"
+)]
+pub(crate) struct WeightsArgs {
+    #[command(subcommand)]
+    pub(crate) command: WeightsCommand,
+}
+
+/// The commands of `weights`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum WeightsCommand {
+    /// Show the files, the metadata and the tensors of a model
+    Info(ModelArgs),
+    /// Load all tensors into memory and drop them again, and show the time of each phase
+    Load(ModelArgs),
+}
+
+/// The model of a command of `weights`.
+#[derive(Debug, Args)]
+pub(crate) struct ModelArgs {
+    /// A file, an index, the first file of a split model, or a folder
+    #[arg(value_name = "MODEL", value_hint = ValueHint::AnyPath)]
+    pub(crate) model: PathBuf,
+    /// How files are read [default: the value of MILLSTREAM_BACKEND, else auto]
+    #[arg(long, value_enum)]
+    pub(crate) backend: Option<BackendWord>,
 }
 
 /// Convert a recorded trace into an HTML page.

@@ -12,6 +12,7 @@ pub(crate) mod pack;
 pub(crate) mod report;
 pub(crate) mod scene;
 pub(crate) mod verify;
+pub(crate) mod weights;
 
 /// Why a build without the feature `gpu` uses no device, and what to do about it.
 pub(crate) const NO_GPU: &str = "this program was built without Vulkan; build it with \

@@ -60,6 +60,7 @@ fn conclude(ended: Result<(), Ending>, command: &str, json: bool) -> ExitCode {
 
 fn run(command: &Command, json: bool) -> Result<(), Ending> {
     use commands::{codec, decode, describe, diff, extract, info, list, load, pack, scene, verify};
+    use commands::{report, weights};
     match command {
         Command::Load(args) => show("loading", args, json, load::load),
         Command::Info(args) => show("looking", args, json, info::info),
@@ -73,7 +74,8 @@ fn run(command: &Command, json: bool) -> Result<(), Ending> {
         Command::Verify(args) => show("verifying", args, json, verify::verify),
         Command::Diff(args) => show("comparing", args, json, diff::diff),
         Command::Decode(args) => show("decoding", args, json, decode::decode),
-        Command::Report(args) => show("drawing", args, json, commands::report::report),
+        Command::Report(args) => show("drawing", args, json, report::report),
+        Command::Weights(args) => show("reading", args, json, weights::weights),
         Command::Completions(args) => show("writing", args, json, describe::completions),
         Command::Man(args) => show("writing", args, json, describe::man),
     }

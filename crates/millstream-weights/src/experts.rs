@@ -17,14 +17,14 @@
 //!
 //! ```
 //! use millstream::{Storage, StorageOptions};
-//! use millstream_weights::{ExpertCache, ExpertPart};
+//! use millstream_weights::{ExpertCache, Extent};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let path = std::env::temp_dir().join(format!("millstream-experts-{}", std::process::id()));
 //! # std::fs::write(&path, [7; 4 * 10_000])?;
 //! let storage = Storage::new(StorageOptions::default())?;
 //! // Four experts of one tensor each, one behind the other.
-//! let experts = (0..4).map(|nth| vec![ExpertPart { file: 0, offset: nth * 10_000, len: 10_000 }]);
+//! let experts = (0..4).map(|nth| vec![Extent { file: 0, offset: nth * 10_000, len: 10_000 }]);
 //! let mut cache = ExpertCache::new(&storage, &[&path], experts, 3)?;
 //! cache.want(&[0, 2], None)?;
 //! cache.guess(&[1])?;
@@ -53,18 +53,8 @@ use millstream::{
     Storage, Ticket, limits,
 };
 
+use crate::tensor::Extent;
 use slots::{ALIGNMENT, Piece, Slot};
-
-/// A range of a file that belongs to an expert: one tensor, or the expert's slice of one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ExpertPart {
-    /// Index of its file among those of the cache.
-    pub file: u32,
-    /// Offset of its first byte.
-    pub offset: u64,
-    /// Length in bytes.
-    pub len: u64,
-}
 
 /// What an [`ExpertCache`] has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -198,8 +188,9 @@ pub struct ExpertCache {
 }
 
 impl ExpertCache {
-    /// Opens the files, and makes a cache of `slot_count` slots for these experts. Blocks until the
-    /// files are open. Allocates the slots at once: `slot_count` times the largest expert, with up
+    /// Opens the files, and makes a cache of `slot_count` slots for these experts, each of one or
+    /// more parts (its tensors, or its slices of tensors of all experts). Blocks until the files
+    /// are open. Allocates the slots at once: `slot_count` times the largest expert, with up
     /// to two pages more for each part that neither begins nor ends at a page border.
     ///
     /// # Errors
@@ -209,7 +200,7 @@ impl ExpertCache {
     pub fn new<P: AsRef<Path>>(
         storage: &Storage,
         files: &[P],
-        experts: impl IntoIterator<Item = Vec<ExpertPart>>,
+        experts: impl IntoIterator<Item = Vec<Extent>>,
         slot_count: usize,
     ) -> Result<ExpertCache, Error> {
         if slot_count == 0 {
@@ -810,15 +801,15 @@ fn queue_options(layouts: &[Layout], slot_count: usize) -> QueueOptions {
 }
 
 impl Layout {
-    fn new(files: &[FileId], lens: &[u64], parts: &[ExpertPart]) -> Result<Layout, Error> {
-        let is_part = |part: &ExpertPart| part.len > 0 && (part.file as usize) < files.len();
+    fn new(files: &[FileId], lens: &[u64], parts: &[Extent]) -> Result<Layout, Error> {
+        let is_part = |part: &Extent| part.len > 0 && part.file < files.len();
         if parts.is_empty() || !parts.iter().all(is_part) {
             let cause = "an expert has at least one part, each with bytes of one of the files";
             return Err(Error::new(ErrorKind::InvalidArgument, cause));
         }
         let (mut reads, mut views, mut at) = (Vec::new(), Vec::new(), 0);
         for part in parts {
-            let file_bytes = lens[part.file as usize];
+            let file_bytes = lens[part.file];
             let end = part.offset.checked_add(part.len);
             let Some(end) = end.filter(|end| *end <= file_bytes) else {
                 let cause = format!("the file has {file_bytes} bytes");
@@ -831,7 +822,7 @@ impl Layout {
             let head = at + (part.offset - from) as usize;
             views.push(head..head + part.len as usize);
             reads.push(PartRead {
-                file: files[part.file as usize],
+                file: files[part.file],
                 offset: from,
                 len,
                 at,

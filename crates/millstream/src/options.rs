@@ -73,10 +73,11 @@ pub struct StorageOptions {
     /// Whether adjacent small reads are merged into one operation: fewer operations for direct
     /// reads in file order. Default: true.
     pub merge: bool,
-    /// How long another request may have to wait for bytes of low priority that are in flight: for a
-    /// second after requests of normal or high priority, at most the bytes that the device moves in
-    /// this time are in flight, but at least two blocks of 256 KiB. Longer: more throughput of low
-    /// priority beside others, on disks that need many operations in flight. Default: 300 µs.
+    /// How long another request may have to wait for bytes of low priority that are in flight. For
+    /// a second after requests of normal or high priority, at most the bytes that the device moves
+    /// in this time are in flight, but at least two blocks of 256 KiB. A longer time gives low
+    /// priority more throughput beside others, on disks that need many operations in flight.
+    /// Default: 300 µs.
     pub low_wait: Duration,
     /// A slower disk to imitate. Default: none.
     pub disk_model: Option<DiskModel>,

@@ -100,5 +100,5 @@ def open_files(storage: Storage, queue: Queue, paths: list[Path]) -> list[Tensor
             if missing:
                 raise _corrupt(path, f"the index says that it holds {min(missing)!r}")
             tensors = [tensor for tensor in tensors if tensor.name in names]
-        files.append(TensorFile(path, file, tensors, metadata or {}))
+        files.append(TensorFile(path, file, tensors, metadata))
     return files

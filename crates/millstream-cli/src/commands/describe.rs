@@ -23,13 +23,15 @@ pub(crate) fn completions(args: &CompletionsArgs, json: bool) -> Result<(), Endi
     output::print(&script)
 }
 
-/// Writes `millstream.1` and a page for each command.
+/// Writes `millstream.1` and a page for each command, and for those of `weights`.
 pub(crate) fn man(args: &ManArgs, json: bool) -> Result<(), Ending> {
     let mut program = Call::command().disable_help_subcommand(true);
     program.build();
-    let mut pages = vec![write_page(&args.folder, program.clone())?];
-    for command in program.get_subcommands() {
+    let mut pages = Vec::new();
+    let mut commands = vec![&program];
+    while let Some(command) = commands.get(pages.len()).copied() {
         pages.push(write_page(&args.folder, command.clone())?);
+        commands.extend(command.get_subcommands());
     }
     if json {
         return output::print_json(&json!({ "pages": pages }));

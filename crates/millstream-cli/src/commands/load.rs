@@ -438,7 +438,8 @@ fn summed(nanoseconds: u64, jobs: u64) -> String {
     }
 }
 
-fn rate(bytes: u64, elapsed: f64) -> String {
+/// Formats a rate; `elapsed` in seconds.
+pub(crate) fn rate(bytes: u64, elapsed: f64) -> String {
     format!("{:.1} MB/s", bytes as f64 / 1e6 / elapsed)
 }
 

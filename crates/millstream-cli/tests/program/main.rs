@@ -18,6 +18,7 @@ mod packages;
 mod progress;
 mod report;
 mod scene;
+mod weights;
 mod windows;
 mod words;
 #[cfg(target_os = "linux")]

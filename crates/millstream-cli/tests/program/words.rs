@@ -140,6 +140,8 @@ fn every_command_that_fails_prints_a_document_with_json() {
         ("diff in in", "in", "not_a_package"),
         ("decode in out", "in", "not_pnm"),
         ("report in -o out", "in", "invalid_data"),
+        ("weights info in", "in", "wrong_format"),
+        ("weights load none", "none", "not_found"),
         ("man none", "none/millstream.1", "not_found"),
         ("load many", "many/10", ""),
     ] {
@@ -213,6 +215,8 @@ fn manual_pages_cover_every_command() {
             .iter()
             .map(|command| format!("millstream-{command}.1")),
     );
+    let of_weights = ["info", "load"].map(|it| format!("millstream-weights-{it}.1"));
+    expected.extend(of_weights);
     expected.sort();
     assert_eq!(names_in(folder.path()), expected);
     assert_eq!(
@@ -234,6 +238,10 @@ fn manual_pages_cover_every_command() {
         ("pack", r" [\-\-target\-gpu[=<N>]]"),
         ("pack", r" <DIR|ARCHIVE>"),
         ("extract", " [GLOB]..."),
+        (
+            "weights-load",
+            r"millstream weights load [\-\-backend <BACKEND>]",
+        ),
     ] {
         let page = folder.path().join(format!("millstream-{command}.1"));
         let page = std::fs::read_to_string(page).expect("a page");

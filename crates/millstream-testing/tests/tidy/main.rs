@@ -31,10 +31,10 @@ const LINE_COLUMNS_MAX: usize = 100;
 /// Most lines of source, without tests, of groups of crates: the first has all crates that no other
 /// group names.
 const LINES_MAX: &[(&str, usize, &[&str])] = &[
-    ("the product", 85_150, &[]),
+    ("the product", 85_250, &[]),
     (
         "the crates that measure and test",
-        14_916,
+        15_960,
         &[
             "millstream-bench",
             "millstream-peers",
@@ -51,6 +51,15 @@ const LINES_MAX: &[(&str, usize, &[&str])] = &[
             "millstream-pak/src/archive",
             "millstream-pak/src/archive.rs",
             "millstream-cli/src/archive.rs",
+        ],
+    ),
+    (
+        "model weights",
+        3_800,
+        &[
+            "millstream-weights",
+            "millstream-cli/src/commands/weights.rs",
+            "millstream-capi/src/experts.rs",
         ],
     ),
 ];

@@ -19,7 +19,7 @@ const HEADS: [u64; 2] = [0, 1234];
 struct Model {
     storage: Storage,
     files: SimFiles,
-    parts: Vec<Vec<ExpertPart>>,
+    parts: Vec<Vec<Extent>>,
 }
 
 impl Model {
@@ -35,8 +35,8 @@ impl Model {
         options.threads.pumped = true;
         let storage = Storage::new(options).expect("a storage");
         let parts = |key: u32| {
-            let part = |nth: usize| ExpertPart {
-                file: nth as u32,
+            let part = |nth: usize| Extent {
+                file: nth,
                 offset: offset_of(key, nth),
                 len: PART_BYTES,
             };
@@ -286,7 +286,7 @@ fn a_wait_ends_with_its_time() {
     let mut cache = model.cache(2);
     let none = cache.wait_timeout(1, Duration::ZERO).expect("it is wanted");
     assert!(none.is_none());
-    model.files.hang(Path::new("up"), 0..PART_BYTES, Some(1));
+    model.files.hang(Path::new("up"), 0..1, Some(1));
     let none = cache
         .wait_timeout(0, Duration::from_millis(2))
         .expect("it hangs");
@@ -307,7 +307,7 @@ fn files_that_shrink_and_parts_outside_of_them_are_errors() {
     let error = cache.wait(7).expect_err("the file is shorter now");
     assert_eq!(error.kind(), ErrorKind::PastEnd);
     let new = |file, offset, len| {
-        let parts = vec![ExpertPart { file, offset, len }];
+        let parts = vec![Extent { file, offset, len }];
         let cache = ExpertCache::new(&model.storage, &NAMES, [parts], 1);
         cache.expect_err("refused").kind()
     };

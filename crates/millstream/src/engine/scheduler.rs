@@ -13,8 +13,8 @@
 //! What is in flight ahead of a request is what it waits for, so bytes in flight are bounded:
 //! below realtime by what keeps a device busy, and by what it moves in 100 µs while realtime
 //! requests were seen lately; below another priority that has work, all together by what it moves
-//! in 500 µs; and those of low priority, while any but realtime was seen lately, by what it moves in
-//! a time that options set, so that the next request finds a short queue. One block may be in
+//! in 500 µs; and those of low priority, while any but realtime was seen lately, by what it moves
+//! in a time that options set, so that the next request finds a short queue. One block may be in
 //! flight in any case (priorities may read from different disks).
 
 use std::collections::BTreeMap;

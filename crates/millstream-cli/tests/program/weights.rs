@@ -1,0 +1,157 @@
+//! `weights`: what a model has, how long it takes to load, and what is refused.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::common::{expect_quiet_success, expect_status, millstream, run};
+
+/// Writes a safetensors file with one tensor of the given name.
+fn write(path: &Path, name: &str) {
+    let header = json!({
+        "__metadata__": {"format": "pt"},
+        name: {"dtype": "F16", "shape": [3, 2], "data_offsets": [0, 12]},
+    });
+    let header = header.to_string();
+    let mut file = Vec::from((header.len() as u64).to_le_bytes());
+    file.extend(header.as_bytes());
+    file.extend([7; 12]);
+    std::fs::write(path, file).expect("a file");
+}
+
+/// A folder with a model of two files.
+fn model() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(&folder.path().join("1.safetensors"), "b");
+    write(&folder.path().join("2.safetensors"), "a\n");
+    let index = json!({"weight_map": {"b": "1.safetensors", "a\n": "2.safetensors"}});
+    let path = folder.path().join("model.safetensors.index.json");
+    std::fs::write(path, index.to_string()).expect("a file");
+    folder
+}
+
+fn document(words: &[&str], folder: &Path) -> Value {
+    let mut command = millstream(words);
+    let output = run(command.arg("--json").current_dir(folder));
+    expect_quiet_success(&output);
+    serde_json::from_slice(&output.stdout).expect("one JSON document")
+}
+
+#[test]
+fn a_model_is_shown() {
+    let folder = model();
+    let document = document(&["weights", "info", "."], folder.path());
+    assert_eq!(document["format"], "safetensors");
+    assert_eq!(document["bytes"], 24);
+    assert_eq!(document["metadata"], json!({"format": "pt"}));
+    assert_eq!(document["files"][1]["path"], "./2.safetensors");
+    let bytes = document["files"][1]["bytes"].as_u64().expect("a length");
+    let expected = json!({
+        "name": "a\n", "type": "F16", "shape": [3, 2], "file": 1,
+        "offset": bytes - 12, "bytes": 12,
+    });
+    assert_eq!(document["tensors"][0], expected);
+    assert_eq!(document["tensors"].as_array().map(Vec::len), Some(2));
+
+    let output = run(millstream(&["weights", "info", "."]).current_dir(folder.path()));
+    expect_quiet_success(&output);
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    for line in [
+        "format   safetensors  2 files",
+        "F16      3x2               a\\x0a",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+#[test]
+fn a_gguf_file_is_shown_with_its_metadata() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut file = Vec::from(*b"GGUF\x03\0\0\0");
+    file.extend(1u64.to_le_bytes());
+    file.extend(2u64.to_le_bytes());
+    let text = |file: &mut Vec<u8>, text: &str| {
+        file.extend((text.len() as u64).to_le_bytes());
+        file.extend(text.as_bytes());
+    };
+    text(&mut file, "tokens");
+    file.extend([9u32.to_le_bytes(), 8u32.to_le_bytes()].concat());
+    file.extend(2u64.to_le_bytes());
+    text(&mut file, "a");
+    text(&mut file, "b");
+    text(&mut file, "layers");
+    file.extend([4u32.to_le_bytes(), 30u32.to_le_bytes()].concat());
+    text(&mut file, "t");
+    file.extend(1u32.to_le_bytes());
+    file.extend(256u64.to_le_bytes());
+    file.extend(12u32.to_le_bytes());
+    file.extend(0u64.to_le_bytes());
+    file.resize(file.len().next_multiple_of(32) + 144, 1);
+    std::fs::write(folder.path().join("m.gguf"), &file).expect("a file");
+    let document = document(&["weights", "info", "m.gguf"], folder.path());
+    let metadata = json!({"layers": 30, "tokens": {"array": "string", "len": 2}});
+    assert_eq!(document["metadata"], metadata);
+    assert_eq!(document["tensors"][0]["type"], "Q4_K");
+    assert_eq!(document["tensors"][0]["bytes"], 144);
+}
+
+#[test]
+fn a_model_is_loaded_and_the_phases_are_timed() {
+    let folder = model();
+    let words = ["weights", "load", ".", "--backend", "threads"];
+    let document = document(&words, folder.path());
+    for (key, expected) in [("files", 2), ("tensors", 2), ("requests", 2), ("bytes", 24)] {
+        assert_eq!(document[key], expected, "{document}");
+    }
+    assert_eq!(document["backend"], "threads");
+    let seconds = |key: &str| document[key].as_f64().expect("a number");
+    let phases = ["open_seconds", "plan_seconds", "read_seconds"].map(seconds);
+    assert!((phases.iter().sum::<f64>() - seconds("seconds")).abs() < 1e-6);
+
+    let output = run(millstream(&["weights", "load", "."]).current_dir(folder.path()));
+    expect_quiet_success(&output);
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    for name in [
+        "tensors", "bytes", "time", "open", "plan", "read", "backend",
+    ] {
+        assert!(text.lines().any(|line| line.starts_with(name)), "{text}");
+    }
+}
+
+#[test]
+fn wrong_models_are_failures_with_file_and_reason() {
+    let folder = model();
+    std::fs::write(folder.path().join("text"), "no model at all").expect("a file");
+    let whole = std::fs::read(folder.path().join("1.safetensors")).expect("a file");
+    std::fs::write(folder.path().join("cut"), &whole[..whole.len() - 1]).expect("a file");
+    for (name, kind, part) in [
+        ("none", "not_found", "No such file"),
+        (
+            "text",
+            "wrong_format",
+            "neither a GGUF nor a safetensors file",
+        ),
+        (
+            "cut",
+            "corrupt",
+            "the tensors have 12 bytes, but the file 11",
+        ),
+    ] {
+        for command in ["info", "load"] {
+            let words = ["weights", command, name, "--json"];
+            let output = run(millstream(&words).current_dir(folder.path()));
+            let errors = expect_status(&output, 1);
+            assert!(errors.contains(part) && errors.contains(name), "{errors}");
+            let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            assert_eq!(document["error"]["kind"], kind, "{document}");
+            assert_eq!(document["error"]["path"], name, "{document}");
+        }
+    }
+    for words in [
+        &["weights"][..],
+        &["weights", "info"],
+        &["weights", "show", "."],
+    ] {
+        expect_status(&run(millstream(words).current_dir(folder.path())), 2);
+    }
+}
