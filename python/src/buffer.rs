@@ -21,6 +21,8 @@ pub(crate) enum Memory {
     Own(millstream::Buffer),
     /// A part of what a request for several entries of a package has read.
     Part(millstream_pak::Loaded),
+    /// A part of an expert in its slot.
+    Expert(millstream_weights::Expert, usize),
 }
 
 /// Bytes that were read, in page-aligned memory of the library.
@@ -48,6 +50,10 @@ impl Buffer {
         Some(match memory.as_mut()? {
             Memory::Own(buffer) => (buffer.as_mut_ptr(), buffer.len(), false),
             Memory::Part(part) => (part.as_ptr().cast_mut(), part.len(), true),
+            Memory::Expert(expert, nth) => {
+                let part = expert.part(*nth);
+                (part.as_ptr().cast_mut(), part.len(), true)
+            }
         })
     }
 

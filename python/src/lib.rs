@@ -7,7 +7,7 @@
 //! | `buffer`, `memory` | memory of the library for Python, and of Python for the engine |
 //! | `wait`, `completions` | blocking waits that notice Ctrl-C; event loops |
 //! | `package`, `pack` | packages: read, verify, make |
-//! | `header` | headers of safetensors files |
+//! | `header`, `experts` | model weights: headers of safetensors files; experts on demand |
 //! | `errors`, `options` | exceptions; words as values |
 //!
 //! No thread of the engine ever attaches to the interpreter: it could wait there for a thread that
@@ -17,6 +17,7 @@ mod archive;
 mod buffer;
 mod completions;
 mod errors;
+mod experts;
 mod file;
 mod group;
 mod header;
@@ -40,6 +41,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<archive::Archive>()?;
     module.add_class::<buffer::Buffer>()?;
     module.add_class::<completions::PyCompletions>()?;
+    module.add_class::<experts::ExpertCache>()?;
     module.add_class::<group::Group>()?;
     module.add_class::<pack::Packed>()?;
     module.add_class::<pack::PackPlan>()?;

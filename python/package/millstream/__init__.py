@@ -26,6 +26,7 @@ a package                      `Package`, `pack`, `Dataset`
 a zip, pk3, PACK or PCK        ``millstream.open_archive(path)``: an `Archive`
 a cluster that packs           ``millstream.ray.pack``; `PackPlan` and `encode_task`
 model weights                  ``millstream.safetensors.load_file``, ``iter_tensors``
+experts of a model on demand   `ExpertCache`
 ``.npy``, ``.npz``, raw files  ``millstream.npy.load``, ``fromfile``
 =============================  ===================================================================
 
@@ -59,6 +60,7 @@ from ._native import (
     Batch,
     Buffer,
     Entry,
+    ExpertCache,
     File,
     Group,
     Package,
@@ -86,6 +88,7 @@ __all__ = [
     "Corrupt",
     "Dataset",
     "Entry",
+    "ExpertCache",
     "File",
     "Group",
     "InvalidArgument",
