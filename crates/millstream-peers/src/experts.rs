@@ -61,9 +61,10 @@ struct Board {
 
 impl Board {
     fn next(&mut self) -> Option<Job> {
-        let job = self.demands.pop_front();
-        let may_guess = self.guessing < self.guessing_max;
-        let job = job.or_else(|| self.guesses.pop_front_if(|_| may_guess))?;
+        let job = match self.demands.pop_front() {
+            None if self.guessing < self.guessing_max => self.guesses.pop_front(),
+            job => job,
+        }?;
         self.guessing += usize::from(job.2);
         Some(job)
     }

@@ -68,8 +68,8 @@ fn offset_of(key: u32, part: usize) -> u64 {
 
 fn assert_is(expert: &Expert, key: u32) {
     let mut right = vec![0; PART_BYTES as usize];
-    for part in 0..2 {
-        generate(HEADS[part], offset_of(key, part), &mut right);
+    for (part, seed) in HEADS.into_iter().enumerate() {
+        generate(seed, offset_of(key, part), &mut right);
         assert!(expert.part(part) == right, "part {part} of expert {key}");
     }
 }
