@@ -46,7 +46,9 @@ fn read(input: &[u8], parse: Parse) {
         Ok(Parsed::NeedsBytes(bytes)) => {
             assert!(*bytes > head.len() as u64 && *bytes <= file_bytes);
         }
-        Err(error) => assert!(!error.cause().is_empty() && error.path().is_none()),
+        Err(error) => {
+            assert!((1..1000).contains(&error.cause().len()) && error.path().is_none());
+        }
     }
     // Fewer bytes give the same result, or need more.
     let cut = &head[..head.len() / 2];

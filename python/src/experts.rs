@@ -24,8 +24,8 @@ use crate::wait;
 /// A layer wants what its router chose, then guesses what the next layer may choose: guesses are
 /// read while nothing else is. An expert is a tuple of a read-only `Buffer` for each part, in its
 /// slot; it stays as long as any of them lives. Ready experts that nobody holds make room for
-/// others, the one first that was not used for the longest time. Calls may be made from any thread,
-/// one after the other. In a forked child the buffers read as zeros.
+/// others, the one first that was not used for the longest time. Calls may be made from any thread;
+/// while one waits, others are delayed by up to 20 ms. In a forked child the buffers are zeros.
 ///
 /// >>> import millstream, tempfile
 /// >>> with tempfile.NamedTemporaryFile() as file, millstream.Storage() as storage:
@@ -97,7 +97,8 @@ impl ExpertCache {
     }
 
     /// Reads these experts at high priority, those with the earliest deadline (seconds from now)
-    /// first; promotes the reads of those that were guessed. Does not wait.
+    /// first; promotes the reads of those that were guessed. They stay until they are taken or
+    /// released. Does not wait.
     ///
     /// Raises MillstreamError if each slot has an expert that is held or wanted.
     #[pyo3(signature = (keys, *, deadline=None))]
@@ -115,6 +116,12 @@ impl ExpertCache {
     /// Withdraws guesses: cancels those of their reads that have not begun. Does not wait.
     fn withdraw(&self, py: Python<'_>, keys: Vec<u32>) -> PyResult<()> {
         self.call(py, |cache| cache.withdraw(&keys))
+    }
+
+    /// Gives up experts that were wanted: they may be evicted, and their reads go on as those of
+    /// guesses. Does not wait.
+    fn release(&self, py: Python<'_>, keys: Vec<u32>) -> PyResult<()> {
+        self.call(py, |cache| cache.release(&keys))
     }
 
     /// The expert if it is ready, else None. Does not wait.

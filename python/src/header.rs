@@ -26,7 +26,8 @@ fn parse(head: &[u8], file_bytes: u64) -> Result<Rows, Wrong> {
         Parsed::NeedsBytes(bytes) => return Ok((bytes, BTreeMap::new(), Vec::new())),
     };
     if let Some(tensor) = header.tensors.iter().find(|it| !it.dtype.is_known()) {
-        let (name, dtype) = (&tensor.name, tensor.dtype.to_string());
+        let cut = |text: &str| text.chars().take(100).collect::<String>();
+        let (name, dtype) = (cut(&tensor.name), cut(&tensor.dtype.to_string()));
         let cause = format!("tensor {name:?} has the unknown type {dtype:?}");
         return Err((cause, tensor.extent.offset));
     }

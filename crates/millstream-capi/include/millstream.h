@@ -1145,7 +1145,7 @@ struct mst_experts;
 
 /**
  * A ready expert, which stays in its slot until it is freed. It may be used from any thread, also
- * after the cache and the storage were freed.
+ * after the cache and the storage were freed. In a forked child its bytes are zeros.
  */
 struct mst_expert;
 
@@ -1195,7 +1195,9 @@ struct mst_experts_stats {
     uint64_t guesses;
     /** Those of them that were wanted later. */
     uint64_t guesses_used;
-    /** Experts whose reads were canceled. */
+    /**
+     * Experts whose reads were canceled: withdrawn guesses, and those that made room for others.
+     */
     uint64_t withdrawn;
     /** Guesses dropped since no slot was free for them. */
     uint64_t refused;
@@ -1218,13 +1220,16 @@ MST_API mst_result mst_experts_create(
     const mst_experts_desc *desc,
     mst_experts **experts);
 
-/** Frees a cache and cancels its reads; ready experts that were returned stay. NULL is allowed. */
+/**
+ * Frees a cache and cancels its reads; ready experts that were returned stay. If the storage was
+ * freed before, waits until it is closed. NULL is allowed.
+ */
 MST_API void mst_experts_free(mst_experts *experts);
 
 /**
  * Reads these experts at high priority, those with the earliest deadline (from now on; 0: none)
- * first; promotes the reads of those that were guessed. Does not wait. `MST_ERROR_LIMIT` if every
- * slot has an expert that is pinned or wanted.
+ * first; promotes the reads of those that were guessed. They stay until they are taken or
+ * released. Does not wait. `MST_ERROR_LIMIT` if every slot has an expert that is pinned or wanted.
  */
 MST_API mst_result mst_experts_want(
     mst_experts *experts,
@@ -1240,6 +1245,12 @@ MST_API mst_result mst_experts_guess(mst_experts *experts, const uint32_t *keys,
 
 /** Withdraws guesses: cancels those of their reads that have not begun. Does not wait. */
 MST_API mst_result mst_experts_withdraw(mst_experts *experts, const uint32_t *keys, size_t count);
+
+/**
+ * Gives up experts that were wanted: they may be evicted, and their reads go on as those of
+ * guesses. Does not wait.
+ */
+MST_API mst_result mst_experts_release(mst_experts *experts, const uint32_t *keys, size_t count);
 
 /**
  * Returns an expert if it is ready, otherwise NULL. Does not wait. Free it with `mst_expert_free`.

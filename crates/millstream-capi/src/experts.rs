@@ -17,7 +17,7 @@ use crate::storage::{NOT_READY, mst_storage};
 pub struct mst_experts(ExpertCache);
 
 /// A ready expert, which stays in its slot until it is freed. It may be used from any thread, also
-/// after the cache and the storage were freed.
+/// after the cache and the storage were freed. In a forked child its bytes are zeros.
 pub struct mst_expert(Expert);
 
 /// A range of a file that belongs to an expert: one tensor, or the expert's slice of one.
@@ -74,7 +74,7 @@ pub struct mst_experts_stats {
     pub guesses: u64,
     /// Those of them that were wanted later.
     pub guesses_used: u64,
-    /// Experts whose reads were canceled.
+    /// Experts whose reads were canceled: withdrawn guesses, and those that made room for others.
     pub withdrawn: u64,
     /// Guesses dropped since no slot was free for them.
     pub refused: u64,
@@ -148,7 +148,8 @@ pub unsafe extern "C" fn mst_experts_create(
     })
 }
 
-/// Frees a cache and cancels its reads; ready experts that were returned stay. NULL is allowed.
+/// Frees a cache and cancels its reads; ready experts that were returned stay. If the storage was
+/// freed before, waits until it is closed. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_experts_free(experts: *mut mst_experts) {
     // SAFETY: see `mst_experts_create`.
@@ -156,8 +157,8 @@ pub unsafe extern "C" fn mst_experts_free(experts: *mut mst_experts) {
 }
 
 /// Reads these experts at high priority, those with the earliest deadline (from now on; 0: none)
-/// first; promotes the reads of those that were guessed. Does not wait. `MST_ERROR_LIMIT` if every
-/// slot has an expert that is pinned or wanted.
+/// first; promotes the reads of those that were guessed. They stay until they are taken or
+/// released. Does not wait. `MST_ERROR_LIMIT` if every slot has an expert that is pinned or wanted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_experts_want(
     experts: *mut mst_experts,
@@ -198,6 +199,21 @@ pub unsafe extern "C" fn mst_experts_withdraw(
         // SAFETY: see `mst_experts_create`.
         let (experts, keys) = unsafe { (at_mut(experts)?, bytes(keys, count)?) };
         Ok(experts.0.withdraw(keys)?)
+    })
+}
+
+/// Gives up experts that were wanted: they may be evicted, and their reads go on as those of
+/// guesses. Does not wait.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_experts_release(
+    experts: *mut mst_experts,
+    keys: *const u32,
+    count: usize,
+) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_experts_create`.
+        let (experts, keys) = unsafe { (at_mut(experts)?, bytes(keys, count)?) };
+        Ok(experts.0.release(keys)?)
     })
 }
 

@@ -219,10 +219,11 @@ impl Experts {
     }
 
     /// Reads the blocks that a layer needs, and then those that were guessed for the next; blocks
-    /// until the needed ones are ready. Earlier guesses that are not needed are withdrawn.
+    /// until the needed ones are ready. Earlier guesses that are not needed are withdrawn. There
+    /// must be slots for the needed and the guessed together.
     ///
     /// # Errors
-    /// A read fails; more is needed than there are slots.
+    /// A read fails, after which the blocks cannot be used; more is needed than there are slots.
     pub fn layer(&mut self, needed: &[u32], guesses: &[u32]) -> io::Result<()> {
         self.take_done(false)?;
         for block in needed {
@@ -335,8 +336,12 @@ impl Experts {
         }
         let done = std::mem::take(&mut board.done);
         drop(board);
+        let mut taken = Ok(());
         for (block, result) in done {
-            result?;
+            if let Err(error) = result {
+                taken = Err(error);
+                continue;
+            }
             let State::Loading { slot } = self.states[block as usize] else {
                 unreachable!("what was read was loading");
             };
@@ -345,7 +350,7 @@ impl Experts {
             self.uses.insert(used, block);
             self.next_use += 1;
         }
-        Ok(())
+        taken
     }
 }
 
@@ -437,6 +442,7 @@ fn ring_thread(shared: &Shared, file: &File, depth: usize) {
             match completion.result() {
                 1.. if *arrived < shared.bytes => to_push.push(read(*job, *arrived)),
                 1.. => done.push((*job, Ok(()))),
+                0 => done.push((*job, Err(io::ErrorKind::UnexpectedEof.into()))),
                 error => done.push((*job, Err(io::Error::from_raw_os_error(-error)))),
             }
         }

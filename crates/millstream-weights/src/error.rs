@@ -19,6 +19,18 @@ pub(crate) fn failed(
     Error::new(kind, cause).at(None, offset, len)
 }
 
+/// Longest message of a parser that shows text of its input, in characters.
+const CAUSE_CHARS_MAX: usize = 300;
+
+/// Shortens a message that may contain text of any length from a file.
+pub(crate) fn shortened(mut cause: String) -> String {
+    if let Some((end, _)) = cause.char_indices().nth(CAUSE_CHARS_MAX) {
+        cause.truncate(end);
+        cause.push_str("...");
+    }
+    cause
+}
+
 /// Creates an error about damaged bytes, as [`failed`].
 pub(crate) fn corrupt(cause: impl Into<Cow<'static, str>>, offset: u64, len: u64) -> Error {
     failed(ErrorKind::Corrupt, cause, offset, len)

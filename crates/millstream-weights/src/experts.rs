@@ -9,11 +9,12 @@
 //! Each slot has room for the largest expert. Experts stay until their slot is needed: the one that
 //! was not used for the longest time goes first, but none that an [`Expert`] pins. Reads begin and
 //! end at page borders and bypass the page cache where that is possible, so that they go from the
-//! disk to the slot without a copy: what the kernel kept would be a second cache of the same data.
+//! disk to the slot without a copy: the page cache would only hold the same data twice.
 //!
-//! A slot is free, or that of one loading or ready expert. A wanted expert may need a slot while a
-//! guessed one is canceled to make room for it; it takes the next that is free or can be evicted.
-//! If nothing is loading, and it cannot get one, waiting for it fails: so each wait ends.
+//! Each slot is free or holds one expert, which is loading or ready. A wanted expert stays from the
+//! call that wants it until it is taken or released. It may need a slot while a guess is canceled
+//! to make room for it; it takes the next that is free or can be evicted. If nothing is loading,
+//! and it cannot get one, waiting for it fails: so each wait ends.
 //!
 //! ```
 //! use millstream::{Storage, StorageOptions};
@@ -52,6 +53,7 @@ use millstream::{
     Access, Batch, Error, ErrorKind, FileId, FileOptions, Outcome, Priority, QueueOptions, Read,
     Storage, Ticket, limits,
 };
+use millstream_io::ForkGuard;
 
 use crate::tensor::Extent;
 use slots::{ALIGNMENT, Piece, Slot};
@@ -70,7 +72,7 @@ pub struct ExpertStats {
     pub guesses: u64,
     /// Those of them that were wanted later.
     pub guesses_used: u64,
-    /// Guessed experts whose read was canceled.
+    /// Experts whose reads were canceled: withdrawn guesses, and those that made room for others.
     pub withdrawn: u64,
     /// Guesses dropped since no slot was free for them.
     pub refused: u64,
@@ -85,7 +87,7 @@ pub struct ExpertStats {
 }
 
 /// A ready expert. It stays in its slot as long as this value or a clone of it lives, on any
-/// thread, also after the cache is gone.
+/// thread, also after the cache is gone. In a forked child its bytes are zeros.
 #[derive(Clone)]
 pub struct Expert(Arc<Loaded>);
 
@@ -133,6 +135,7 @@ struct Layout {
     reads: Box<[PartRead]>,
     views: Arc<[Range<usize>]>,
     bytes: u64,
+    slot_bytes: usize,
 }
 
 /// The reads of an expert that is loading.
@@ -140,7 +143,11 @@ struct Load {
     tickets: Vec<Ticket<Piece>>,
     /// Of the first tickets.
     outcomes: Vec<Outcome<Piece>>,
+    /// The last pieces, if reads of them could not be submitted.
+    unused: Vec<Piece>,
     is_wanted: bool,
+    /// It was guessed, and not wanted since.
+    is_guess: bool,
     /// It was guessed, and is not expected any more.
     is_withdrawn: bool,
     /// Its reads were canceled, to make room.
@@ -159,6 +166,8 @@ enum State {
         used: u64,
         /// It was guessed, and not wanted since.
         is_guess: bool,
+        /// It was wanted, and not taken since.
+        is_wanted: bool,
     },
     /// It was wanted, and could not be read.
     Failed(Error),
@@ -171,6 +180,7 @@ enum State {
 /// reads.
 pub struct ExpertCache {
     storage: Storage,
+    fork: ForkGuard,
     batch: Batch,
     files: Vec<FileId>,
     layouts: Vec<Layout>,
@@ -209,6 +219,7 @@ impl ExpertCache {
         }
         let mut cache = ExpertCache {
             storage: storage.clone(),
+            fork: ForkGuard::new(),
             batch: storage.queue(QueueOptions::default())?.batch(),
             files: Vec::new(),
             layouts: Vec::new(),
@@ -223,16 +234,20 @@ impl ExpertCache {
         };
         // From here on its drop closes what was opened.
         let lens = cache.open(files)?;
-        for parts in experts {
-            cache
-                .layouts
-                .push(Layout::new(&cache.files, &lens, &parts)?);
+        for (nth, parts) in experts.into_iter().enumerate() {
+            let layout = Layout::new(&cache.files, &lens, &parts).map_err(|wrong| {
+                let cause = format!("expert {nth}, part {}: {}", wrong.part, wrong.cause);
+                let at = parts.get(wrong.part).copied().unwrap_or_default();
+                let path = files.get(at.file).map(|path| Arc::from(path.as_ref()));
+                Error::new(wrong.kind, cause).at(path, at.offset, at.len)
+            });
+            cache.layouts.push(layout?);
         }
         if u32::try_from(cache.layouts.len()).is_err() {
             let cause = "a cache has less than 2^32 experts";
             return Err(Error::new(ErrorKind::InvalidArgument, cause));
         }
-        let slot_bytes = cache.layouts.iter().map(Layout::slot_bytes).max();
+        let slot_bytes = cache.layouts.iter().map(|layout| layout.slot_bytes).max();
         cache.free = Slot::allocate(slot_count, slot_bytes.unwrap_or(0))?;
         cache
             .states
@@ -277,11 +292,13 @@ impl ExpertCache {
     }
 
     /// Reads these experts at high priority, those with the earliest deadline first; promotes the
-    /// reads of those that were guessed. Does not block.
+    /// reads of those that were guessed. They stay until [`ExpertCache::get`] or
+    /// [`ExpertCache::wait`] takes them, or [`ExpertCache::release`] gives them up. Does not block.
     ///
     /// # Errors
     /// `InvalidArgument` for a key that no expert has; then nothing was done. `Limit` if every slot
-    /// has an expert that is pinned or wanted; the keys before were taken. `Closed`.
+    /// has an expert that is pinned or wanted; `TooManyTickets`, `Closed`: the keys before were
+    /// wanted.
     pub fn want(&mut self, keys: &[u32], deadline: Option<Instant>) -> Result<(), Error> {
         self.check(keys)?;
         self.settle();
@@ -324,13 +341,43 @@ impl ExpertCache {
         Ok(())
     }
 
+    /// Gives up experts that were wanted: they may be evicted, and their reads go on as those of
+    /// guesses. Others are left alone. Does not block.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a key that no expert has; `Closed` in a forked child.
+    pub fn release(&mut self, keys: &[u32]) -> Result<(), Error> {
+        self.check(keys)?;
+        for key in keys {
+            match &mut self.states[*key as usize] {
+                State::Ready { is_wanted, .. } => *is_wanted = false,
+                State::Loading(load) => {
+                    if std::mem::take(&mut load.is_wanted) {
+                        load.reprioritize(Priority::Low, None);
+                    }
+                }
+                state @ (State::NeedsSlot(_) | State::Failed(_)) => {
+                    *state = State::Absent;
+                    self.needy.retain(|needy| needy != key);
+                }
+                State::Absent => {}
+            }
+        }
+        self.settle();
+        Ok(())
+    }
+
     /// Returns an expert if it is ready, which counts as a use. Does not block.
     pub fn get(&mut self, key: u32) -> Option<Expert> {
-        self.settle();
-        match self.states.get(key as usize)? {
+        self.check(&[key]).ok()?;
+        // Taken before slots are given away, as this one's might be the first.
+        self.take_in();
+        let ready = match &self.states[key as usize] {
             State::Ready { .. } => Some(self.take_ready(key)),
             _ => None,
-        }
+        };
+        self.serve_needy();
+        ready
     }
 
     /// Blocks until an expert is ready, which is wanted first if it was not.
@@ -396,6 +443,10 @@ impl ExpertCache {
     }
 
     fn check(&self, keys: &[u32]) -> Result<(), Error> {
+        if self.fork.is_child() {
+            let cause = "a forked child has no engine: the cache belongs to its parent";
+            return Err(Error::new(ErrorKind::Closed, cause));
+        }
         let count = self.layouts.len();
         match keys.iter().find(|key| **key as usize >= count) {
             None => Ok(()),
@@ -409,24 +460,36 @@ impl ExpertCache {
     /// `waits`: the caller waits for a slot while anything is loading.
     fn want_one(&mut self, key: u32, deadline: Option<Instant>, waits: bool) -> Result<(), Error> {
         match &mut self.states[key as usize] {
-            State::Ready { is_guess, .. } => {
+            State::Ready {
+                is_guess,
+                is_wanted,
+                ..
+            } => {
+                *is_wanted = true;
                 self.stats.hits += 1;
                 self.stats.guesses_used += u64::from(std::mem::take(is_guess));
                 self.use_ready(key);
                 return Ok(());
             }
             State::Loading(load) => {
-                if !std::mem::replace(&mut load.is_wanted, true) {
+                let was_wanted = std::mem::replace(&mut load.is_wanted, true);
+                if !was_wanted {
                     (load.is_withdrawn, load.deadline) = (false, deadline);
                     self.stats.promotions += 1;
-                    self.stats.guesses_used += 1;
-                    for ticket in &load.tickets {
-                        ticket.reprioritize(Priority::High, deadline);
-                    }
+                    self.stats.guesses_used += u64::from(std::mem::take(&mut load.is_guess));
+                    load.reprioritize(Priority::High, deadline);
+                } else if is_earlier(deadline, load.deadline) {
+                    load.deadline = deadline;
+                    load.reprioritize(Priority::High, deadline);
                 }
                 return Ok(());
             }
-            State::NeedsSlot(_) => return Ok(()),
+            State::NeedsSlot(known) => {
+                if is_earlier(deadline, *known) {
+                    *known = deadline;
+                }
+                return Ok(());
+            }
             State::Absent | State::Failed(_) => self.stats.misses += 1,
         }
         match self.take_slot() {
@@ -457,9 +520,7 @@ impl ExpertCache {
             State::Ready { .. } => self.use_ready(key),
             State::Loading(load) if load.is_withdrawn => {
                 load.is_withdrawn = false;
-                for ticket in &load.tickets {
-                    ticket.reprioritize(Priority::Low, None);
-                }
+                load.reprioritize(Priority::Low, None);
             }
             State::Loading(_) | State::NeedsSlot(_) => {}
             State::Absent | State::Failed(_) => match self.take_slot() {
@@ -473,7 +534,8 @@ impl ExpertCache {
         Ok(())
     }
 
-    /// Adds the reads of an expert to the batch.
+    /// Adds the reads of an expert to the batch. If one cannot be added, those before it are
+    /// canceled, and the slot is free once they have ended.
     fn start(
         &mut self,
         key: u32,
@@ -482,40 +544,65 @@ impl ExpertCache {
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
         let reads = &self.layouts[key as usize].reads;
-        let pieces = slot.split(reads[1..].iter().map(|read| read.at));
-        let mut tickets = Vec::with_capacity(reads.len());
-        for (read, piece) in reads.iter().zip(pieces) {
-            let mut request = Read::range(read.file, read.offset, read.len)
-                .into(piece)
-                .priority(if is_wanted {
-                    Priority::High
-                } else {
-                    Priority::Low
-                });
-            if let Some(deadline) = deadline {
-                request = request.deadline(deadline);
-            }
-            tickets.push(self.batch.add(request)?);
-        }
-        self.loading.push(key);
-        self.states[key as usize] = State::Loading(Load {
-            outcomes: Vec::with_capacity(tickets.len()),
-            tickets,
+        let mut load = Load {
+            tickets: Vec::with_capacity(reads.len()),
+            outcomes: Vec::with_capacity(reads.len()),
+            unused: Vec::new(),
             is_wanted,
+            is_guess: !is_wanted,
             is_withdrawn: false,
             is_canceled: false,
             deadline,
-        });
-        Ok(())
+        };
+        let priority = if is_wanted {
+            Priority::High
+        } else {
+            Priority::Low
+        };
+        let mut started = Ok(());
+        let pieces = slot.split(reads[1..].iter().map(|read| read.at));
+        for (read, piece) in reads.iter().zip(pieces) {
+            if started.is_err() {
+                load.unused.push(piece);
+                continue;
+            }
+            let mut request = Read::range(read.file, read.offset, read.len)
+                .into(piece)
+                .priority(priority);
+            if let Some(deadline) = deadline {
+                request = request.deadline(deadline);
+            }
+            match self.batch.try_add(request) {
+                Ok(ticket) => load.tickets.push(ticket),
+                Err(refused) => {
+                    started = Err(refused.error);
+                    load.unused.extend(refused.request.into_destination());
+                }
+            }
+        }
+        if started.is_err() {
+            load.tickets.iter().for_each(Ticket::cancel);
+            (load.is_wanted, load.is_canceled) = (false, true);
+        }
+        if load.tickets.is_empty() {
+            self.free.extend(Slot::join(load.unused));
+            return started;
+        }
+        self.loading.push(key);
+        self.states[key as usize] = State::Loading(load);
+        started
     }
 
-    /// A free slot, or that of the expert that was not used for the longest time and is not pinned.
+    /// A free slot, or that of the expert that was not used for the longest time, and is neither
+    /// pinned nor wanted.
     fn take_slot(&mut self) -> Option<Slot> {
         if let Some(slot) = self.free.pop() {
             return Some(slot);
         }
         let is_pinned = |key: &u32| match &self.states[*key as usize] {
-            State::Ready { loaded, .. } => Arc::strong_count(loaded) > 1,
+            State::Ready {
+                loaded, is_wanted, ..
+            } => *is_wanted || Arc::strong_count(loaded) > 1,
             _ => unreachable!("an expert that was used is ready"),
         };
         let (used, key) = self.uses.iter().find(|(_, key)| !is_pinned(key))?;
@@ -593,7 +680,10 @@ impl ExpertCache {
             let State::NeedsSlot(deadline) = self.states[key as usize] else {
                 unreachable!("what needs a slot says so");
             };
-            if let Err(error) = self.start(key, slot, true, deadline) {
+            self.states[key as usize] = State::Absent;
+            if let Err(error) = self.start(key, slot, true, deadline)
+                && matches!(self.states[key as usize], State::Absent)
+            {
                 self.states[key as usize] = State::Failed(error);
             }
         }
@@ -618,12 +708,17 @@ impl ExpertCache {
                 error = Some(failure);
             }
         }
+        pieces.extend(load.unused);
         // Without a piece that the system holds, the slot is lost.
-        let is_whole = pieces.len() == layout.reads.len();
-        let slot = Slot::join(pieces).filter(|_| is_whole);
+        let slot = match pieces.len() == layout.reads.len() {
+            true => Slot::join(pieces),
+            false => None,
+        };
         self.slot_count -= usize::from(slot.is_none());
         let error = match (error, slot) {
-            (None, Some(slot)) => return self.became_ready(key, slot, !load.is_wanted),
+            (None, Some(slot)) => {
+                return self.became_ready(key, slot, load.is_guess, load.is_wanted);
+            }
             (error, slot) => {
                 self.free.extend(slot);
                 error.unwrap_or_else(|| Error::new(ErrorKind::StillHeld, ""))
@@ -642,7 +737,7 @@ impl ExpertCache {
         }
     }
 
-    fn became_ready(&mut self, key: u32, slot: Slot, is_guess: bool) {
+    fn became_ready(&mut self, key: u32, slot: Slot, is_guess: bool, is_wanted: bool) {
         let layout = &self.layouts[key as usize];
         self.stats.read_bytes += layout.bytes;
         let loaded = Arc::new(Loaded {
@@ -654,6 +749,7 @@ impl ExpertCache {
             loaded,
             used: self.next_use,
             is_guess,
+            is_wanted,
         };
         self.next_use += 1;
     }
@@ -670,8 +766,13 @@ impl ExpertCache {
 
     fn take_ready(&mut self, key: u32) -> Expert {
         self.use_ready(key);
-        match &self.states[key as usize] {
-            State::Ready { loaded, .. } => Expert(Arc::clone(loaded)),
+        match &mut self.states[key as usize] {
+            State::Ready {
+                loaded, is_wanted, ..
+            } => {
+                *is_wanted = false;
+                Expert(Arc::clone(loaded))
+            }
             _ => unreachable!("it is ready"),
         }
     }
@@ -681,6 +782,7 @@ impl ExpertCache {
         key: u32,
         until: Option<Instant>,
     ) -> Result<Option<Expert>, Error> {
+        let mut is_over = false;
         loop {
             // Before slots are given away, as this one's would be the first.
             self.take_in();
@@ -695,12 +797,14 @@ impl ExpertCache {
             {
                 return Err(error);
             }
+            if is_over {
+                return Ok(None);
+            }
             self.want_again(key)?;
             self.serve_needy();
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
-                return Ok(None);
-            }
+            // Even a wait of no time lets a storage without threads do some work.
+            is_over = left == Some(Duration::ZERO);
             match &mut self.states[key as usize] {
                 State::Loading(load) => load.wait_for_one(left)?,
                 State::NeedsSlot(_) => self.wait_for_any_load(left)?,
@@ -760,7 +864,18 @@ impl fmt::Debug for ExpertCache {
     }
 }
 
+/// Whether a deadline is before another; none is the latest.
+fn is_earlier(one: Option<Instant>, other: Option<Instant>) -> bool {
+    one.is_some_and(|one| other.is_none_or(|other| one < other))
+}
+
 impl Load {
+    fn reprioritize(&self, priority: Priority, deadline: Option<Instant>) {
+        for ticket in &self.tickets {
+            ticket.reprioritize(priority, deadline);
+        }
+    }
+
     /// Takes the outcomes of reads that have completed; returns whether all have.
     fn poll(&mut self) -> bool {
         while let Some(ticket) = self.tickets.get_mut(self.outcomes.len()) {
@@ -792,7 +907,11 @@ impl Load {
 /// The queue has room for the reads of all slots, so that submitting never waits.
 fn queue_options(layouts: &[Layout], slot_count: usize) -> QueueOptions {
     let parts = layouts.iter().map(|layout| layout.reads.len()).max();
-    let reads = parts.unwrap_or(1).saturating_mul(slot_count);
+    // Twice as many: a read that has completed takes up room for a moment.
+    let reads = parts
+        .unwrap_or(1)
+        .saturating_mul(slot_count)
+        .saturating_mul(2);
     let most = limits::QUEUE_CAPACITY_MAX;
     let mut options = QueueOptions::default();
     options.name = String::from("experts");
@@ -800,25 +919,51 @@ fn queue_options(layouts: &[Layout], slot_count: usize) -> QueueOptions {
     options
 }
 
+/// Why an expert cannot be laid out.
+struct WrongPart {
+    part: usize,
+    kind: ErrorKind,
+    cause: String,
+}
+
 impl Layout {
-    fn new(files: &[FileId], lens: &[u64], parts: &[Extent]) -> Result<Layout, Error> {
-        let is_part = |part: &Extent| part.len > 0 && part.file < files.len();
-        if parts.is_empty() || !parts.iter().all(is_part) {
-            let cause = "an expert has at least one part, each with bytes of one of the files";
-            return Err(Error::new(ErrorKind::InvalidArgument, cause));
-        }
+    fn new(files: &[FileId], lens: &[u64], parts: &[Extent]) -> Result<Layout, WrongPart> {
         let (mut reads, mut views, mut at) = (Vec::new(), Vec::new(), 0);
-        for part in parts {
-            let file_bytes = lens[part.file];
+        let wrong = |part, kind, cause: &str| WrongPart {
+            part,
+            kind,
+            cause: cause.into(),
+        };
+        if parts.is_empty() {
+            return Err(wrong(
+                0,
+                ErrorKind::InvalidArgument,
+                "the expert has no parts",
+            ));
+        }
+        for (nth, part) in parts.iter().enumerate() {
+            let Some(file_bytes) = lens.get(part.file).copied() else {
+                let cause = format!("there is no file {}, only {}", part.file, lens.len());
+                return Err(wrong(nth, ErrorKind::InvalidArgument, &cause));
+            };
+            if part.len == 0 {
+                return Err(wrong(nth, ErrorKind::InvalidArgument, "it has no bytes"));
+            }
             let end = part.offset.checked_add(part.len);
             let Some(end) = end.filter(|end| *end <= file_bytes) else {
                 let cause = format!("the file has {file_bytes} bytes");
-                let error = Error::new(ErrorKind::PastEnd, cause);
-                return Err(error.at(None, part.offset, part.len));
+                return Err(wrong(nth, ErrorKind::PastEnd, &cause));
             };
             let align = ALIGNMENT as u64;
             let from = part.offset / align * align;
             let len = end.next_multiple_of(align).min(file_bytes) - from;
+            let room = usize::try_from(len).ok();
+            let room = room.and_then(|len| len.checked_next_multiple_of(ALIGNMENT));
+            let Some(next) = room.and_then(|room| room.checked_add(at)) else {
+                let cause = "the parts up to it exceed all memory";
+                return Err(wrong(nth, ErrorKind::OutOfMemory, cause));
+            };
+            // Below `next`, which fits.
             let head = at + (part.offset - from) as usize;
             views.push(head..head + part.len as usize);
             reads.push(PartRead {
@@ -827,18 +972,14 @@ impl Layout {
                 len,
                 at,
             });
-            at += (len as usize).next_multiple_of(ALIGNMENT);
+            at = next;
         }
         Ok(Layout {
             bytes: reads.iter().map(|read| read.len).sum(),
             reads: reads.into(),
             views: views.into(),
+            slot_bytes: at,
         })
-    }
-
-    fn slot_bytes(&self) -> usize {
-        let last = self.reads.last().expect("an expert has parts");
-        last.at + last.len as usize
     }
 }
 

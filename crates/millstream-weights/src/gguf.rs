@@ -76,8 +76,9 @@ fn header(cursor: &mut Cursor<'_>, file_bytes: u64) -> Step<Header> {
     let alignment = match metadata.get("general.alignment") {
         None => ALIGNMENT_DEFAULT,
         Some(Value::U32(value)) if value.is_power_of_two() && value >= 8 => value.into(),
-        Some(value) => {
-            let cause = format!("the alignment {value:?} is no u32, or no power of two from 8 on");
+        Some(_) => {
+            let cause = "`general.alignment` is not a u32, or not a power of two of at least 8";
+            let cause = String::from(cause);
             return cursor.corrupt(cursor.offset(), cause);
         }
     };

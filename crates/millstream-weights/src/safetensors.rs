@@ -26,7 +26,7 @@ use millstream::Error;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 
 use crate::dtype::DataType;
-use crate::error::{corrupt, shown};
+use crate::error::{corrupt, shortened, shown};
 use crate::header::{Format, Header, Parsed};
 use crate::limits::{DIMENSIONS_MAX, INDEX_BYTES_MAX, SAFETENSORS_HEADER_BYTES_MAX};
 use crate::metadata::Metadata;
@@ -184,7 +184,7 @@ fn parse_json<'de, T: Deserialize<'de>>(json: &'de [u8], offset: u64) -> Result<
         let lines = text.split_inclusive('\n');
         let before = lines.take(error.line().saturating_sub(1));
         let at = before.map(str::len).sum::<usize>() + error.column().saturating_sub(1);
-        let cause = format!("the header is invalid: {error}");
+        let cause = shortened(format!("the header is invalid: {error}"));
         corrupt(cause, offset + at as u64, 1)
     })
 }

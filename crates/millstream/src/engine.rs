@@ -108,6 +108,8 @@ struct Rate {
     /// Anything was in flight, and anything waited, when time was last accounted for.
     in_flight: bool,
     waited: bool,
+    /// A bound on low priority held requests back in the period.
+    held_low: bool,
 }
 
 pub(crate) struct Engine {
@@ -236,6 +238,7 @@ impl Engine {
                 last_ns: 0,
                 in_flight: false,
                 waited: false,
+                held_low: false,
             },
             repeat_bytes: 0,
             closing: None,
@@ -467,6 +470,7 @@ impl Engine {
         let waited = std::mem::replace(&mut self.rate.waited, waits);
         if before {
             counters.device_busy_ns.add(spent);
+            self.rate.held_low |= self.scheduler.take_held_low();
             self.rate.busy(spent);
         } else if waited {
             counters.device_idle_ns.add(spent);
@@ -672,9 +676,11 @@ impl Rate {
             return;
         }
         let rate = u128::from(self.bytes) * 1_000_000_000 / u128::from(self.busy_ns);
-        // Only periods that moved much measure what the device can do.
-        if self.bytes > 1 << 20 {
-            let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        // Only periods that moved much measure what the device can do. Where a bound that follows
+        // the rate held requests back, the device can do more: the rate would drop by itself.
+        let held_low = std::mem::take(&mut self.held_low);
+        if self.bytes > 1 << 20 && (rate > self.bytes_per_second || !held_low) {
             self.bytes_per_second = (self.bytes_per_second / 4 * 3).saturating_add(rate / 4);
         }
         (self.bytes, self.busy_ns) = (0, 0);

@@ -89,8 +89,8 @@ pub const REALTIME_WAIT_NS: u64 = 100_000;
 /// rate: enough that it does not run dry when the last of the higher priority completes.
 pub const HIGHER_WAIT_NS: u64 = 500_000;
 
-/// Default of [`StorageOptions::low_wait`](crate::StorageOptions::low_wait): with this experts of a
-/// model that were guessed fill the gaps between those that are needed, which hardly wait for them.
+/// Default of [`StorageOptions::low_wait`](crate::StorageOptions::low_wait). With this value,
+/// speculative reads use a disk's idle time, and delay other reads by about 0.3 ms at most.
 pub const LOW_WAIT: std::time::Duration = std::time::Duration::from_micros(300);
 
 /// Maximum bytes in flight of all priorities but realtime, without realtime requests: 8 MiB.

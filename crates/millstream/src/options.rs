@@ -73,11 +73,11 @@ pub struct StorageOptions {
     /// Whether adjacent small reads are merged into one operation: fewer operations for direct
     /// reads in file order. Default: true.
     pub merge: bool,
-    /// How long another request may have to wait for bytes of low priority that are in flight. For
-    /// a second after requests of normal or high priority, at most the bytes that the device moves
-    /// in this time are in flight, but at least two blocks of 256 KiB. A longer time gives low
-    /// priority more throughput beside others, on disks that need many operations in flight.
-    /// Default: 300 µs.
+    /// The time for which low-priority reads in flight may delay another request. For a second
+    /// after each request of normal or high priority, no further block of low priority is started
+    /// while the bytes in flight of such blocks, of 256 KiB, are more than the device transfers in
+    /// this time (at least 512 KiB). Set it to the device's latency if that is longer (network
+    /// disks): low priority cannot fill such a device with less. Default: 300 µs.
     pub low_wait: Duration,
     /// A slower disk to imitate. Default: none.
     pub disk_model: Option<DiskModel>,

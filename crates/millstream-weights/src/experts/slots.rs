@@ -1,9 +1,8 @@
 //! Memory of experts: equal slots of one region, lent to reads in pieces.
 //!
 //! A slot is a value that owns its bytes. To be filled it is split into pieces, one for each read,
-//! which own theirs; once all pieces are back, they are joined to the slot again. Bytes that the
-//! system still holds when a storage is closed stay with their piece, and the slot never comes
-//! back.
+//! which own theirs. When all reads have completed, the pieces are joined into the slot. A piece
+//! that the system still holds when a storage is closed is leaked, and its slot with it.
 //!
 //! # Safety
 //! The ranges of the slots of a region, and of the pieces of a slot, do not overlap, and each range
@@ -33,7 +32,10 @@ pub(super) struct Piece(Slot);
 impl Slot {
     /// Allocates `count` slots of `bytes` each, rounded up to whole pages, in one region.
     pub(super) fn allocate(count: usize, bytes: usize) -> Result<Vec<Slot>, Error> {
-        let too_large = || Error::new(ErrorKind::OutOfMemory, "the slots exceed all memory");
+        let too_large = || {
+            let cause = format!("{count} slots of {bytes} bytes exceed all memory");
+            Error::new(ErrorKind::OutOfMemory, cause)
+        };
         let each = bytes.max(1).checked_next_multiple_of(ALIGNMENT);
         let each = each.ok_or_else(too_large)?;
         let all = each.checked_mul(count).ok_or_else(too_large)?;

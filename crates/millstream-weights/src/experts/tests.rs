@@ -114,7 +114,7 @@ fn schedule(seed: u64) {
         let keys: Vec<u32> = (0..random.usize(1..5))
             .map(|_| random.u32(0..EXPERTS))
             .collect();
-        match random.u8(0..8) {
+        match random.u8(0..9) {
             0 | 1 => match cache.want(&keys, None) {
                 Ok(()) => wanted += keys.len() as u64,
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Limit, "seed {seed}"),
@@ -123,6 +123,7 @@ fn schedule(seed: u64) {
             3 => cache.withdraw(&keys).expect("valid keys"),
             4 => pinned.truncate(random.usize(0..=pinned.len())),
             5 => _ = model.storage.pump(),
+            8 => cache.release(&keys).expect("valid keys"),
             6 => match cache.wait_any(&keys) {
                 Ok(nth) => assert!(nth < keys.len()),
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Limit, "seed {seed}"),
@@ -278,6 +279,105 @@ fn a_failed_expert_is_absent_again_and_a_later_wait_reads_it() {
     let error = cache.wait(5).expect_err("its second part fails");
     assert_eq!(error.kind(), ErrorKind::Io);
     assert_is(&cache.wait(5).expect("the fault is gone"), 5);
+}
+
+#[test]
+fn what_is_wanted_stays_until_it_is_taken_or_released() {
+    let model = Model::new(SimOptions::default());
+    let mut cache = model.cache(4);
+    let all = [0, 1, 2, 3];
+    for key in all {
+        cache.wait(key).expect("read");
+    }
+    cache.want(&all, None).expect("hits");
+    cache.guess(&[4, 5]).expect("refused");
+    assert_eq!(cache.stats().refused, 2);
+    let error = cache.want(&[7], None).expect_err("all are wanted");
+    assert_eq!(error.kind(), ErrorKind::Limit);
+    let misses = cache.stats().misses;
+    for key in all {
+        assert_is(&cache.get(key).expect("it stayed"), key);
+    }
+    cache.want(&[7], None).expect("those were taken");
+    cache.release(&[7]).expect("a valid key");
+    cache
+        .want(&[8, 9, 10, 11], None)
+        .expect("the other was released");
+    for key in 8..12 {
+        assert_is(&cache.wait(key).expect("read"), key);
+    }
+    assert_eq!(cache.stats().misses, misses + 5);
+}
+
+#[test]
+fn waits_that_take_turns_for_one_slot_all_end() {
+    let model = Model::new(SimOptions::default());
+    let mut cache = model.cache(1);
+    let mut left = vec![0, 1];
+    for round in 0.. {
+        let Some(key) = left.get(round % 2).or(left.first()).copied() else {
+            break;
+        };
+        assert!(round < 10_000, "{left:?} never came");
+        match cache.wait_timeout(key, Duration::ZERO) {
+            Ok(Some(expert)) => {
+                assert_is(&expert, key);
+                left.retain(|other| *other != key);
+            }
+            Ok(None) => {}
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Limit),
+        }
+    }
+    cache.want(&[5], None).expect("room");
+    assert_eq!(cache.wait_any(&[5, 6]).expect("one is read"), 0);
+    assert_is(&cache.get(5).expect("it is ready"), 5);
+}
+
+/// Experts of three parts, each a page of one file.
+fn three_parts(model: &Model, slots: usize) -> ExpertCache {
+    let part = |at: u64| Extent {
+        file: 0,
+        offset: at * 4096,
+        len: 4096,
+    };
+    let expert = |key: u64| (0..3).map(|nth| part(key * 3 + nth)).collect();
+    let experts = (0..8).map(expert);
+    ExpertCache::new(&model.storage, &NAMES[..1], experts, slots).expect("a file that opens")
+}
+
+#[test]
+fn a_part_that_never_comes_back_costs_its_slot_and_nothing_else() {
+    let model = Model::new(SimOptions::default());
+    let mut cache = three_parts(&model, 2);
+    model.files.hang(Path::new("up"), 4096..4097, None);
+    cache.want(&[0], None).expect("room");
+    let none = cache
+        .wait_timeout(0, Duration::from_millis(5))
+        .expect("its second part hangs");
+    assert!(none.is_none());
+    let report = model.storage.close(Duration::from_millis(20));
+    assert_eq!(report.operations, 1);
+    assert!(cache.get(0).is_none());
+    let error = cache.wait(0).expect_err("it never comes");
+    assert!(
+        matches!(error.kind(), ErrorKind::StillHeld | ErrorKind::Closed),
+        "{error}"
+    );
+    drop(cache);
+    model.files.release_hung();
+}
+
+#[test]
+fn a_request_that_is_refused_costs_no_slot() {
+    let model = Model::new(SimOptions::default());
+    let mut cache = three_parts(&model, 2);
+    model.storage.close(Duration::from_secs(5));
+    for key in 0..8 {
+        let error = cache.want(&[key], None).expect_err("the storage is closed");
+        assert_eq!(error.kind(), ErrorKind::Closed);
+        cache.assert_consistent();
+    }
+    assert_eq!((cache.free.len(), cache.slot_count), (2, 2));
 }
 
 #[test]

@@ -352,6 +352,14 @@ impl<D> Read<D> {
         self.into_memory(Memory::of(destination))
     }
 
+    /// Returns the memory of the application that the request has, of one that was refused.
+    pub fn into_destination(self) -> Option<D>
+    where
+        D: Destination,
+    {
+        self.0.memory.into_type(false).ok()
+    }
+
     /// Replaces the destination.
     #[inline]
     fn into_memory<T>(mut self, mut memory: Memory) -> Read<T> {

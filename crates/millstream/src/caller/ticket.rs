@@ -258,12 +258,12 @@ impl<T> Ticket<T> {
         }
     }
 
-    /// Cancels the request if none of its bytes were asked of a device yet: a read ahead that is
-    /// not needed any more, whose bytes are welcome if they come anyway. Of this,
-    /// [`Ticket::cancel`] and [`Ticket::reprioritize`], called before the engine looks, a
-    /// cancellation counts, else the last. Does not block.
+    /// Cancels the request unless its I/O has started: for a prefetch that is no longer needed, but
+    /// may complete. A call that asks for the length of its file counts as I/O. If this,
+    /// [`Ticket::cancel`] and [`Ticket::reprioritize`] are called before the engine processes any
+    /// of them, a cancellation takes precedence; otherwise the last call does. Does not block.
     pub fn withdraw(&self) {
-        if !self.slot.is_claimed() {
+        if !self.slot.is_claimed() && !self.slot.is_ended() {
             self.slot.shared().change(self.slot.id(), Change::Withdraw);
         }
     }

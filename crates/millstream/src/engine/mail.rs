@@ -201,9 +201,12 @@ impl Engine {
 
     fn change(&mut self, index: u32, change: Change) {
         match change {
-            Change::Withdraw if self.has_begun(index) => {}
-            Change::Cancel | Change::Withdraw => {
-                self.drive(index, What::End(Error::new(ErrorKind::Canceled, "")));
+            Change::Cancel => self.drive(index, What::End(Error::new(ErrorKind::Canceled, ""))),
+            Change::Withdraw => {
+                self.withdraw_offer(index);
+                if !self.has_begun(index) {
+                    self.change(index, Change::Cancel);
+                }
             }
             Change::Reorder(order) => self.reorder(index, order),
         }

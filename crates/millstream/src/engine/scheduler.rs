@@ -13,10 +13,11 @@
 //! What is in flight ahead of a request is what it waits for, so bytes in flight are bounded:
 //! below realtime by what keeps a device busy, and by what it moves in 100 µs while realtime
 //! requests were seen lately; below another priority that has work, all together by what it moves
-//! in 500 µs; and those of low priority, while any but realtime was seen lately, by what it moves
-//! in a time that options set, so that the next request finds a short queue. One block may be in
-//! flight in any case (priorities may read from different disks).
+//! in 500 µs. For a second after a normal or high request, the bytes of low priority are bounded by
+//! what it moves in `StorageOptions::low_wait`. One block may be in flight in any case (priorities
+//! may read from different disks).
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use crate::engine::heap::Heap;
@@ -99,6 +100,8 @@ pub(crate) struct Scheduler {
     bulk_bytes_max: u64,
     block_bytes: u64,
     low_wait_ns: u64,
+    /// Low priority had to wait for its own bytes in flight since this was asked last.
+    held_low: Cell<bool>,
     /// Until when each priority counts as seen lately.
     lately_until_ns: [u64; PRIORITIES],
     head: u64,
@@ -129,6 +132,7 @@ impl Scheduler {
             bulk_bytes_max: limits::IN_FLIGHT_BYTES_MAX.max(block_bytes),
             block_bytes,
             low_wait_ns,
+            held_low: Cell::new(false),
             lately_until_ns: [0; PRIORITIES],
             head: 0,
             upwards: true,
@@ -364,10 +368,18 @@ impl Scheduler {
         }
         let up_to = self.in_flight[..=priority as usize].iter().sum::<u64>();
         let fits = |ns, bytes| bytes < self.bytes_in(ns, bytes_per_second);
-        up_to == 0
-            || self.guard.is_due(priority)
-            || (!is_below || fits(limits::HIGHER_WAIT_NS, self.bulk_bytes))
-                && (!was_below || fits(self.low_wait_ns, up_to))
+        if up_to == 0 || self.guard.is_due(priority) {
+            return true;
+        }
+        let fits_low = !was_below || fits(self.low_wait_ns, up_to);
+        self.held_low.set(self.held_low.get() || !fits_low);
+        fits_low && (!is_below || fits(limits::HIGHER_WAIT_NS, self.bulk_bytes))
+    }
+
+    /// Whether low priority was held to its own bound since the last call: what the device moved
+    /// meanwhile may be less than it can.
+    pub(crate) fn take_held_low(&self) -> bool {
+        self.held_low.take()
     }
 
     /// The request to be served next, if one may be. Priorities in `skip` cannot be served now.
