@@ -44,6 +44,7 @@ const LINES_MAX: &[(&str, usize, &[&str])] = &[
         ],
     ),
     ("DirectStorage", 3_900, &["millstream-dstorage"]),
+    ("Bevy", 900, &["bevy_millstream"]),
     (
         "archives of other programs",
         2_000,
