@@ -1,6 +1,7 @@
 """What the tests share."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 import millstream
+
+# Shells start background jobs with SIGINT ignored, which the tests send.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(params=["uring", "threads"])
