@@ -79,7 +79,7 @@ pub const BLOCK_BYTES_SHORT: usize = 256 << 10;
 /// 1.05 in one.
 pub const BUFFERED_BLOCKS: u64 = 4;
 
-/// How long after a request lower priorities stay limited.
+/// How long after a request that they may delay lower priorities stay limited.
 pub const HIGHER_MEMORY_NS: u64 = 1_000_000_000;
 
 /// How long other priorities may make a realtime request wait: bytes in flight ÷ the device's rate.

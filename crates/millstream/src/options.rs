@@ -74,10 +74,11 @@ pub struct StorageOptions {
     /// reads in file order. Default: true.
     pub merge: bool,
     /// The time for which low-priority reads in flight may delay another request. For a second
-    /// after each request of normal or high priority, no further block of low priority is started
-    /// while the bytes in flight of such blocks, of 256 KiB, are more than the device transfers in
-    /// this time (at least 512 KiB). Set it to the device's latency if that is longer (network
-    /// disks): low priority cannot fill such a device with less. Default: 300 µs.
+    /// after a request of normal or high priority found such reads in flight, no further block of
+    /// low priority is started while the bytes in flight of such blocks, of 256 KiB, are more than
+    /// the device transfers in this time (at least 512 KiB). Set it to the device's latency if that
+    /// is longer (network disks): low priority cannot fill such a device with less. Default:
+    /// 300 µs.
     pub low_wait: Duration,
     /// A slower disk to imitate. Default: none.
     pub disk_model: Option<DiskModel>,

@@ -53,6 +53,14 @@ impl Model {
         ExpertCache::new(&self.storage, &NAMES, self.parts.clone(), slots).expect("files that open")
     }
 
+    /// Wants an expert while one that was guessed is in flight, which bounds what is guessed.
+    fn bound_guesses(&self, cache: &mut ExpertCache) {
+        cache.guess(&[EXPERTS - 2]).expect("room");
+        self.storage.pump();
+        cache.wait(EXPERTS - 1).expect("read");
+        self.settle(cache);
+    }
+
     /// Lets all reads complete.
     fn settle(&self, cache: &mut ExpertCache) {
         while !cache.loading.is_empty() {
@@ -219,9 +227,7 @@ fn a_guess_makes_room_for_what_is_wanted_and_comes_back_if_it_is_wanted_too() {
 fn a_guess_that_has_not_begun_is_withdrawn_and_one_that_has_begun_arrives() {
     let model = Model::new(SimOptions::default());
     let mut cache = model.cache(30);
-    cache
-        .wait(EXPERTS - 1)
-        .expect("a demand bounds what is guessed");
+    model.bound_guesses(&mut cache);
     let guesses: Vec<u32> = (0..20).collect();
     cache.guess(&guesses).expect("room");
     model.storage.pump();
@@ -240,9 +246,7 @@ fn a_guess_that_has_not_begun_is_withdrawn_and_one_that_has_begun_arrives() {
 fn a_wanted_expert_overtakes_those_that_were_guessed() {
     let model = Model::new(SimOptions::default());
     let mut cache = model.cache(30);
-    cache
-        .wait(EXPERTS - 1)
-        .expect("a demand bounds what is guessed");
+    model.bound_guesses(&mut cache);
     let _ = model.files.take_log();
     let guesses: Vec<u32> = (0..20).collect();
     cache.guess(&guesses).expect("room");

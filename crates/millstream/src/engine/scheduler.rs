@@ -13,9 +13,9 @@
 //! What is in flight ahead of a request is what it waits for, so bytes in flight are bounded:
 //! below realtime by what keeps a device busy, and by what it moves in 100 µs while realtime
 //! requests were seen lately; below another priority that has work, all together by what it moves
-//! in 500 µs. For a second after a normal or high request, the bytes of low priority are bounded by
-//! what it moves in `StorageOptions::low_wait`. One block may be in flight in any case (priorities
-//! may read from different disks).
+//! in 500 µs. For a second after a normal or high request found low ones in flight, the bytes of
+//! low priority are bounded by what it moves in `StorageOptions::low_wait`. One block may be in
+//! flight in any case (priorities may read from different disks).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -102,8 +102,9 @@ pub(crate) struct Scheduler {
     low_wait_ns: u64,
     /// Low priority had to wait for its own bytes in flight since this was asked last.
     held_low: Cell<bool>,
-    /// Until when each priority counts as seen lately.
-    lately_until_ns: [u64; PRIORITIES],
+    realtime_until_ns: u64,
+    /// Until when low priority is bounded, as another found it in flight.
+    low_until_ns: u64,
     head: u64,
     upwards: bool,
     swept: bool,
@@ -133,7 +134,8 @@ impl Scheduler {
             block_bytes,
             low_wait_ns,
             held_low: Cell::new(false),
-            lately_until_ns: [0; PRIORITIES],
+            realtime_until_ns: 0,
+            low_until_ns: 0,
             head: 0,
             upwards: true,
             swept: false,
@@ -169,7 +171,7 @@ impl Scheduler {
         }
         let place = self.links[key as usize].place;
         assert!(place == ListKind::Nowhere, "a request waits once");
-        self.lately_until_ns[priority as usize] = now_ns + limits::HIGHER_MEMORY_NS;
+        self.note_seen(priority, now_ns);
         self.waiting[priority as usize] += 1;
         self.waits.insert(priority);
         let level = &mut self.levels[priority as usize];
@@ -205,6 +207,17 @@ impl Scheduler {
         let link = &mut self.links[key as usize];
         (link.next, link.arrival) = (NIL, arrival);
         (link.place, link.priority) = (place, priority);
+    }
+
+    #[inline]
+    fn note_seen(&mut self, priority: Priority, now_ns: u64) {
+        let until_ns = now_ns + limits::HIGHER_MEMORY_NS;
+        match priority {
+            Priority::Realtime => self.realtime_until_ns = until_ns,
+            Priority::Low => {}
+            _ if self.in_flight[Priority::Low as usize] > 0 => self.low_until_ns = until_ns,
+            _ => {}
+        }
     }
 
     /// Removes a request; returns whether it was waiting.
@@ -323,15 +336,13 @@ impl Scheduler {
 
     #[inline]
     fn saw_realtime(&self, now_ns: u64) -> bool {
-        now_ns < self.lately_until_ns[Priority::Realtime as usize]
+        now_ns < self.realtime_until_ns
     }
 
-    /// Whether a priority is the lowest, and others, below realtime, were seen lately.
+    /// Whether a priority is the lowest, and another found it in flight lately.
     #[inline]
     fn was_below_others(&self, priority: Priority, now_ns: u64) -> bool {
-        let above = Priority::Low as usize + 1..Priority::Realtime as usize;
-        let mut above = self.lately_until_ns[above].iter();
-        priority == Priority::Low && above.any(|until| now_ns < *until)
+        priority == Priority::Low && now_ns < self.low_until_ns
     }
 
     /// Whether requests of a priority above this one, and below realtime, wait or are in flight.
@@ -446,7 +457,7 @@ impl Scheduler {
     /// Counts a block that goes to the device.
     #[inline(always)]
     pub(crate) fn issued(&mut self, key: u32, priority: Priority, bytes: u64, now_ns: u64) {
-        self.lately_until_ns[priority as usize] = now_ns + limits::HIGHER_MEMORY_NS;
+        self.note_seen(priority, now_ns);
         self.in_flight[priority as usize] += bytes;
         self.flies.insert(priority);
         if priority != Priority::Realtime {
