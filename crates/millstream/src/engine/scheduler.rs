@@ -329,14 +329,9 @@ impl Scheduler {
     /// Whether others may have to wait for what a priority has in flight.
     #[inline]
     fn keeps_short(&self, priority: Priority, now_ns: u64) -> bool {
-        self.saw_realtime(now_ns)
+        now_ns < self.realtime_until_ns
             || self.is_below_others(priority)
             || self.was_below_others(priority, now_ns)
-    }
-
-    #[inline]
-    fn saw_realtime(&self, now_ns: u64) -> bool {
-        now_ns < self.realtime_until_ns
     }
 
     /// Whether a priority is the lowest, and another found it in flight lately.
@@ -365,7 +360,7 @@ impl Scheduler {
         if priority == Priority::Realtime {
             return true;
         }
-        let bulk_bytes_max = match self.saw_realtime(now_ns) {
+        let bulk_bytes_max = match now_ns < self.realtime_until_ns {
             true => self.bytes_in(limits::REALTIME_WAIT_NS, bytes_per_second),
             false => self.bulk_bytes_max,
         };
@@ -374,12 +369,9 @@ impl Scheduler {
         }
         let is_below = self.is_below_others(priority);
         let was_below = self.was_below_others(priority, now_ns);
-        if !is_below && !was_below {
-            return true;
-        }
         let up_to = self.in_flight[..=priority as usize].iter().sum::<u64>();
         let fits = |ns, bytes| bytes < self.bytes_in(ns, bytes_per_second);
-        if up_to == 0 || self.guard.is_due(priority) {
+        if !is_below && !was_below || up_to == 0 || self.guard.is_due(priority) {
             return true;
         }
         let fits_low = !was_below || fits(self.low_wait_ns, up_to);
