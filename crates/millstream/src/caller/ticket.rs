@@ -1,7 +1,8 @@
 //! Tickets: one request's completion, to be polled, waited for or awaited.
 //!
 //! Dropping a ticket detaches its request, which continues; [`Ticket::cancel_on_drop`] cancels
-//! instead.
+//! instead. If the request has completed, and its waker was not woken yet, that happens on the
+//! thread that drops the ticket: not under a lock that the waker takes.
 //!
 //! ```no_run
 //! # fn example(queue: &millstream::Queue, file: millstream::FileId)
