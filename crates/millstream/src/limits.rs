@@ -90,7 +90,7 @@ pub const REALTIME_WAIT_NS: u64 = 100_000;
 pub const HIGHER_WAIT_NS: u64 = 500_000;
 
 /// Default of [`StorageOptions::low_wait`](crate::StorageOptions::low_wait). With this value,
-/// speculative reads use a disk's idle time, and delay other reads by about 0.3 ms at most.
+/// speculative reads use a disk's idle time, and delay others by 0.4 ms at most at 2 GB/s.
 pub const LOW_WAIT: std::time::Duration = std::time::Duration::from_micros(300);
 
 /// Maximum bytes in flight of all priorities but realtime, without realtime requests: 8 MiB.

@@ -349,8 +349,8 @@ impl Scheduler {
 
     /// Bytes that a device of this rate moves in `ns`, from two short blocks to the bulk bound.
     fn bytes_in(&self, ns: u64, bytes_per_second: u64) -> u64 {
-        let product = u128::from(bytes_per_second) * u128::from(ns) / 1_000_000_000;
-        let product = u64::try_from(product).unwrap_or(u64::MAX);
+        // A product that saturates is far above the bulk bound.
+        let product = bytes_per_second.saturating_mul(ns) / 1_000_000_000;
         product.clamp(2 * self.short_block_bytes(), self.bulk_bytes_max)
     }
 
@@ -369,12 +369,12 @@ impl Scheduler {
         }
         let is_below = self.is_below_others(priority);
         let was_below = self.was_below_others(priority, now_ns);
-        let up_to = self.in_flight[..=priority as usize].iter().sum::<u64>();
+        let up_to = || self.in_flight[..=priority as usize].iter().sum::<u64>();
         let fits = |ns, bytes| bytes < self.bytes_in(ns, bytes_per_second);
-        if !is_below && !was_below || up_to == 0 || self.guard.is_due(priority) {
+        if !is_below && !was_below || up_to() == 0 || self.guard.is_due(priority) {
             return true;
         }
-        let fits_low = !was_below || fits(self.low_wait_ns, up_to);
+        let fits_low = !was_below || fits(self.low_wait_ns, up_to());
         self.held_low.set(self.held_low.get() || !fits_low);
         fits_low && (!is_below || fits(limits::HIGHER_WAIT_NS, self.bulk_bytes))
     }
