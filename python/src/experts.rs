@@ -23,7 +23,7 @@ use crate::wait;
 ///
 /// A layer wants what its router chose, then guesses what the next layer may choose: guesses are
 /// read while nothing else is. An expert is a tuple of a read-only `Buffer` for each part, in its
-/// slot; it stays as long as any of them lives. Ready experts that nobody holds make room for
+/// slot; it stays as long as any of them lives. Ready experts that are not held make room for
 /// others, the one first that was not used for the longest time. Calls may be made from any thread;
 /// while one waits, others are delayed by up to 20 ms. In a forked child the buffers are zeros.
 ///

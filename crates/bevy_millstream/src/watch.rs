@@ -67,7 +67,7 @@ fn report_changes(mounts: &Mounts, to: &Sender<AssetSourceEvent>) {
             (None, true) => AssetSourceEvent::ModifiedAsset(name.into()),
             (None, false) => AssetSourceEvent::RemovedAsset(name.into()),
         };
-        // Fails if nobody listens any more: then this thread ends, too.
+        // Fails if the asset server has dropped the receiver; then it drops the watcher, too.
         let _ = to.try_send(event);
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::time::Duration;
 
+use millstream::Error;
 use millstream_weights::{Expert, ExpertCache, ExpertStats, Extent};
 
 use crate::desc::{
@@ -156,6 +157,23 @@ pub unsafe extern "C" fn mst_experts_free(experts: *mut mst_experts) {
     unsafe { free(experts) }
 }
 
+/// Calls the cache with keys of the application.
+///
+/// # Safety
+/// As the header says of the pointers.
+unsafe fn with_keys(
+    experts: *mut mst_experts,
+    keys: *const u32,
+    count: usize,
+    call: impl FnOnce(&mut ExpertCache, &[u32]) -> Result<(), Error>,
+) -> mst_result {
+    border(|| {
+        // SAFETY: the caller's promise.
+        let (experts, keys) = unsafe { (at_mut(experts)?, bytes(keys, count)?) };
+        Ok(call(&mut experts.0, keys)?)
+    })
+}
+
 /// Reads these experts at high priority, those with the earliest deadline (from now on; 0: none)
 /// first; promotes the reads of those that were guessed. They stay until they are taken or
 /// released. Does not wait. `MST_ERROR_LIMIT` if every slot has an expert that is pinned or wanted.
@@ -166,11 +184,9 @@ pub unsafe extern "C" fn mst_experts_want(
     count: usize,
     deadline_ns: u64,
 ) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_experts_create`.
-        let (experts, keys) = unsafe { (at_mut(experts)?, bytes(keys, count)?) };
-        Ok(experts.0.want(keys, deadline_of(deadline_ns))?)
-    })
+    let want = |cache: &mut ExpertCache, keys: &_| cache.want(keys, deadline_of(deadline_ns));
+    // SAFETY: see `mst_experts_create`.
+    unsafe { with_keys(experts, keys, count, want) }
 }
 
 /// Reads these experts at low priority, in this order, while slots can be had without evicting a
@@ -181,11 +197,8 @@ pub unsafe extern "C" fn mst_experts_guess(
     keys: *const u32,
     count: usize,
 ) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_experts_create`.
-        let (experts, keys) = unsafe { (at_mut(experts)?, bytes(keys, count)?) };
-        Ok(experts.0.guess(keys)?)
-    })
+    // SAFETY: see `mst_experts_create`.
+    unsafe { with_keys(experts, keys, count, ExpertCache::guess) }
 }
 
 /// Withdraws guesses: cancels those of their reads that have not begun. Does not wait.
@@ -195,11 +208,8 @@ pub unsafe extern "C" fn mst_experts_withdraw(
     keys: *const u32,
     count: usize,
 ) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_experts_create`.
-        let (experts, keys) = unsafe { (at_mut(experts)?, bytes(keys, count)?) };
-        Ok(experts.0.withdraw(keys)?)
-    })
+    // SAFETY: see `mst_experts_create`.
+    unsafe { with_keys(experts, keys, count, ExpertCache::withdraw) }
 }
 
 /// Gives up experts that were wanted: they may be evicted, and their reads go on as those of
@@ -210,11 +220,8 @@ pub unsafe extern "C" fn mst_experts_release(
     keys: *const u32,
     count: usize,
 ) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_experts_create`.
-        let (experts, keys) = unsafe { (at_mut(experts)?, bytes(keys, count)?) };
-        Ok(experts.0.release(keys)?)
-    })
+    // SAFETY: see `mst_experts_create`.
+    unsafe { with_keys(experts, keys, count, ExpertCache::release) }
 }
 
 /// Returns an expert if it is ready, otherwise NULL. Does not wait. Free it with `mst_expert_free`.

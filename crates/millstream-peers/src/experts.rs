@@ -128,7 +128,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `new`, which nobody uses any more.
+        // SAFETY: the mapping of `new`; the threads that used it have ended.
         unsafe { libc::munmap(self.0.cast(), self.1) };
     }
 }
@@ -163,7 +163,7 @@ impl Experts {
         (blocks, bytes): (usize, usize),
         slots: usize,
     ) -> io::Result<Experts> {
-        // SAFETY: makes a descriptor, which nobody else has.
+        // SAFETY: makes a descriptor, which becomes owned here.
         let bell = unsafe {
             match libc::eventfd(0, libc::EFD_CLOEXEC) {
                 -1 => return Err(io::Error::last_os_error()),
@@ -269,7 +269,7 @@ impl Experts {
         let at = page * 4096;
         assert!(at + 8 <= self.shared.bytes, "a page of the block");
         let at = slot as usize * self.shared.bytes + at;
-        // SAFETY: in the slot of a block that is ready: nobody writes there.
+        // SAFETY: in the slot of a block that is ready, which no read writes to.
         Some(unsafe { self.shared.memory.0.add(at).cast::<u64>().read_unaligned() })
     }
 

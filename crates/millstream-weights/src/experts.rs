@@ -327,7 +327,7 @@ impl ExpertCache {
     /// left alone. Does not block.
     ///
     /// # Errors
-    /// `InvalidArgument` for a key that no expert has.
+    /// `InvalidArgument` for a key that no expert has; `Closed` in a forked child.
     pub fn withdraw(&mut self, keys: &[u32]) -> Result<(), Error> {
         self.check(keys)?;
         for key in keys {

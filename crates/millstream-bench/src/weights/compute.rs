@@ -1,6 +1,6 @@
 //! What a layer computes: the same number of steps on all cores, as a matrix product does.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::threads::cores;
 struct Shared {
     start: Barrier,
     end: Barrier,
-    steps: AtomicU64,
+    steps: u64,
     ends: AtomicBool,
 }
 
@@ -29,7 +29,7 @@ impl Compute {
         let shared = Arc::new(Shared {
             start: Barrier::new(threads + 1),
             end: Barrier::new(threads + 1),
-            steps: AtomicU64::new(steps_in(us)),
+            steps: steps_in(us),
             ends: AtomicBool::new(false),
         });
         let spawn = |_| {
@@ -39,7 +39,7 @@ impl Compute {
                 if shared.ends.load(Ordering::Relaxed) {
                     return;
                 }
-                burn(shared.steps.load(Ordering::Relaxed));
+                burn(shared.steps);
                 shared.end.wait();
             };
             std::thread::Builder::new()
@@ -51,7 +51,7 @@ impl Compute {
     }
 
     pub(super) fn run(&self) {
-        let steps = self.shared.steps.load(Ordering::Relaxed);
+        let steps = self.shared.steps;
         if steps == 0 {
             return;
         }
