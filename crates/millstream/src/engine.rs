@@ -398,25 +398,27 @@ impl Engine {
 
     #[inline(always)]
     fn schedule(&mut self, index: u32) {
-        let order = self.order(index);
-        let now_ns = self.now_ns;
-        self.scheduler_of(index).add(index, order, now_ns);
-        let cause = match self.cols[index as usize].verb {
-            Verb::Memory => WaitsFor::Job,
-            _ => WaitsFor::Device,
+        let (order, now_ns) = (self.order(index), self.now_ns);
+        let (scheduler, cause) = match self.cols[index as usize].verb {
+            Verb::Memory => (&mut self.memory_scheduler, WaitsFor::Job),
+            _ => (&mut self.scheduler, WaitsFor::Device),
         };
+        scheduler.add(index, order, now_ns);
         self.waits(index, cause);
     }
 
     /// What the place of a request in a scheduler depends on.
     #[inline(always)]
     fn order(&mut self, index: u32) -> Order {
-        let deadline_ns = self.deadline_ns(index);
         let position = match self.files.have_positions() {
             true => self.position(index),
             false => None,
         };
-        let pinned = self.has_open_window(index);
+        let is_plain = self.cols[index as usize].flags & (flag::USUAL | flag::EXTRA) == 0;
+        let (deadline_ns, pinned) = match is_plain {
+            true => (NO_DEADLINE, false),
+            false => (self.deadline_ns(index), self.has_open_window(index)),
+        };
         let col = &self.cols[index as usize];
         Order {
             priority: col.priority,

@@ -76,21 +76,16 @@ impl Engine {
     /// Ends an operation. `Err(None)`: its bytes did not come, and its members are issued again.
     #[inline(always)]
     fn finish_operation(&mut self, id: u64, result: Result<(), Option<Error>>) {
+        if self.transfers.appends(id) {
+            return self.finish_append(id, result);
+        }
         let Transfer {
             block,
             members,
             started_ns,
-            done,
             ..
         } = self.transfers.finish(id);
         match members {
-            members if block.append => {
-                let (landed, error) = match result {
-                    Ok(()) => (block.want, None),
-                    Err(error) => (done, error),
-                };
-                self.append_back(members, &block, started_ns, landed, error);
-            }
             Members::Copied(_) => unreachable!("only appends are copied"),
             Members::One(member) => {
                 self.member_back(member, block.want, started_ns, &block, result);
@@ -101,6 +96,23 @@ impl Engine {
                 }
             }
         }
+        self.operation_left(&block);
+    }
+
+    #[cold]
+    fn finish_append(&mut self, id: u64, result: Result<(), Option<Error>>) {
+        let Transfer {
+            block,
+            members,
+            started_ns,
+            done,
+            ..
+        } = self.transfers.finish(id);
+        let (landed, error) = match result {
+            Ok(()) => (block.want, None),
+            Err(error) => (done, error),
+        };
+        self.append_back(members, &block, started_ns, landed, error);
         self.operation_left(&block);
     }
 

@@ -778,15 +778,20 @@ impl Files {
         let file = self.at(index);
         assert!(file.operations > 0, "a file counts its operations");
         file.operations -= 1;
-        if file.operations == 0 && !file.replaced.is_empty() {
-            self.close_replaced(index);
-        }
-        let file = self.at(index);
-        let (idle, closed) = (file.is_idle(), file.close_fired);
-        if idle {
-            self.note_idle(index);
+        let closed = file.close_fired;
+        if file.operations == 0 {
+            self.last_operation_done(index);
         }
         closed
+    }
+
+    #[cold]
+    fn last_operation_done(&mut self, index: u32) {
+        if !self.at(index).replaced.is_empty() {
+            self.close_replaced(index);
+        }
+        // Does nothing if it is not idle.
+        self.note_idle(index);
     }
 
     /// Uncounts an operation of a mount that can hang; [`Files::let_in`] comes next.

@@ -12,13 +12,14 @@ use super::{Engine, Flow};
 use crate::caller::destination::{Memory, MemoryKind};
 use crate::caller::fence::Fence;
 use crate::caller::queue::{FIFO, Fifo, Parcel};
-use crate::caller::request::{Rare, Usual, Verb, Work};
+use crate::caller::request::{Body, Rare, Usual, Verb, Work};
 use crate::caller::waits::WaitsFor;
-use crate::engine::files::Urgency;
+use crate::engine::files::{File, Urgency};
 use crate::engine::staged::Staged;
 use crate::engine::state::{Event, State};
 use crate::error::{Error, ErrorKind};
 use crate::handover::mailbox::Change;
+use crate::handover::slots::Head;
 use crate::ids::FileId;
 use crate::limits;
 
@@ -98,7 +99,7 @@ impl Engine {
     /// Takes in a request.
     #[inline]
     fn arrive(&mut self, queue: u32, index: u32, sequence: u64, submitted_ns: u64) {
-        let (head, body) = self.side.live(index);
+        let (head, body) = self.side.look(index);
         let col = &mut self.cols[index as usize];
         assert!(col.state == State::Free, "a slot arrives once");
         *col = Col {
@@ -130,7 +131,7 @@ impl Engine {
             || self.was_canceled(queue, index);
         let flow = match canceled || self.closing.is_some() {
             true => Flow::End(Some(canceled_by_close())),
-            false => self.admit(index),
+            false => self.admit(index, head, &body),
         };
         self.follow(index, flow);
     }
@@ -166,39 +167,37 @@ impl Engine {
 
     /// Finds the file, counts writes in their epoch, and waits for the fence.
     #[inline]
-    fn admit(&mut self, index: u32) -> Flow {
-        let verb = self.cols[index as usize].verb;
-        let needs_file = !matches!(verb, Verb::Memory | Verb::Names | Verb::Prefetch);
-        if needs_file {
-            let id = self.side.peek(index).file;
-            let col = &self.cols[index as usize];
-            let (queue, sequence) = (u32::from(col.queue), col.sequence);
-            let is_open = |engine: &Engine, closing: bool| {
-                !closing || engine.is_before_close(id, queue, sequence)
-            };
-            let closing = self.files.get(id).map(|file| file.closing);
-            if !closing.is_some_and(|closing| is_open(self, closing)) {
-                let cause = match id {
-                    FileId::NONE => "the storage had 2^20 files open at its open: close files",
-                    _ => "an earlier entry closed the file, or the id is of another storage",
-                };
-                return Flow::End(Some(Error::new(ErrorKind::StaleFile, cause)));
+    fn admit(&mut self, index: u32, head: Head, body: &Body) -> Flow {
+        let (verb, id) = (head.verb, body.file);
+        if !matches!(verb, Verb::Memory | Verb::Names | Verb::Prefetch) {
+            let open = self.files.get(id).filter(|file| !file.closing);
+            if open.map(File::hold).is_none() && !self.is_held_before_close(index, id) {
+                return closed_before(id);
             }
-            self.files.at(id.0.index()).hold();
             let col = &mut self.cols[index as usize];
             col.flags |= flag::HOLDS;
             // Writes and syncs need no room; it keeps their epoch.
             if verb.writes() {
                 col.flags |= flag::WRITES;
+                let (queue, sequence) = (u32::from(col.queue), col.sequence);
                 self.side.body(index).room = self.write_arrived(id, queue, sequence);
             } else if verb == Verb::Sync {
                 self.side.body(index).room = self.sync_arrived(id);
             }
         }
-        match self.cols[index as usize].has(flag::EXTRA) && self.gates(index).0 {
+        match head.rare && self.gates(index).0 {
             true => self.hold_at_gate(index),
-            false => self.check(index),
+            false => self.check(index, head, body),
         }
+    }
+
+    /// Counts a request of a file whose close was taken in already, if it is before that.
+    #[cold]
+    fn is_held_before_close(&mut self, index: u32, id: FileId) -> bool {
+        let col = &self.cols[index as usize];
+        let is_before = self.is_before_close(id, u32::from(col.queue), col.sequence);
+        let file = self.files.get(id).filter(|_| is_before);
+        file.map(File::hold).is_some()
     }
 
     /// Whether fences hold back a request's source, and its destination.
@@ -300,14 +299,16 @@ impl Engine {
 
     /// Checks a request again that was held back.
     pub(super) fn check_again(&mut self, index: u32) -> Flow {
-        self.check(index)
+        let (head, body) = self.side.look(index);
+        self.check(index, head, &body)
     }
 
     /// The one set of checks that every request passes.
     #[inline(always)]
-    fn check(&mut self, index: u32) -> Flow {
-        match self.cols[index as usize].verb {
-            Verb::Read => self.check_read(index),
+    fn check(&mut self, index: u32, head: Head, body: &Body) -> Flow {
+        match head.verb {
+            Verb::Read => self.check_read(index, head, body),
+
             Verb::Write | Verb::Append => self.check_write(index),
             Verb::Sync => self.check_sync(index),
             Verb::Memory => self.check_memory(index),
@@ -318,31 +319,37 @@ impl Engine {
     }
 
     /// Makes the request a user of its file. `None`: it is open; else what becomes of the request.
-    #[inline(always)]
     pub(super) fn need_file(&mut self, index: u32) -> Option<Flow> {
         let file_index = self.side.peek(index).file.0.index();
+        self.need(index, file_index).err()
+    }
+
+    /// As [`Engine::need_file`], of the file that the slot names. Returns the one that is open: the
+    /// request may be passed on to another handle.
+    #[inline(always)]
+    fn need(&mut self, index: u32, file_index: u32) -> Result<u32, Flow> {
         let (col, file) = (&mut self.cols[index as usize], self.files.at(file_index));
         if !col.has(flag::ATTACHED) {
             col.flags |= flag::ATTACHED;
             file.attach();
         }
         match file.descriptor() {
-            Some(_) => None,
+            Some(_) => Ok(file_index),
             None => self.open_needed(index, file_index),
         }
     }
 
     #[cold]
-    fn open_needed(&mut self, index: u32, file_index: u32) -> Option<Flow> {
+    fn open_needed(&mut self, index: u32, file_index: u32) -> Result<u32, Flow> {
         let request = self.id(index);
         let file = self.files.at(file_index);
         if let Some(owner) = file.shares() {
             self.pass_on(index, file_index, owner);
-            return self.need_file(index);
+            return self.need(index, owner);
         }
         if let Some(error) = file.failure() {
             let error = error.clone();
-            return Some(self.end_wanted(index, error));
+            return Err(self.end_wanted(index, error));
         }
         push_waiting(&mut file.waiters, request, &self.cols);
         let cause = match file.is_being_opened() {
@@ -361,7 +368,7 @@ impl Engine {
         }
         // Its open may hang.
         self.pass_place_on(file_index);
-        Some(Flow::Wait)
+        Err(Flow::Wait)
     }
 
     /// Passes a request on to the handle whose descriptors its own shares.
@@ -390,24 +397,24 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn check_read(&mut self, index: u32) -> Flow {
-        if let Some(flow) = self.need_file(index) {
-            return flow;
-        }
-        if self.cols[index as usize].has(flag::PREPARED) {
+    fn check_read(&mut self, index: u32, head: Head, body: &Body) -> Flow {
+        let file_index = match self.need(index, body.file.0.index()) {
+            Ok(open) => open,
+            Err(flow) => return flow,
+        };
+        let col = &self.cols[index as usize];
+        if col.has(flag::PREPARED) {
             return Flow::Runnable;
         }
-        let (_, body) = self.side.live(index);
         let whole = body.len == u64::MAX && body.offset == 0;
-        let has_extra = self.cols[index as usize].has(flag::EXTRA);
+        let has_extra = col.has(flag::EXTRA);
         let at_most = has_extra && self.rare(index).is_some_and(|rare| rare.at_most);
         if (whole || at_most)
             && let Some(flow) = self.look_at_len(index, whole)
         {
             return flow;
         }
-        let (_, body) = self.side.live(index);
-        let file = self.files.at(body.file.0.index());
+        let file = self.files.at(file_index);
         let facts = file.facts.as_ref().expect("an open file");
         let len = match (whole, at_most) {
             (true, _) => facts.len,
@@ -443,7 +450,7 @@ impl Engine {
                 self.charge_late(index, len);
             }
         }
-        self.check_encoding(index, len)
+        self.check_encoding(index, len, head, body)
     }
 
     /// Finds the length of a file again, which a read depends on; `None`: it is known.
@@ -470,8 +477,7 @@ impl Engine {
 
     /// Bytes that are not encoded land as they are; others are staged.
     #[inline(always)]
-    fn check_encoding(&mut self, index: u32, len: u64) -> Flow {
-        let (head, body) = self.side.live(index);
+    fn check_encoding(&mut self, index: u32, len: u64, head: Head, body: &Body) -> Flow {
         let (codec, memory, room) = (head.codec, head.memory, body.room);
         let has_extra = self.cols[index as usize].has(flag::EXTRA);
         let encoded = self.is_encoded(index, codec);
@@ -747,6 +753,16 @@ fn is_shut(gate: &Option<(Fence, u64)>) -> bool {
 
 pub(super) fn file_system_panicked() -> Error {
     Error::new(ErrorKind::Io, "the file system panicked")
+}
+
+/// The end of a request whose file was closed before.
+#[cold]
+fn closed_before(id: FileId) -> Flow {
+    let cause = match id {
+        FileId::NONE => "the storage had 2^20 files open at its open: close files",
+        _ => "an earlier entry closed the file, or the id is of another storage",
+    };
+    Flow::End(Some(Error::new(ErrorKind::StaleFile, cause)))
 }
 
 fn overflow() -> Flow {

@@ -17,8 +17,8 @@ use crate::caller::destination::{Memory, MemoryKind};
 use crate::caller::request::{Body, Verb, Work};
 use crate::caller::waits::WaitsFor;
 use crate::decode::jobs::Task;
-use crate::engine::files::Direct;
-use crate::engine::route::{self, Cache, FileFacts, Hits, Layout, ReadFacts, Route, Via};
+use crate::engine::files::{Direct, File};
+use crate::engine::route::{self, AskCache, Cache, FileFacts, Hits, Layout, ReadFacts, Route, Via};
 use crate::engine::staged::{Serve, Staged, moved};
 use crate::engine::staging::Class;
 use crate::engine::state::Event;
@@ -47,6 +47,12 @@ enum Planned {
     Staged,
 }
 
+/// Whether the main device takes no more operations, and whether copies do not.
+type Full = (bool, bool);
+/// An open file: its descriptor through the page cache, and the one past it.
+type Ways<'a> = (&'a FileFacts, Descriptor, Option<Descriptor>);
+const NOT_FULL: Full = (false, false);
+
 impl Engine {
     /// Serves requests as long as devices and bounds allow; returns whether any was served.
     pub(super) fn issue_all(&mut self) -> bool {
@@ -70,9 +76,10 @@ impl Engine {
                 worked = true;
                 continue;
             }
-            let issue = match self.is_likely_full(index) {
+            let full = self.full();
+            let issue = match full != NOT_FULL && self.is_likely_full(index) {
                 true => Issue::Full,
-                false => self.issue(index, priority),
+                false => self.issue(index, priority, full),
             };
             match issue {
                 // What it waits for now, an open perhaps, is begun by the next round.
@@ -86,7 +93,7 @@ impl Engine {
 
     /// Whether the main device takes no more operations, and whether copies do not.
     #[inline(always)]
-    fn full(&self) -> (bool, bool) {
+    fn full(&self) -> Full {
         let transfers = &self.transfers;
         let main = transfers.out_in(Lane::Main) + transfers.out_in(Lane::Blocking);
         (
@@ -100,7 +107,7 @@ impl Engine {
     #[inline(always)]
     pub(super) fn is_full(&mut self, file: u32, lane: Lane) -> bool {
         match (self.full(), lane) {
-            ((false, false), _) => false,
+            (NOT_FULL, _) => false,
             ((_, copies), Lane::Cached) => copies,
             ((main, _), _) => main && !(self.lanes.slow_apart && self.files.at(file).can_hang()),
         }
@@ -108,13 +115,8 @@ impl Engine {
 
     /// Whether the lane is full that the next block of a request most likely goes to: it is not
     /// looked at further then.
-    #[inline(always)]
-    fn is_likely_full(&mut self, index: u32) -> bool {
-        self.full() != (false, false) && self.is_likely_lane_full(index)
-    }
-
     #[cold]
-    fn is_likely_lane_full(&mut self, index: u32) -> bool {
+    fn is_likely_full(&mut self, index: u32) -> bool {
         let file = self.side.peek(index).file.0.index();
         let open = self.staged(index).and_then(Staged::open_via);
         let is_hit = || self.files.peek_at(file).streak.view() == Hits::Trusted;
@@ -241,26 +243,31 @@ impl Engine {
     }
 
     #[inline]
-    fn issue(&mut self, index: u32, priority: Priority) -> Issue {
-        if self.is_kept_by_mount(index) {
+    fn issue(&mut self, index: u32, priority: Priority, full: Full) -> Issue {
+        let (head, body) = self.side.look(index);
+        let file = body.file.0.index();
+        if self.files.at(file).can_hang() && self.waits_for_mount(index, file) {
             return Issue::Left;
         }
-        if self.cols[index as usize].verb == Verb::Append {
+        if head.verb == Verb::Append {
             return self.issue_append(index, priority);
         }
-        let body = *self.side.peek(index);
         if self.staged(index).is_some() {
             return self.issue_staged(index, &body, priority);
         }
-        let plan = match self.cols[index as usize].verb.writes() {
+        let plan = match head.verb.writes() {
             true => {
                 let (block, bytes) = self.plan_write(index, &body, priority);
                 Ok(Planned::Plain(block, bytes))
             }
-            false => self.plan_read(index, &body, priority),
+            false => self.plan_read(index, head.memory, &body, priority),
         };
         match plan {
-            Ok(Planned::Plain(block, _)) if self.is_full(block.file, block.lane) => Issue::Full,
+            Ok(Planned::Plain(block, _))
+                if full != NOT_FULL && self.is_full(block.file, block.lane) =>
+            {
+                Issue::Full
+            }
             Ok(Planned::Plain(block, covers)) => {
                 self.push_plain(index, block, covers);
                 Issue::Issued
@@ -336,23 +343,29 @@ impl Engine {
 
     /// Routes and lays out the next block of a read.
     #[inline(always)]
-    fn plan_read(&mut self, index: u32, body: &Body, priority: Priority) -> Result<Planned, Issue> {
+    fn plan_read(
+        &mut self,
+        index: u32,
+        kind: MemoryKind,
+        body: &Body,
+        priority: Priority,
+    ) -> Result<Planned, Issue> {
         let col = &self.cols[index as usize];
         let (issued, len) = (col.issued, col.len);
         let at = body.offset + issued;
-        let kind = self.memory_kind(index);
         let pointer = self.pointer_at(index, body, kind, issued);
         let left = len - issued;
         let bytes = left.min(self.scheduler.block_bytes(priority, self.now_ns, 1));
         let file = self.files.at(body.file.0.index());
-        let facts = file.facts.as_ref().expect("a file with users is open");
+        let facts = file.facts.expect("a file with users is open");
+        let (descriptor, mut direct) = (file.descriptor(), file.direct_descriptor());
         let read = ReadFacts {
             total: len,
             at,
             bytes,
             pointer,
             slack: match (kind, pointer.is_null()) {
-                (MemoryKind::Buffer, true) => has_slack(self.side.memory(index), at, len, facts),
+                (MemoryKind::Buffer, true) => has_slack(self.side.memory(index), at, len, &facts),
                 (MemoryKind::Buffer, false) => true,
                 (_, is_unknown) => is_unknown,
             },
@@ -364,12 +377,17 @@ impl Engine {
             },
         };
         let stageable = issued == 0 || facts.can_hang;
-        let Route { via, staged } = self.route(body, &read);
+        let known = route_at_once(file, &read);
+        let Route { via, staged } = known.unwrap_or_else(|_| self.route_by_cache(body, &read));
         let via = match via {
             _ if staged && stageable => return Ok(Planned::Staged),
             // Only whole requests are staged; an unaligned rest goes through the page cache.
             _ if staged => Via::Buffered,
-            Via::Direct => self.direct_or_not(index, body)?,
+            Via::Direct if direct.is_none() => {
+                let via = self.open_direct(index, body.file.0.index())?;
+                direct = self.files.at(body.file.0.index()).direct_descriptor();
+                via
+            }
             via => via,
         };
         let pointer = match pointer.is_null() {
@@ -380,7 +398,10 @@ impl Engine {
             MemoryKind::Buffer | MemoryKind::Pool => self.slack(index, bytes),
             _ => (0, 0),
         };
-        Ok(self.lay_out(body, via, at, (left, bytes), priority, (pointer, slack)))
+        let buffered = descriptor.expect("a file with users is open");
+        let ways = (&facts, buffered, direct);
+        let range = (at, left, bytes);
+        Ok(self.lay_out(body, (via, ways), range, priority, (pointer, slack)))
     }
 
     /// Where the next block of a request lands; null before it has memory.
@@ -423,17 +444,8 @@ impl Engine {
     /// matters.
     #[inline(always)]
     pub(super) fn route(&mut self, body: &Body, read: &ReadFacts) -> Route {
-        let file = self.files.at(body.file.0.index());
-        let facts = file.facts.as_ref().expect("a file with users is open");
-        match route::route(facts, read, Cache::NotAsked) {
-            Ok(route) => {
-                if read.hits == Hits::Unlikely && route.via == Via::Buffered {
-                    file.streak.passed();
-                }
-                route
-            }
-            Err(_) => self.route_by_cache(body, read),
-        }
+        let known = route_at_once(self.files.at(body.file.0.index()), read);
+        known.unwrap_or_else(|_| self.route_by_cache(body, read))
     }
 
     fn route_by_cache(&mut self, body: &Body, read: &ReadFacts) -> Route {
@@ -554,17 +566,14 @@ impl Engine {
     fn lay_out(
         &mut self,
         body: &Body,
-        via: Via,
-        at: u64,
-        (left, bytes): (u64, u64),
+        (via, (facts, descriptor, direct)): (Via, Ways<'_>),
+        (at, left, bytes): (u64, u64, u64),
         priority: Priority,
         (pointer, (before, after)): (*mut u8, (u64, u64)),
     ) -> Planned {
-        let file = self.files.at(body.file.0.index());
-        let facts = file.facts.as_ref().expect("a file with users is open");
         if let (Via::Direct, Some((offsets, addresses))) = (via, facts.masks) {
             let layout = Layout::direct(at, bytes, offsets, before, after);
-            if let (Some(layout), Some(descriptor)) = (layout, file.direct_descriptor()) {
+            if let (Some(layout), Some(descriptor)) = (layout, direct) {
                 let start = pointer.wrapping_sub(layout.lead as usize);
                 if start.addr() & addresses == 0 {
                     let block = block_of(body, via, &layout, descriptor, priority, start);
@@ -572,7 +581,6 @@ impl Engine {
                 }
             }
         }
-        let descriptor = file.descriptor().expect("a file with users is open");
         let (via, bytes) = match via {
             Via::CachedCopy => (via, bytes.min(limits::COPY_BLOCK_BYTES)),
             _ if facts.can_hang => (Via::Buffered, bytes),
@@ -591,7 +599,7 @@ impl Engine {
     #[inline(always)]
     pub(super) fn push_plain(&mut self, index: u32, mut block: Block, covers: u64) {
         self.find_lane(&mut block);
-        if block.direct {
+        if block.direct && block.want >= limits::DIRECT_BYTES_MIN {
             let file = self.files.at(block.file);
             file.note_loaded(block.offset, block.want);
         }
@@ -863,6 +871,17 @@ impl Engine {
         self.give_job(index, Task::Supply(supply, len));
         Ok(())
     }
+}
+
+/// The route of a block, if it does not depend on what the page cache holds.
+#[inline(always)]
+fn route_at_once(file: &mut File, read: &ReadFacts) -> Result<Route, AskCache> {
+    let facts = file.facts.as_ref().expect("a file with users is open");
+    let route = route::route(facts, read, Cache::NotAsked)?;
+    if read.hits == Hits::Unlikely && route.via == Via::Buffered {
+        file.streak.passed();
+    }
+    Ok(route)
 }
 
 /// Whether memory has room for what alignment adds before the range.

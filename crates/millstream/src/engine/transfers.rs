@@ -219,21 +219,20 @@ impl Transfers {
 
     #[inline(always)]
     fn add(&mut self, members: Members, block: Block, segments: Segments, now_ns: u64) {
-        let transfer = Transfer {
-            members,
-            block,
-            done: 0,
-            started_ns: now_ns,
-            tries: 0,
-            fruitless: 0,
-        };
         let number = self.free.pop().unwrap_or_else(|| {
             self.transfers.push(None);
             self.transfers.len() as u32 - 1
         });
         let place = &mut self.transfers[number as usize];
         assert!(place.is_none(), "a free number has no operation");
-        *place = Some(transfer);
+        *place = Some(Transfer {
+            members,
+            block,
+            done: 0,
+            started_ns: now_ns,
+            tries: 0,
+            fruitless: 0,
+        });
         self.count_out(&block);
         self.outgoing[block.lane as usize].push(operation(number, &block, segments));
     }
@@ -348,6 +347,12 @@ impl Transfers {
     /// Pushes again what a broken device never began, to the main lane.
     pub(crate) fn push_again(&mut self, id: u64) {
         self.push_to(Lane::Main, number_of(id), 0);
+    }
+
+    /// Whether an operation writes to the end of its file.
+    #[inline(always)]
+    pub(crate) fn appends(&mut self, id: u64) -> bool {
+        self.transfer(number_of(id)).block.append
     }
 
     #[inline(always)]

@@ -573,6 +573,13 @@ impl<S> EngineSide<S> {
         (head, unsafe { &mut *self.table.hot(index).body.get() })
     }
 
+    /// As [`EngineSide::live`], with a copy of the body.
+    #[inline(always)]
+    pub(crate) fn look(&mut self, index: u32) -> (Head, Body) {
+        let (head, body) = self.live(index);
+        (head, *body)
+    }
+
     #[inline]
     pub(crate) fn head(&self, index: u32) -> Head {
         Head::of(self.owned(index))
@@ -616,12 +623,9 @@ impl<S> EngineSide<S> {
         // Acquired, as the store below hides that of `publish` from later loads of the engine.
         let word = self.owned(index);
         let changed = word & !CAUSE | (cause as u64) << CAUSE_SHIFT;
-        if changed != word {
-            // Relaxed: of an ENGINE slot only the one EngineSide stores `word`, and no other thread
-            // takes data over from it.
-            let hot = self.table.hot(index);
-            hot.word.store(changed, Ordering::Relaxed);
-        }
+        // Relaxed: of an ENGINE slot only the one EngineSide stores `word`, and no other thread
+        // takes data over from it.
+        self.table.hot(index).word.store(changed, Ordering::Relaxed);
     }
 
     /// The usual part of a live request whose head has `usual`.
