@@ -99,6 +99,13 @@ impl Ready {
         })
     }
 
+    fn read(&self, read: &millstream_peers::Read, into: &mut [u8]) -> Result<()> {
+        let end = read.offset + u64::from(read.len);
+        let bytes = self.storage.read(self.file, read.offset..end)?;
+        into[read.range()].copy_from_slice(&bytes);
+        Ok(())
+    }
+
     pub(crate) fn request(&self, read: &millstream_peers::Read) -> Read {
         Read::range(self.file, read.offset, u64::from(read.len))
     }
@@ -109,6 +116,8 @@ pub(crate) struct Ours {
     pub(crate) priority: Priority,
     /// Whether the file gets many small reads.
     pub(crate) package: bool,
+    /// Whether one read alone is made by [`Storage::read`].
+    pub(crate) one_call: bool,
     make: Box<dyn Fn() -> Result<Storage>>,
     ready: Option<Ready>,
 }
@@ -120,6 +129,7 @@ impl Ours {
         Ours {
             priority: Priority::default(),
             package: false,
+            one_call: false,
             make: Box::new(make),
             ready: None,
         }
@@ -151,6 +161,7 @@ impl Peer for Ours {
         let ready = self.ready()?;
         let request = |read| ready.request(read).priority(self.priority);
         let served = match plan.reads() {
+            [read] if self.one_call => ready.read(read, into),
             [read] => one(&ready.queue, request(read), &mut into[read.range()]),
             reads => {
                 let requests = reads.iter().map(|read| (request(read), read.range()));

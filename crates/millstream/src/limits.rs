@@ -262,6 +262,14 @@ pub const LOAD_BYTES_MAX: u64 = 128 << 10;
 /// The same for a file in the page cache.
 pub const LOAD_CACHED_BYTES_MAX: u64 = 2 << 20;
 
+/// Maximum number of files that are open a second time, for
+/// [`Storage::read`](crate::Storage::read) on the calling thread.
+pub const LOCAL_FILES_MAX: usize = 16;
+
+/// At most one file is open a second time for so many
+/// [`StorageOptions::descriptors`](crate::StorageOptions::descriptors).
+pub const DESCRIPTORS_PER_LOCAL: usize = 32;
+
 /// A queue accepts no entries while its next sequence number is further than this above the oldest
 /// entry that has not completed: the engine keeps a bit for each between them.
 pub const SEQUENCE_WINDOW_MAX: u64 = 1 << 26;

@@ -120,7 +120,11 @@ fn readers(
                     options.access = millstream::Access::Direct;
                 }
                 let ours = Storage::new(options).map_err(Error::from);
-                let ours = ours.map(|it| Box::new(Ours::new(move || Ok(it.clone()))) as _);
+                let ours = ours.map(|it| {
+                    let mut ours = Ours::new(move || Ok(it.clone()));
+                    ours.one_call = name == "millstream-read";
+                    Box::new(ours) as _
+                });
                 add(name, ours, mode.access())?;
             }
         }

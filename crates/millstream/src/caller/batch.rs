@@ -572,7 +572,9 @@ impl Batch {
             self.shared().reserve_always();
             self.room += 1;
         }
-        if !lock(&self.shared().mailbox.names).close(file) {
+        let local = lock(&self.shared().mailbox.names).close(file);
+        // Dropped, and closed, without the lock.
+        if local.is_none() {
             let cause = "the file was closed before, or the id is of another storage";
             return Err(Error::new(ErrorKind::StaleFile, cause));
         }

@@ -23,6 +23,9 @@ pub struct FileInfo {
     pub identity: Identity,
     /// Whether direct I/O is possible.
     pub direct: bool,
+    /// Whether callers may read it on their own threads, through another descriptor, if that has
+    /// the same identity.
+    pub(crate) local: bool,
 }
 
 /// Options for opening a file.

@@ -1,12 +1,15 @@
 //! Paths on the caller's side: a path is hashed once, in [`Storage::open`](crate::Storage::open);
 //! from then on a file is an id. Each open gives a new id; handles of one path are linked, newest
 //! first. The lock is held for a table access only, never over a system call.
+//!
+//! A handle that [`Storage::read`](crate::Storage::read) reads again and again has a descriptor for
+//! its callers, too, if one of the same file can be opened.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use millstream_io::Opened;
+use millstream_io::{LocalFile, Opened};
 
 use crate::caller::destination::FileOptions;
 use crate::ids::{FileId, Id, StorageNumber};
@@ -30,6 +33,20 @@ struct Named {
     /// The neighbors among the open handles of the path.
     older: Option<u32>,
     newer: Option<u32>,
+    local: Local,
+}
+
+/// How callers read a handle on their own threads.
+#[derive(Clone)]
+pub(crate) enum Local {
+    /// No caller has read it so far.
+    Unread,
+    /// To be looked at, by the path that it was opened by.
+    Unknown(Arc<Path>),
+    /// Through this.
+    Open(Arc<LocalFile>),
+    /// Not at all.
+    Never,
 }
 
 /// The names of a storage.
@@ -41,6 +58,8 @@ pub(crate) struct Names {
     newest: HashMap<Arc<Path>, u32>,
     entries: Vec<Named>,
     free: Vec<u32>,
+    /// Handles that callers read through a local file.
+    local: Vec<u32>,
 }
 
 impl Names {
@@ -51,6 +70,7 @@ impl Names {
             newest: HashMap::new(),
             entries: Vec::new(),
             free: Vec::new(),
+            local: Vec::new(),
         }
     }
 
@@ -66,6 +86,7 @@ impl Names {
                     is_open: true,
                     older: None,
                     newer: None,
+                    local: Local::Unread,
                 });
                 self.entries.len() as u32 - 1
             }
@@ -76,7 +97,7 @@ impl Names {
         }
         let entry = &mut self.entries[index as usize];
         entry.place = Arc::clone(place);
-        (entry.is_open, entry.older) = (true, older);
+        (entry.is_open, entry.older, entry.local) = (true, older, Local::Unread);
         Some(self.id(index))
     }
 
@@ -96,16 +117,53 @@ impl Names {
         given.map_or(self.first, |last| last.wrapping_add(1))
     }
 
-    /// Closes a handle; false: it is stale, or of another storage.
-    pub(crate) fn close(&mut self, file: FileId) -> bool {
-        let index = file.0.index();
-        let Some(entry) = self.entries.get_mut(index as usize) else {
-            return false;
+    /// The entry of a handle that is open.
+    fn open_entry(&mut self, file: FileId) -> Option<&mut Named> {
+        let entry = self.entries.get_mut(file.0.index() as usize)?;
+        let is_own = file.0.storage() == self.storage && entry.generation == file.0.generation();
+        (is_own && entry.is_open).then_some(entry)
+    }
+
+    /// How a caller reads a handle on its own thread. Its first call returns `Unread`, the second
+    /// `Unknown` unless `most` others are read so, later ones `Never` until [`Names::lend`].
+    pub(crate) fn local(&mut self, file: FileId, most: usize) -> Local {
+        let is_full = self.local.len() >= most;
+        let Some(entry) = self.open_entry(file) else {
+            return Local::Never;
         };
-        let own = file.0.storage() == self.storage && entry.generation == file.0.generation();
-        if !own || !std::mem::take(&mut entry.is_open) {
-            return false;
+        match &entry.local {
+            Local::Unread => {
+                entry.local = Local::Unknown(Arc::clone(&entry.place));
+                Local::Unread
+            }
+            Local::Unknown(_) if is_full => Local::Never,
+            Local::Unknown(_) => std::mem::replace(&mut entry.local, Local::Never),
+            known => known.clone(),
         }
+    }
+
+    /// Has callers read a handle through a local file from now on; unless it is closed.
+    pub(crate) fn lend(&mut self, file: FileId, local: &Arc<LocalFile>) {
+        if let Some(entry) = self.open_entry(file) {
+            entry.local = Local::Open(Arc::clone(local));
+            self.local.push(file.0.index());
+        }
+    }
+
+    /// Takes all local files, to be closed without the lock.
+    pub(crate) fn take_local(&mut self) -> Vec<Local> {
+        let entries = &mut self.entries;
+        let take = |index| std::mem::replace(&mut entries[index as usize].local, Local::Never);
+        self.local.drain(..).map(take).collect()
+    }
+
+    /// Closes a handle; `None`: it is stale, or of another storage. Its local file is to be closed
+    /// without the lock.
+    pub(crate) fn close(&mut self, file: FileId) -> Option<Local> {
+        let index = file.0.index();
+        let entry = self.open_entry(file)?;
+        entry.is_open = false;
+        let local = std::mem::replace(&mut entry.local, Local::Never);
         let (older, newer) = (entry.older.take(), entry.newer.take());
         let place = Arc::clone(&entry.place);
         if let Some(older) = older {
@@ -120,7 +178,10 @@ impl Names {
                 self.newest.remove(&place);
             }
         }
-        true
+        if matches!(local, Local::Open(_)) {
+            self.local.retain(|other| *other != index);
+        }
+        Some(local)
     }
 
     /// Frees the id of a file whose close has taken effect.
@@ -170,8 +231,8 @@ mod tests {
                 }
                 false => {
                     let file = open.remove(random.usize(..open.len()));
-                    assert!(names.close(file));
-                    assert!(!names.close(file), "it is closed once");
+                    assert!(names.close(file).is_some());
+                    assert!(names.close(file).is_none(), "it is closed once");
                     names.retire(file.0.index());
                 }
             }

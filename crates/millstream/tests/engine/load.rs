@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use millstream::limits::{LOAD_BYTES_MAX, LOAD_CACHED_BYTES_MAX};
-use millstream::{Access, Error, ErrorKind, FileOptions};
+use millstream::{Access, Error, ErrorKind, FileId, FileOptions};
 use millstream_io::MountKind;
 
-use crate::support::{bytes, each_backend_and_pumped, each_backend_with, options};
+use crate::support::{Bench, bytes, each_backend_and_pumped, each_backend_with, options};
 
 fn kind<T>(result: Result<T, Error>) -> Option<ErrorKind> {
     result.map_err(|error| error.kind()).err()
@@ -72,6 +72,56 @@ fn a_range_of_an_open_file_is_read() {
         assert_eq!(kind(reversed), Some(ErrorKind::InvalidArgument));
         let past = bench.storage.read(file, 99_999..100_001);
         assert_eq!(kind(past), Some(ErrorKind::PastEnd));
+    });
+}
+
+/// Reads a range until a read of it is none of the storage's, which the third may be.
+fn is_read_by_its_caller(bench: &Bench, file: FileId, content: &[u8]) -> bool {
+    let range = 10..4000;
+    (0..4).any(|_| {
+        let before = bench.storage.stats().done;
+        let read = bench.storage.read(file, range.clone()).expect("read");
+        assert!(read[..] == content[10..4000]);
+        let after = bench.storage.stats().done;
+        after == before
+    })
+}
+
+#[test]
+fn a_file_that_is_read_again_is_read_by_its_caller() {
+    each_backend_and_pumped(|bench| {
+        let content = bytes(9000);
+        let file = bench.file_of("file", &content);
+        let is_stable = is_read_by_its_caller(bench, file, &content);
+        let longer = bench.storage.read(file, 0..9001);
+        assert_eq!(kind(longer), Some(ErrorKind::PastEnd));
+        // A new file of its path is another one, which the handle does not mean.
+        let path = bench.folder.path().join("file");
+        std::fs::rename(&path, path.with_extension("old")).expect("renamed");
+        std::fs::write(&path, bytes(1)).expect("written");
+        assert_eq!(is_read_by_its_caller(bench, file, &content), is_stable);
+        let again = bench.storage.open(&path, FileOptions::default());
+        let read = || bench.storage.read(again, 0..1).expect("read");
+        assert!((0..4).all(|_| read()[..] == bytes(1)));
+        let queue = bench.queue();
+        queue.close(file).expect("it is open");
+        assert!(queue.drain(None).expect("it may block"));
+        assert_eq!(
+            kind(bench.storage.read(file, 0..1)),
+            Some(ErrorKind::StaleFile)
+        );
+    });
+}
+
+#[test]
+fn a_handle_whose_path_leads_elsewhere_is_read_by_the_storage() {
+    each_backend_and_pumped(|bench| {
+        let content = bytes(9000);
+        let file = bench.file_of("file", &content);
+        bench.storage.read(file, 0..1).expect("it is open now");
+        let path = bench.folder.path().join("file");
+        std::fs::remove_file(&path).expect("removed");
+        assert!(!is_read_by_its_caller(bench, file, &content));
     });
 }
 

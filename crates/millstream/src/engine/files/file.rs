@@ -267,10 +267,12 @@ impl File {
 
     pub(crate) fn info(&self) -> Option<FileInfo> {
         let facts = self.facts.as_ref()?;
+        let is_plain = facts.local && facts.access != Access::Direct && !facts.package;
         Some(FileInfo {
             len: facts.len,
             identity: self.known?.identity,
             direct: facts.masks.is_some(),
+            local: is_plain && self.start.is_none() && self.is_named_for_certain(),
         })
     }
 
@@ -348,12 +350,9 @@ impl File {
             })
     }
 
-    /// Notes that a range is loaded. A granule counts as loaded when its end was: the blocks of one
+    /// Notes that a range of at least `DIRECT_BYTES_MIN` is loaded. A granule counts as loaded when its end was: the blocks of one
     /// load are no repeat of each other.
     pub(crate) fn note_loaded(&mut self, at: u64, bytes: u64) {
-        if bytes < limits::DIRECT_BYTES_MIN {
-            return;
-        }
         let end = at + bytes;
         for granule in granules(at, bytes) {
             let is_whole = (granule + 1) * limits::REPEAT_GRANULE_BYTES <= end;
