@@ -26,7 +26,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueHint};
 use millstream_report::bench::{self, Run};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::files::{check_writable, replace};
 use crate::session::{Options, Session};
 
@@ -140,6 +140,12 @@ fn measure(args: &Args) -> Result<Run> {
         workload(&mut session)?;
     }
     session.say("");
+    if let Some(part) = &args.options.only
+        && session.rows.is_empty()
+    {
+        let cause = format!("no case of these workloads has {part:?} in its name");
+        return Err(Error::new(cause));
+    }
     let facts = machine::facts(session.corpus.folder(), load_before);
     let run = Run {
         goals: goals::judge(&session.rows),

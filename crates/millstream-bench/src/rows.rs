@@ -40,9 +40,16 @@ pub(crate) fn figures(
         max: samples.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         ci95,
         params,
-        samples,
+        samples: samples.into_iter().map(to_five_digits).collect(),
     };
     row([workload, case, contender], Finding::Figures(figures))
+}
+
+/// A figure to five digits, which is more than any repeats.
+fn to_five_digits(figure: f64) -> f64 {
+    format!("{figure:.4e}")
+        .parse()
+        .expect("a number's own digits")
 }
 
 pub(crate) fn skipped(workload: &str, case: &str, contender: &str, why: &str) -> Row {
@@ -99,7 +106,7 @@ mod tests {
         let expected = concat!(
             r#"{"workload":"read","case":"cold","contender":"ring","metric":"rate","#,
             r#""unit":"MB/s","better":"higher","n":2,"min":1.0,"median":2.0,"mean":2.0,"#,
-            r#""max":3.0,"ci95":12.706,"params":{"depth":8}}"#
+            r#""max":3.0,"ci95":12.706,"params":{"depth":8},"samples":[1.0,3.0]}"#
         );
         assert_eq!(serde_json::to_string(&row).unwrap(), expected);
         let row = figures(["read", "c", "x"], rate, vec![f64::INFINITY], Params::new());

@@ -11,6 +11,7 @@
 //!
 //! [`CANCEL_ONE_IN`]: crate::limits::CANCEL_ONE_IN
 
+use std::sync::Barrier;
 use std::time::Instant;
 
 use millstream::{FileOptions, Read, Storage};
@@ -75,18 +76,29 @@ fn add<'a>(case: &mut Case<'a>, name: &'static str, plan: &'a Plan) {
     }
 }
 
-/// Four threads open, submit and cancel, each with a queue of its own.
+/// Four threads open, submit and cancel, each with a queue of its own. They exist before the clock
+/// starts, as those of the rivals do.
 fn load(storage: &Storage, plan: &Plan, into: &mut Destination) -> Result<Work> {
     let count = plan.entries.len();
     let queues = (0..SUBMIT_THREADS).map(|_| queue_for(storage, count / SUBMIT_THREADS + 1));
     let queues = queues.collect::<Result<Vec<_>>>()?;
-    let start = Moment::now();
     let loan = Loan::new(into, queues);
-    let held_ns = std::thread::scope(|scope| {
-        let loan = &loan;
-        let thread = |thread| scope.spawn(move || queue(storage, plan, loan, thread));
+    let [exist, begin] = [(); 2].map(|()| Barrier::new(SUBMIT_THREADS + 1));
+    let (start, held_ns) = std::thread::scope(|scope| {
+        let (loan, exist, begin) = (&loan, &exist, &begin);
+        let thread = |thread| {
+            scope.spawn(move || {
+                exist.wait();
+                begin.wait();
+                queue(storage, plan, loan, thread)
+            })
+        };
         let threads: Vec<_> = (0..SUBMIT_THREADS).map(thread).collect();
-        threads.into_iter().map(joined).collect::<Result<Vec<_>>>()
+        exist.wait();
+        let start = Moment::now();
+        begin.wait();
+        let held_ns = threads.into_iter().map(joined);
+        Ok::<_, Error>((start, held_ns.collect::<Result<Vec<_>>>()?))
     })?;
     loan.finish()?;
     let span = start.elapsed();

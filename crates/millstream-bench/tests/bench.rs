@@ -45,6 +45,17 @@ fn wrong_options_are_usage_errors() {
 }
 
 #[test]
+fn a_part_of_a_name_that_no_case_has_is_an_error() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let words = ["--quick", "--corpus", "corpus", "--only", "such", "codecs"];
+    let errors = expect_status(&bench(folder.path(), &words), 1);
+    assert!(
+        errors.contains("no case") && errors.contains("such"),
+        "{errors}"
+    );
+}
+
+#[test]
 fn a_backend_of_the_environment_that_does_not_exist_fails_before_the_benchmark_begins() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_millstream-bench"));

@@ -55,8 +55,9 @@ pub struct Figures {
     /// Parameters of the contender.
     #[serde(default)]
     pub params: BTreeMap<String, Value>,
-    /// The individual runs in order, if the benchmark itself made the row; not serialized.
-    #[serde(skip)]
+    /// The individual runs in order, to five digits. Contenders of a case take turns: runs at the
+    /// same place are of the same round.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<f64>,
 }
 
