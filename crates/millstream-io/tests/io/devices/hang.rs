@@ -126,7 +126,7 @@ fn a_hung_read_holds_up_no_other_thread_and_is_abandoned_in_bounded_time() {
     let began = Instant::now();
     let (abandoned, completions) = rig.shut_down(Duration::from_millis(100));
     assert!(
-        began.elapsed() < Duration::from_secs(10),
+        began.elapsed() < Duration::from_secs(60),
         "the shutdown hangs too"
     );
     let mut held = abandoned.operations;
@@ -220,7 +220,7 @@ fn a_hung_read_of_the_ring_is_abandoned_in_bounded_time() {
     let began = Instant::now();
     let (abandoned, completions) = rig.shut_down(Duration::from_millis(100));
     assert!(
-        began.elapsed() < Duration::from_secs(10),
+        began.elapsed() < Duration::from_secs(60),
         "the shutdown hangs too"
     );
     // Whether the kernel could cancel it or not: it is accounted for once.
