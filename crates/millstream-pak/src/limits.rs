@@ -10,7 +10,7 @@ pub const SECTIONS_MAX: usize = 32;
 /// of BLAKE3 a first touch costs about 30 µs.
 pub const PAGE_BYTES: usize = 64 << 10;
 
-/// Bytes of the first read of a package: header and hot sections of some 2000 entries. Larger
+/// Bytes of the first read of a package: header and hot sections of some 7000 entries. Larger
 /// tables take a second read.
 pub const OPEN_BYTES: u64 = 256 << 10;
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream::Storage;
+use millstream::{Read, Storage};
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use super::open_file::OpenFile;
@@ -112,16 +112,15 @@ async fn open_tables(
     path: &Path,
     file: &mut OpenFile,
 ) -> Result<(Box<Header>, u32)> {
+    let head = file.queue.submit(Read::at_most(file.id, 0, OPEN_BYTES))?;
     let len = storage.opened(file.id)?.await?.len;
-    if len < 2 * HEADER_BYTES as u64 {
-        let head = file.request(0, len.min(8))?.await?;
-        let cut = head.starts_with(&MAGIC);
-        return Err(match cut {
+    file.hot = head.await?;
+    if len < 2 * HEADER_BYTES as u64 || file.hot.len() < HEADER_BYTES {
+        return Err(match is_package(&file.hot) {
             true => Error::new(ErrorKind::Truncated, "the file ends inside its header").at(len),
             false => Error::new(ErrorKind::NotAPackage, "the file is not a package"),
         });
     }
-    file.hot = file.request(0, len.min(OPEN_BYTES))?.await?;
     let header = Header::read_from_bytes(&file.hot[..HEADER_BYTES]).expect("so many were read");
     let header = Box::new(header);
     check_header(&header, len).map_err(|error| error.of(path))?;

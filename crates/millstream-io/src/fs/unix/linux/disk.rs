@@ -41,10 +41,13 @@ pub(crate) fn of_device(device: u64) -> Option<Disk> {
     })
 }
 
-/// Returns the folder of a block device below `sys`, with all links resolved.
+/// Returns the folder of a block device below `sys`, by its link: the last parts of the path are
+/// the names of the disk and, of a partition, its own.
 fn folder_of(sys: &Path, device: u64) -> Option<PathBuf> {
     let number = format!("{}:{}", libc::major(device), libc::minor(device));
-    fs::canonicalize(sys.join("dev/block").join(number)).ok()
+    let links = sys.join("dev/block");
+    let link = fs::read_link(links.join(number)).ok()?;
+    Some(links.join(link))
 }
 
 fn is_rotating(sys: &Path, folder: &Path, levels: u32) -> bool {
@@ -83,14 +86,15 @@ fn is_virtual(folder: &Path) -> bool {
         .file_name()
         .map(OsStr::to_string_lossy)
         .unwrap_or_default();
-    let driver = fs::canonicalize(folder.join("device/driver")).ok();
+    if VIRTUAL_NAMES.iter().any(|start| name.starts_with(start)) {
+        return true;
+    }
+    let driver = fs::read_link(folder.join("device/driver")).ok();
     let driver = driver.as_deref().and_then(Path::file_name);
     let vendor = read_word(&folder.join("device/vendor")).unwrap_or_default();
-    VIRTUAL_NAMES.iter().any(|start| name.starts_with(start))
-        || driver.is_some_and(|driver| VIRTUAL_DRIVERS.iter().any(|&known| driver == known))
-        || VIRTUAL_VENDORS
-            .iter()
-            .any(|known| vendor.starts_with(known))
+    let mut vendors = VIRTUAL_VENDORS.iter();
+    driver.is_some_and(|driver| VIRTUAL_DRIVERS.iter().any(|&known| driver == known))
+        || vendors.any(|known| vendor.starts_with(known))
 }
 
 fn read_word(path: &Path) -> Option<String> {
