@@ -325,7 +325,9 @@ pub(crate) struct DecodeArgs {
     after_help = "\
 Examples:
   millstream weights info llama-3-8b.Q4_K_M.gguf
-  millstream weights load models/qwen3-30b --json"
+  millstream weights load models/qwen3-30b --json
+  millstream weights hash models/qwen3-30b --sign secret.pem
+  millstream weights load models/qwen3-30b --check models/qwen3-30b/model.checksums"
 )]
 pub(crate) struct WeightsArgs {
     #[command(subcommand)]
@@ -338,7 +340,11 @@ pub(crate) enum WeightsCommand {
     /// Show the files, the metadata and the tensors of a model
     Info(ModelArgs),
     /// Load all tensors into memory and drop them again, and show the time of each phase
-    Load(ModelArgs),
+    Load(ModelLoadArgs),
+    /// Write the checksums of a model's files, with which `load --check` compares them
+    ///
+    /// The file has the XXH3-64 of each MiB, the BLAKE3 of each file, and with --sign a signature.
+    Hash(ModelHashArgs),
 }
 
 /// The model of a command of `weights`.
@@ -350,6 +356,35 @@ pub(crate) struct ModelArgs {
     /// How files are read [default: the value of MILLSTREAM_BACKEND, else auto]
     #[arg(long, value_enum)]
     pub(crate) backend: Option<BackendWord>,
+}
+
+/// Arguments of `weights load`.
+#[derive(Debug, Args)]
+pub(crate) struct ModelLoadArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    /// Compare all bytes of the model's files with checksums that `weights hash` wrote
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) check: Option<PathBuf>,
+    /// Ed25519 public key, a PEM file: the checksums must be signed with the secret key that
+    /// belongs to it, and the BLAKE3 of each file is compared, too
+    #[arg(long, value_name = "KEY", value_hint = ValueHint::FilePath, requires = "check")]
+    pub(crate) key: Option<PathBuf>,
+}
+
+/// Arguments of `weights hash`.
+#[derive(Debug, Args)]
+pub(crate) struct ModelHashArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    /// The file to write, replaced as a whole on success [default: MODEL.checksums, or
+    /// model.checksums in the folder MODEL]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath,
+        value_parser = path_words())]
+    pub(crate) output: Option<OsString>,
+    /// Sign with an Ed25519 secret key, a PEM file as `openssl genpkey` writes it
+    #[arg(long, value_name = "KEY", value_hint = ValueHint::FilePath)]
+    pub(crate) sign: Option<PathBuf>,
 }
 
 /// Convert a recorded trace into an HTML page.

@@ -1,4 +1,4 @@
-//! Keys and signatures: Ed25519 over the root hash.
+//! Keys and signatures: Ed25519 over a root hash.
 //!
 //! The root hash covers the header, and through the page hashes every table, including the BLAKE3
 //! hashes of all contents. A signature proves that the owner of the secret key signed these tables;
@@ -50,10 +50,13 @@ impl SecretKey {
         PublicKey(self.0.verifying_key())
     }
 
-    pub(crate) fn sign(&self, root: &[u8; 32]) -> SignatureRecord {
+    /// Signs a root hash. The prefix says of what it is the root, so that the signature is valid
+    /// for nothing else: [`SIGNED_PREFIX`] for packages.
+    #[must_use]
+    pub fn sign(&self, prefix: &[u8; 16], root: &[u8; 32]) -> SignatureRecord {
         SignatureRecord {
             public_key: self.0.verifying_key().to_bytes(),
-            signature: self.0.sign(&message(root)).to_bytes(),
+            signature: self.0.sign(&message(prefix, root)).to_bytes(),
         }
     }
 }
@@ -91,20 +94,33 @@ impl PublicKey {
     /// # Errors
     /// `Signature`: the signature is of another key, or wrong.
     pub fn verify(&self, record: &SignatureRecord, root: &[u8; 32]) -> Result<()> {
+        self.verify_as(SIGNED_PREFIX, record, root)
+    }
+
+    /// Checks a signature of [`SecretKey::sign`] with the same prefix.
+    ///
+    /// # Errors
+    /// As [`PublicKey::verify`].
+    pub fn verify_as(
+        &self,
+        prefix: &[u8; 16],
+        record: &SignatureRecord,
+        root: &[u8; 32],
+    ) -> Result<()> {
         let wrong = |cause| Err(Error::new(ErrorKind::Signature, cause));
         if record.public_key != self.0.to_bytes() {
-            return wrong("the package is signed with another key");
+            return wrong("the file is signed with another key");
         }
         let signature = Signature::from_bytes(&record.signature);
-        match self.0.verify_strict(&message(root), &signature) {
+        match self.0.verify_strict(&message(prefix, root), &signature) {
             Ok(()) => Ok(()),
-            Err(_) => wrong("the signature does not match: the package's tables were changed"),
+            Err(_) => wrong("the signature does not match: the signed tables were changed"),
         }
     }
 }
 
-fn message(root: &[u8; 32]) -> Vec<u8> {
-    [&SIGNED_PREFIX[..], root].concat()
+fn message(prefix: &[u8; 16], root: &[u8; 32]) -> Vec<u8> {
+    [&prefix[..], root].concat()
 }
 
 /// Reads a key file, which `of_pem` parses.

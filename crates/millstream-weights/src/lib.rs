@@ -11,6 +11,7 @@
 //! | some rows of a tensor, without the rest | [`Model::slice`], [`Model::request`] |
 //! | many tensors in few reads, in file order | [`plan()`], [`Model::read`] |
 //! | tensors in memory | [`Model::load`] |
+//! | reads that are compared with checksums | [`Checksums`], [`Model::check`] |
 //! | experts on demand, in bounded memory | [`ExpertCache`] |
 //! | a header that is in memory already | [`safetensors::parse`], [`gguf::parse`] |
 //!
@@ -31,6 +32,7 @@
 //! # }
 //! ```
 
+pub mod checksums;
 mod cursor;
 mod dtype;
 mod error;
@@ -45,6 +47,7 @@ mod plan;
 pub mod safetensors;
 mod tensor;
 
+pub use checksums::{Checksums, FileChecksums};
 pub use dtype::DataType;
 pub use experts::{Expert, ExpertCache, ExpertStats};
 pub use header::{Format, Header, Parsed, Split};

@@ -52,3 +52,11 @@ pub const READ_WINDOW_BYTES: u64 = 128 << 20;
 
 /// Maximum number of reads in flight in [`Model::read`](crate::Model::read).
 pub const READ_WINDOW_COUNT: usize = 1024;
+
+/// Bytes of a file of a model that have a checksum of their own.
+pub const CHECKED_BYTES: u64 = 1 << 20;
+
+/// The longest file of checksums, which is read as a whole: for models of up to 8 TiB.
+pub const CHECKSUMS_BYTES_MAX: u64 = 64 << 20;
+
+const _: () = assert!(PLAN_BYTES_MAX_DEFAULT.is_multiple_of(CHECKED_BYTES));

@@ -32,9 +32,10 @@ use std::sync::Arc;
 
 use millstream::{Buffer, Error, ErrorKind, Queue, Read, Storage};
 
-use crate::error::{failed, in_file, shown};
+use crate::checksums::{Checksums, FileChecksums, FileHasher};
+use crate::error::{corrupt, failed, in_file, shown};
 use crate::header::{Format, Header};
-use crate::limits::{READ_WINDOW_BYTES, READ_WINDOW_COUNT};
+use crate::limits::{PLAN_BYTES_MAX_DEFAULT, READ_WINDOW_BYTES, READ_WINDOW_COUNT};
 use crate::metadata::{Metadata, Value};
 use crate::open::{Files, ModelFile};
 use crate::plan::{PlanOptions, PlannedRead, plan};
@@ -52,6 +53,8 @@ pub struct Model {
     tensors: Vec<Tensor>,
     /// Those of the files, without their tensors.
     headers: Vec<Header>,
+    /// One for each file, or none.
+    checksums: Vec<Arc<FileChecksums>>,
 }
 
 impl Model {
@@ -74,6 +77,7 @@ impl Model {
             files,
             tensors,
             headers,
+            checksums: Vec::new(),
         })
     }
 
@@ -129,13 +133,86 @@ impl Model {
         tensor.slice(rows).map_err(|error| in_file(error, path))
     }
 
+    /// Has the bytes of later requests compared with checksums: each reads all blocks that it has
+    /// bytes of. The headers were read before; [`Model::file_reads`] has them, too.
+    ///
+    /// # Errors
+    /// As [`Checksums::file`]: they are of another model.
+    pub fn check(&mut self, checksums: &Checksums) -> Result<(), Error> {
+        let files = self.files.list.iter();
+        let found = files.map(|file| checksums.file(&file.path, file.bytes).cloned());
+        self.checksums = found.collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
     /// Returns a request for bytes of the model.
     ///
     /// # Panics
     /// If the model has no such file.
     pub fn request(&self, extent: &Extent) -> Read {
         let file = &self.files.list[extent.file];
-        Read::range(file.id, extent.offset, extent.len)
+        match self.checksums.get(extent.file) {
+            Some(checksums) => checksums.request(file.id, extent.offset, extent.len),
+            None => Read::range(file.id, extent.offset, extent.len),
+        }
+    }
+
+    /// Returns reads of all bytes of all files in order, headers too. Each begins at a block that
+    /// has a checksum.
+    #[must_use]
+    pub fn file_reads(&self) -> Vec<PlannedRead> {
+        let most = PLAN_BYTES_MAX_DEFAULT;
+        let parts_of = |(file, about): (usize, &ModelFile)| {
+            let bytes = about.bytes;
+            let part = move |offset| Extent {
+                file,
+                offset,
+                len: most.min(bytes - offset),
+            };
+            (0..bytes).step_by(most as usize).map(part)
+        };
+        let parts = self.files.list.iter().enumerate().flat_map(parts_of);
+        plan(&parts.collect::<Vec<Extent>>(), &PlanOptions::default())
+    }
+
+    /// Reads all bytes of the files, and hashes them on this thread. `goes_on` is called with the
+    /// length of each read; `None` if it returned false. Blocks.
+    ///
+    /// # Errors
+    /// As [`Model::read`].
+    pub fn hash(
+        &self,
+        queue: &Queue,
+        goes_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<Checksums>, Error> {
+        let files = &self.files.list;
+        let mut hashers: Vec<_> = files.iter().map(|_| FileHasher::default()).collect();
+        let mut ended = ControlFlow::Continue(());
+        self.read(queue, &self.file_reads(), &mut |read, buffer| {
+            hashers[read.extent.file].update(&buffer);
+            if !goes_on(read.extent.len) {
+                ended = ControlFlow::Break(());
+            }
+            ended
+        })?;
+        let finish =
+            |(file, hasher): (&ModelFile, FileHasher)| hasher.finish(&file.path, file.bytes);
+        let files = files.iter().zip(hashers).map(finish).collect();
+        Ok(ended.is_continue().then(|| Checksums::new(files)))
+    }
+
+    /// Compares the BLAKE3 of the files, as [`Model::hash`] found them, with what is expected.
+    ///
+    /// # Errors
+    /// `Corrupt` for the first file that differs, and as [`Checksums::file`].
+    pub fn compare(&self, found: &Checksums, expected: &Checksums) -> Result<(), Error> {
+        for ModelFile { path, bytes, .. } in &self.files.list {
+            if found.file(path, *bytes)?.blake3 != expected.file(path, *bytes)?.blake3 {
+                let cause = "the BLAKE3 of the file is not that of its checksums";
+                return Err(in_file(corrupt(cause, 0, *bytes), path));
+            }
+        }
+        Ok(())
     }
 
     /// Executes a plan in its order, and gives each read to `visit` with its bytes, until that

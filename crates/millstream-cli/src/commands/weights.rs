@@ -1,23 +1,19 @@
-//! `weights`: shows and loads the tensors of a model.
+//! `weights`: shows and loads the tensors of a model, and writes and compares checksums.
 
-use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-use millstream::{QueueOptions, Storage};
+use millstream::Storage;
 use millstream_io::fs::names as file_names;
-use millstream_io::thread::processor_time;
 use millstream_pak::names;
-use millstream_weights::{Extent, Model, PlanOptions, Tensor, Value, plan};
+use millstream_weights::{Model, Tensor, Value};
 use serde_json::{Map, json};
 
 use crate::args::{ModelArgs, WeightsArgs, WeightsCommand};
-use crate::commands::load::{backend_name, cancel_on_interruption, close, end_of_load, rate};
 use crate::failure::{Ending, counted, refused, set_path};
 use crate::loader::describe;
 use crate::table::Table;
-use crate::{backend, output, progress, size};
+use crate::{backend, output, size};
+
+mod checksums;
+mod load;
 
 /// Longest value of the metadata that the table shows, in characters.
 const VALUE_CHARS_MAX: usize = 60;
@@ -26,7 +22,8 @@ const VALUE_CHARS_MAX: usize = 60;
 pub(crate) fn weights(args: &WeightsArgs, json: bool) -> Result<(), Ending> {
     match &args.command {
         WeightsCommand::Info(args) => info(args, json),
-        WeightsCommand::Load(args) => load(args, json),
+        WeightsCommand::Load(args) => load::load(args, json),
+        WeightsCommand::Hash(args) => checksums::hash(args, json),
     }
 }
 
@@ -126,70 +123,4 @@ fn value_of(value: &Value<'_>) -> serde_json::Value {
         Value::I64(value) => json!(value),
         Value::F64(value) => json!(value),
     }
-}
-
-fn load(args: &ModelArgs, json: bool) -> Result<(), Ending> {
-    let (begun, processor_begun) = (Instant::now(), processor_time());
-    let (storage, model) = open(args)?;
-    let opened = begun.elapsed();
-    let extents: Vec<Extent> = model.tensors().iter().map(|it| it.extent).collect();
-    let reads = plan(&extents, &PlanOptions::default());
-    let planned = begun.elapsed();
-    let queue = storage.queue(QueueOptions::default()).map_err(refused)?;
-    let interrupted = Arc::new(AtomicBool::new(false));
-    cancel_on_interruption(&queue, &interrupted);
-    let read_bytes: u64 = reads.iter().map(|read| read.extent.len).sum();
-    progress::begin(Some(read_bytes));
-    let ended = model.read(&queue, &reads, &mut |read, _| {
-        progress::advance(read.extent.len);
-        match interrupted.load(Ordering::Acquire) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    });
-    let elapsed = begun.elapsed();
-    let processor = processor_time().saturating_sub(processor_begun);
-    let (stopped, _) = end_of_load(&interrupted, None, &storage);
-    let mut ended = match ended {
-        _ if stopped => Err(Ending::Interrupted),
-        Err(error) => Err(describe(&args.model, &error).into()),
-        Ok(()) => Ok(()),
-    };
-    if json {
-        let document = json!({
-            "backend": backend_name(&storage),
-            "format": model.format().to_string(),
-            "files": model.files().len(),
-            "tensors": model.tensors().len(),
-            "requests": reads.len(),
-            "bytes": tensor_bytes(&model),
-            "read_bytes": read_bytes,
-            "seconds": elapsed.as_secs_f64(),
-            "open_seconds": opened.as_secs_f64(),
-            "plan_seconds": (planned - opened).as_secs_f64(),
-            "read_seconds": (elapsed - planned).as_secs_f64(),
-            "cpu_seconds": processor.as_secs_f64(),
-        });
-        ended = output::conclude(document, ended);
-    } else if ended.is_ok() {
-        let mut table = Table::default();
-        let time = |time: Duration| size::display_time(time);
-        let bytes = tensor_bytes(&model);
-        let rate = |time: Duration| rate(bytes, time.as_secs_f64().max(f64::MIN_POSITIVE));
-        let files = counted(model.files().len() as u64, "file");
-        let requests = counted(reads.len() as u64, "request");
-        table
-            .row("tensors", model.tensors().len(), files)
-            .row("bytes", bytes, size::display(bytes))
-            .row("time", time(elapsed), rate(elapsed))
-            .row("open", time(opened), "files and headers")
-            .row("plan", time(planned - opened), requests)
-            .row("read", time(elapsed - planned), rate(elapsed - planned))
-            .row("processor", time(processor), "all threads")
-            .row("backend", backend_name(&storage), "");
-        output::print(&table.text())?;
-    }
-    drop((model, queue));
-    close(&storage);
-    ended
 }

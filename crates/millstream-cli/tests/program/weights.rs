@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::common::{expect_quiet_success, expect_status, millstream, run};
+use crate::common::{SmallDisk, expect_quiet_success, expect_status, millstream, names_in, run};
 
 /// Writes a safetensors file with one tensor of the given name.
 fn write(path: &Path, name: &str) {
@@ -154,4 +154,132 @@ fn wrong_models_are_failures_with_file_and_reason() {
     ] {
         expect_status(&run(millstream(words).current_dir(folder.path())), 2);
     }
+}
+
+#[test]
+fn checksums_are_written_and_compared() {
+    let folder = model();
+    let hashed = document(&["weights", "hash", "."], folder.path());
+    assert_eq!(hashed["path"], "./model.checksums");
+    assert_eq!(
+        (&hashed["files"], &hashed["signed"]),
+        (&json!(2), &json!(false))
+    );
+    let root = hashed["root"].as_str().expect("a text");
+    assert_eq!(root.len(), 64);
+    let check = ["weights", "load", ".", "--check", "model.checksums"];
+    let loaded = document(&check, folder.path());
+    assert_eq!(loaded["checked"], true);
+    assert_eq!(loaded["read_bytes"], hashed["bytes"]);
+    let output = run(millstream(&check).current_dir(folder.path()));
+    expect_quiet_success(&output);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("all bytes of the files"));
+    let words = ["weights", "hash", "1.safetensors"];
+    let output = run(millstream(&words).current_dir(folder.path()));
+    expect_quiet_success(&output);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("1.safetensors.checksums"), "{text}");
+
+    let refused = |words: &[&str], place: &str, part: &str| {
+        let mut command = millstream(words);
+        let output = run(command.arg("--json").current_dir(folder.path()));
+        let errors = expect_status(&output, 1);
+        assert!(errors.contains(place) && errors.contains(part), "{errors}");
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        document["error"]["offset"].clone()
+    };
+    // Checksums of one file alone.
+    let check_other = ["weights", "load", ".", "--check", "1.safetensors.checksums"];
+    refused(&check_other, "2.safetensors", "another model");
+    let path = folder.path().join("2.safetensors");
+    let good = std::fs::read(&path).expect("a file");
+    let mut bad = good.clone();
+    *bad.last_mut().expect("bytes") ^= 1;
+    std::fs::write(&path, &bad).expect("written");
+    let offset = refused(&check, "2.safetensors", "checksum of a stored block");
+    assert_eq!(offset, 0);
+    std::fs::write(&path, &good).expect("written");
+    let sums = folder.path().join("model.checksums");
+    let whole = std::fs::read(&sums).expect("a file");
+    std::fs::write(&sums, &whole[..40]).expect("written");
+    assert!(refused(&check, "model.checksums", "exceed the file").is_u64());
+    std::fs::write(&sums, "no checksums").expect("written");
+    refused(&check, "model.checksums", "not a file of checksums");
+    let missing = ["weights", "load", ".", "--check", "missing"];
+    refused(&missing, "missing", "No such file");
+    for words in [
+        &["weights", "hash", ".", "-o", "-"][..],
+        &["weights", "load", ".", "--key", "public"],
+    ] {
+        expect_status(&run(millstream(words).current_dir(folder.path())), 2);
+    }
+    let over = ["weights", "hash", ".", "-o", "1.safetensors"];
+    refused(&over, "1.safetensors", "the command reads this file");
+}
+
+#[test]
+fn signed_checksums_prove_who_made_them() {
+    let folder = model();
+    let pem = |what: &str, key: &str| {
+        format!("-----BEGIN {what} KEY-----\n{key}\n-----END {what} KEY-----\n")
+    };
+    // RFC 8032, section 7.1, test 1, and the public key of test 2.
+    for (name, what, key) in [
+        (
+            "secret",
+            "PRIVATE",
+            "MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g",
+        ),
+        (
+            "public",
+            "PUBLIC",
+            "MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=",
+        ),
+        (
+            "other",
+            "PUBLIC",
+            "MCowBQYDK2VwAyEAPUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=",
+        ),
+    ] {
+        std::fs::write(folder.path().join(name), pem(what, key)).expect("written");
+    }
+    let sign = ["weights", "hash", ".", "-o", "sums", "--sign", "secret"];
+    assert_eq!(document(&sign, folder.path())["signed"], true);
+    document(&["weights", "hash", ".", "-o", "plain"], folder.path());
+    let check = |sums: &str, key: &str| {
+        let words = ["weights", "load", ".", "--check", sums, "--key", key];
+        run(millstream(&words).current_dir(folder.path()))
+    };
+    expect_quiet_success(&check("sums", "public"));
+    for (sums, key, part) in [
+        ("sums", "other", "signed with another key"),
+        ("plain", "public", "not signed"),
+        ("sums", "secret", "not an Ed25519 public key"),
+    ] {
+        let errors = expect_status(&check(sums, key), 1);
+        assert!(errors.contains(part), "{errors}");
+    }
+    let path = folder.path().join("sums");
+    let mut sums = std::fs::read(&path).expect("a file");
+    *sums.last_mut().expect("bytes") ^= 1;
+    std::fs::write(&path, &sums).expect("written");
+    let errors = expect_status(&check("sums", "public"), 1);
+    assert!(errors.contains("signature does not match"), "{errors}");
+}
+
+#[test]
+fn a_full_disk_leaves_no_part_of_a_file_of_checksums() {
+    let (folder, target) = (model(), tempfile::tempdir().expect("a temporary folder"));
+    let Some(disk) = SmallDisk::mount(target.path(), 256 << 10) else {
+        return;
+    };
+    let filler = target.path().join("filler");
+    std::fs::write(&filler, vec![1; 1 << 20]).expect_err("the disk is full");
+    let path = target.path().join("sums");
+    let mut command = millstream(&["weights", "hash", ".", "-o"]);
+    let output = run(command.arg(&path).current_dir(folder.path()));
+    let errors = expect_status(&output, 1);
+    assert!(errors.contains("the disk is full"), "{errors}");
+    assert_eq!(names_in(target.path()), ["filler"]);
+    drop(disk);
 }

@@ -13,8 +13,8 @@ use super::choose::Target;
 use super::output::Output;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{
-    BlockRecord, EntryRecord, Header, MAGIC, MetadataPlace, SectionRecord, VERSION_MAJOR,
-    VERSION_MINOR, block_flag, feature, section, section_flag,
+    BlockRecord, EntryRecord, Header, MAGIC, MetadataPlace, SIGNED_PREFIX, SectionRecord,
+    VERSION_MAJOR, VERSION_MINOR, block_flag, feature, section, section_flag,
 };
 use crate::limits::{
     ALIGNED_BYTES_MIN, BLOCK_ALIGNMENT, BLOCKS_MAX, BUCKET_BITS_MAX, BUCKET_ENTRIES, ENTRIES_MAX,
@@ -181,7 +181,8 @@ impl<'a> Builder<'a> {
         let file_bytes = end.next_multiple_of(STORED_ALIGNMENT) + HEADER_BYTES as u64;
         let header = self.header(&sections, features, seed, (data_bytes, file_bytes));
         if let Some(key) = features.sign {
-            self.output.append(key.sign(&header.root).as_bytes())?;
+            self.output
+                .append(key.sign(SIGNED_PREFIX, &header.root).as_bytes())?;
         }
         self.output.pad(STORED_ALIGNMENT)?;
         self.output.append(header.as_bytes())?;

@@ -1,5 +1,6 @@
 //! The tests of both formats, of plans and of models.
 
+mod checksums;
 mod files;
 mod gguf;
 mod models;
