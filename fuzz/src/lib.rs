@@ -15,7 +15,7 @@ pub mod zips;
 pub type Target = fn(&[u8]);
 
 /// All of them, by the names of their folders in `seeds/`.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 14] = [
     ("archives", zips::read),
     ("codec_decode", codec::decode),
     ("gdeflate_decode", tiles::decode),
@@ -27,6 +27,7 @@ pub const TARGETS: [(&str, Target); 13] = [
     ("pnm_decode", pnm::decode),
     ("report_trace", report::trace),
     ("stream_archive", archive::read),
+    ("weights_checksums", weights::checksums),
     ("weights_gguf", weights::gguf),
     ("weights_safetensors", weights::safetensors),
 ];

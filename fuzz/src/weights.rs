@@ -5,7 +5,7 @@
 
 use millstream_weights::safetensors::Index;
 use millstream_weights::{
-    Extent, Format, Header, Parsed, PlanOptions, Value, gguf, plan, safetensors,
+    Checksums, Extent, Format, Header, Parsed, PlanOptions, Value, gguf, plan, safetensors,
 };
 
 type Parse = fn(&[u8], u64) -> Result<Parsed, millstream::Error>;
@@ -33,6 +33,17 @@ pub fn safetensors(input: &[u8]) {
 /// A GGUF header.
 pub fn gguf(input: &[u8]) {
     read(input, gguf::parse);
+}
+
+/// A file of checksums, as it is and with the hash that its bytes have.
+pub fn checksums(input: &[u8]) {
+    let whole = [input, blake3::hash(input).as_bytes()].concat();
+    for bytes in [input, &whole[..]] {
+        match Checksums::parse(bytes) {
+            Ok(checksums) => assert!(checksums.to_bytes() == bytes),
+            Err(error) => assert!(error.path().is_none() && error.offset() <= bytes.len() as u64),
+        }
+    }
 }
 
 fn read(input: &[u8], parse: Parse) {
