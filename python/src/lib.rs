@@ -7,7 +7,9 @@
 //! | `buffer`, `memory` | memory of the library for Python, and of Python for the engine |
 //! | `wait`, `completions` | blocking waits that notice Ctrl-C; event loops |
 //! | `package`, `pack` | packages: read, verify, make |
-//! | `header`, `experts` | model weights: headers of safetensors files; experts on demand |
+//! | `header` | model weights: headers of safetensors files |
+//! | `checksums`, `hash` | reads that are compared with checksums; their files |
+//! | `experts` | experts on demand |
 //! | `errors`, `options` | exceptions; words as values |
 //!
 //! No thread of the engine ever attaches to the interpreter: it could wait there for a thread that
@@ -15,11 +17,13 @@
 
 mod archive;
 mod buffer;
+mod checksums;
 mod completions;
 mod errors;
 mod experts;
 mod file;
 mod group;
+mod hash;
 mod header;
 mod memory;
 mod options;
@@ -40,6 +44,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<archive::Archive>()?;
     module.add_class::<buffer::Buffer>()?;
+    module.add_class::<checksums::PyChecksums>()?;
+    module.add_class::<checksums::PyFileChecksums>()?;
     module.add_class::<completions::PyCompletions>()?;
     module.add_class::<experts::ExpertCache>()?;
     module.add_class::<group::Group>()?;
@@ -54,6 +60,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<storage::Storage>()?;
     module.add_class::<ticket::Ticket>()?;
     module.add_function(wrap_pyfunction!(archive::open_archive, module)?)?;
+    module.add_function(wrap_pyfunction!(hash::write_checksums, module)?)?;
     module.add_function(wrap_pyfunction!(header::parse_safetensors, module)?)?;
     module.add_function(wrap_pyfunction!(pack::encode_task, module)?)?;
     module.add_function(wrap_pyfunction!(pack::pack, module)?)?;

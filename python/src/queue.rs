@@ -11,6 +11,7 @@ use millstream::{Ticket as EngineTicket, Write};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::checksums::PyFileChecksums;
 use crate::errors::{self, IntoPy as _};
 use crate::file::{File, path_of};
 use crate::group::Group;
@@ -178,15 +179,25 @@ impl Target<'_> {
         if let Some(decode) = decode {
             request = request.decode(decode);
         }
-        let request = read_with(request, common);
-        let added = match (lent, into) {
-            (Some(lent), Some(into)) => add(py, self.batch, self.queue, request.into(lent))
-                .map(|ticket| Pending::Into(ticket, into.clone().unbind())),
-            _ => add(py, self.batch, self.queue, request).map(Pending::Own),
-        };
+        let added = self.land(py, read_with(request, common), lent.zip(into));
         let closed = self.done_with(py, &source);
-        let ticket = Ticket::new(added?);
+        let ticket = added?;
         closed.map(|()| ticket)
+    }
+
+    /// Adds a read, whose bytes land in memory of Python or in a buffer.
+    fn land(
+        &mut self,
+        py: Python<'_>,
+        request: Read,
+        into: Option<(Lent, &Bound<'_, PyAny>)>,
+    ) -> PyResult<Ticket> {
+        let pending = match into {
+            Some((lent, into)) => add(py, self.batch, self.queue, request.into(lent))
+                .map(|ticket| Pending::Into(ticket, into.clone().unbind())),
+            None => add(py, self.batch, self.queue, request).map(Pending::Own),
+        };
+        pending.map(Ticket::new)
     }
 
     fn write(
@@ -581,6 +592,23 @@ impl Batch {
         }
         .check()?;
         self.add(py, |target| target.write(file, data, Some(offset), &common))
+    }
+
+    /// As `read` of an open file, whose blocks are compared with checksums.
+    fn _read_checked(
+        &mut self,
+        py: Python<'_>,
+        file: &Bound<'_, File>,
+        range: (u64, u64),
+        checksums: &PyFileChecksums,
+        into: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Ticket> {
+        let lent = into.map(|into| Lent::of(into, true)).transpose()?;
+        self.add(py, |target| {
+            target.shared.check_open(py)?;
+            let request = checksums.0.request(file.get().id(py)?, range.0, range.1);
+            target.land(py, request, lent.zip(into))
+        })
     }
 
     /// Hands everything to the engine. Does not block.

@@ -25,7 +25,7 @@ a ticket                       ``ticket.wait()``, ``await ticket``, ``ticket.can
 a package                      `Package`, `pack`, `Dataset`
 a zip, pk3, PACK or PCK        ``millstream.open_archive(path)``: an `Archive`
 a cluster that packs           ``millstream.ray.pack``; `PackPlan` and `encode_task`
-model weights                  ``millstream.safetensors.load_file``, ``iter_tensors``
+model weights                  ``millstream.safetensors.load_file``, ``safe_open``
 experts of a model on demand   `ExpertCache`
 ``.npy``, ``.npz``, raw files  ``millstream.npy.load``, ``fromfile``
 =============================  ===================================================================

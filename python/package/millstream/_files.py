@@ -5,7 +5,15 @@ import os
 from dataclasses import dataclass
 
 from ._errors import Corrupt
-from ._native import File, Queue, Storage, parse_safetensors, wait_all
+from ._native import (
+    Checksums,
+    File,
+    FileChecksums,
+    Queue,
+    Storage,
+    parse_safetensors,
+    wait_all,
+)
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -38,6 +46,8 @@ class TensorFile:
     file: File
     tensors: list[Tensor]
     metadata: dict[str, str]
+    # What bytes that are read are compared with.
+    checksums: FileChecksums | None
 
 
 def _corrupt(path: str, cause: str) -> Corrupt:
@@ -81,24 +91,46 @@ def _expand(storage: Storage, queue: Queue, paths: list[Path]) -> dict[str, set[
     return files
 
 
-def open_files(storage: Storage, queue: Queue, paths: list[Path]) -> list[TensorFile]:
+def _heads(
+    queue: Queue, files: list[tuple[File, int, FileChecksums | None]], length: int
+) -> list[bytes]:
+    """The first bytes of files: at most `length` of each."""
+    with queue.batch() as batch:
+        tickets = [
+            batch.read(file, 0, min(size, length))
+            if checksums is None
+            else batch._read_checked(file, (0, min(size, length)), checksums, None)
+            for file, size, checksums in files
+        ]
+    return [bytes(head) for head in wait_all(tickets)]
+
+
+def open_files(
+    storage: Storage, queue: Queue, paths: list[Path], checksums: Path | None = None
+) -> list[TensorFile]:
     """Opens files and reads their headers, those of all files at once."""
+    known = None if checksums is None else Checksums(checksums)
     wanted = _expand(storage, queue, paths)
     opened = [storage.open(path) for path in wanted]
     lengths = [file.size() for file in opened]
-    pairs = list(zip(opened, lengths, strict=True))
-    heads = wait_all(queue.read_many((file, 0, min(length, _HEAD_BYTES)) for file, length in pairs))
+    checks = [
+        None if known is None else known.file(path, length)
+        for path, length in zip(wanted, lengths, strict=True)
+    ]
+    each = list(zip(opened, lengths, checks, strict=True))
+    heads = _heads(queue, each, _HEAD_BYTES)
     files = []
-    for (path, names), (file, length), head in zip(wanted.items(), pairs, heads, strict=True):
-        needed, metadata, rows = parse_safetensors(bytes(head), length, path)
+    for (path, names), one, head in zip(wanted.items(), each, heads, strict=True):
+        file, length, check = one
+        needed, metadata, rows = parse_safetensors(head, length, path)
         if needed > len(head):
-            whole = bytes(queue.read(file, 0, needed).wait())
-            needed, metadata, rows = parse_safetensors(whole, length, path)
+            (head,) = _heads(queue, [one], needed)
+            needed, metadata, rows = parse_safetensors(head, length, path)
         tensors = [Tensor(name, kind, tuple(shape), *place) for name, kind, shape, *place in rows]
         if names is not None:
             missing = names.difference(tensor.name for tensor in tensors)
             if missing:
                 raise _corrupt(path, f"the index says that it holds {min(missing)!r}")
             tensors = [tensor for tensor in tensors if tensor.name in names]
-        files.append(TensorFile(path, file, tensors, metadata))
+        files.append(TensorFile(path, file, tensors, metadata, check))
     return files

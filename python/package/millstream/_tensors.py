@@ -1,39 +1,34 @@
-"""Reading of tensors: which bytes become one request, and how many at a time."""
+"""Reading of tensors: how many requests at a time, and into which memory."""
 
 import importlib
 import select
 from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, zip_longest
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from . import _plan
 from ._default import default_storage
 from ._errors import invalid
 from ._files import Tensor, TensorFile
-from ._native import Completions, File, Queue, Storage, Ticket
+from ._native import Completions, Queue, Storage, Ticket
+from ._plan import Job, Read
+from ._ring import RING_BYTES, Device, Ring, gather
 from ._types import numpy_type, torch_type
 
-# Tensors below it share a request with their neighbors, up to as many bytes. The engine splits
-# longer requests into blocks.
-_SHARED_BYTES = 1 << 20
+Shards = Mapping[str, tuple[int, int, int]]
+
+# Reads in flight at a time, far below what a queue has room for.
+_FLYING_MAX = 4096
 
 
-@dataclass(slots=True)
-class Span:
-    """Neighboring tensors that are read by one request."""
-
-    file: File
-    tensors: list[Tensor]
-    offset: int
-    length: int
-
-
-def wanted(files: list[TensorFile], names: Iterable[str] | None) -> list[tuple[File, list[Tensor]]]:
-    """Tensors of each file that are wanted.
+def wanted(
+    files: list[TensorFile], names: Iterable[str] | None, shards: Shards | None
+) -> list[list[Job]]:
+    """For each file what is wanted of it, in file order.
 
     Raises KeyError for a name that no file has, and InvalidArgument for one that several have.
     """
@@ -43,27 +38,15 @@ def wanted(files: list[TensorFile], names: Iterable[str] | None) -> list[tuple[F
             if tensor.name in known:
                 raise invalid(f"the tensor {tensor.name!r} is in several files")
             known.add(tensor.name)
-    if names is None:
-        return [(file.file, file.tensors) for file in files]
-    chosen = {names} if isinstance(names, str) else set(names)
-    for name in sorted(chosen - known):
+    chosen = known if names is None else {names} if isinstance(names, str) else set(names)
+    for name in sorted((chosen | set(shards or ())) - known):
         raise KeyError(name)
-    return [(file.file, [one for one in file.tensors if one.name in chosen]) for file in files]
 
+    def job(file: TensorFile, tensor: Tensor) -> Job:
+        how = (shards or {}).get(tensor.name)
+        return _plan.whole(file, tensor) if how is None else _plan.shard(file, tensor, how)
 
-def _spans(file: File, tensors: list[Tensor]) -> Iterator[Span]:
-    span: Span | None = None
-    for tensor in tensors:
-        joins = span is not None and span.offset + span.length == tensor.offset
-        if span is not None and joins and span.length + tensor.length <= _SHARED_BYTES:
-            span.tensors.append(tensor)
-            span.length += tensor.length
-            continue
-        if span is not None:
-            yield span
-        span = Span(file, [tensor], tensor.offset, tensor.length)
-    if span is not None:
-        yield span
+    return [[job(file, one) for one in file.tensors if one.name in chosen] for file in files]
 
 
 class Session:
@@ -89,118 +72,265 @@ class Session:
         if self._own:
             self.storage.close()
 
-    def tensors(
+
+class Reader:
+    """Reads jobs in their order. Jobs that were started and not given back have at most `window`
+    bytes together, or are one job; what is copied goes through at most `RING_BYTES` more. Used by
+    one thread at a time."""
+
+    def __init__(
         self,
-        wanted: list[tuple[File, list[Tensor]]],
-        framework: str,
-        device: Any,
+        session: Session,
+        target: "Host | Device",
+        jobs: list[list[Job]],
         window: int | None,
-    ) -> Iterator[tuple[str, Any]]:
-        """Tensors in the order in which they arrive, with at most `window` bytes read ahead."""
-        by_file = [_spans(file, tensors) for file, tensors in wanted]
+    ) -> None:
+        self._session, self._target, self._window = session, target, window
+        self._ring = None if isinstance(target, Host) else Ring(target, window or RING_BYTES)
+        for job in chain.from_iterable(jobs):
+            if job.length == 0:
+                job.made = target.tensor(job, b"", 0)
+        by_file = [_plan.reads(each, self._ring is not None) for each in jobs]
         # Files in turns, so that all are read at once.
-        spans = deque(span for row in zip_longest(*by_file) for span in row if span is not None)
-        convert = _Torch(device) if framework == "torch" else _Numpy()
-        for span, memory in self._arrivals(spans, convert, window):
-            while span.tensors:
-                tensor = span.tensors.pop()
-                start = tensor.offset - span.offset
-                made = convert.tensor(tensor, memory, start)
-                if not span.tensors:
-                    # The caller may be the only one who keeps the memory.
-                    del memory
-                yield tensor.name, made
-                del made
+        turns = chain.from_iterable(zip_longest(*by_file))
+        self._reads = (read for read in turns if read is not None)
+        self._next = next(self._reads, None)
+        self._flying: dict[int, tuple[Read, Ticket[Any], Any]] = {}
+        self._arrived: deque[int] = deque()
+        self._completions: Completions | None = None
+        self._poller = select.poll()
+        self._token, self._ahead, self._copied_bytes = 0, 0, 0
 
-    def _arrivals(
-        self, spans: deque[Span], convert: "_Numpy | _Torch", window: int | None
-    ) -> Iterator[tuple[Span, Any]]:
-        completions = Completions()
-        poller = select.poll()
-        poller.register(completions.fileno(), select.POLLIN)
-        pending: dict[int, tuple[Span, Ticket[Any], Any]] = {}
-        ahead, token = 0, 0
+    def close(self) -> None:
+        """Cancels what is in flight."""
+        for _read, ticket, _memory in self._flying.values():
+            ticket.cancel()
+        self._flying.clear()
+        self._next = None
+
+    def give_back(self, job: Job) -> None:
+        """Lets go of a job whose tensor the caller has."""
+        self._ahead -= job.length
+        job.made = None
+
+    def submit(self, at_least_one: bool = False) -> None:
+        """Submits the reads that fit into memory. Waits for nothing but copies of the device, and
+        only if nothing is in flight."""
+        first = self._token
+        with self._session.queue.batch() as batch:
+            while (read := self._next) is not None:
+                read.pieces = [piece for piece in read.pieces if not piece.job.dropped]
+                if not read.pieces:
+                    self._next = next(self._reads, None)
+                    continue
+                if not self._fits(read, at_least_one):
+                    break
+                memory = None
+                if self._ring is not None:
+                    memory = self._ring.take(not self._flying)
+                    if memory is None:
+                        break
+                for job in {id(piece.job): piece.job for piece in read.pieces}.values():
+                    self._ahead += 0 if job.started else job.length
+                    job.started = True
+                    if read.how != "keep" and job.memory is None:
+                        job.memory = self._target.allocate(job)
+                into = None if memory is None else memory[1][: read.length]
+                if read.how == "into":
+                    at = read.pieces[0].at
+                    into = read.pieces[0].job.memory[at : at + read.length]
+                elif read.how == "copy":
+                    self._copied_bytes += read.length
+                file, checks = read.file.file, read.file.checksums
+                ticket = (
+                    batch.read(file, read.offset, read.length, into=into)
+                    if checks is None
+                    else batch._read_checked(file, (read.offset, read.length), checks, into)
+                )
+                self._flying[self._token] = (read, ticket, memory)
+                del into, memory
+                self._token += 1
+                self._next = next(self._reads, None)
+        self._watch(first)
+
+    def _fits(self, read: Read, at_least_one: bool) -> bool:
+        if not self._flying and (at_least_one or not self._ahead):
+            return True
+        copied = self._copied_bytes + read.length if read.how == "copy" else 0
+        if len(self._flying) >= _FLYING_MAX or (self._flying and copied > RING_BYTES):
+            return False
+        jobs = {id(piece.job): piece.job for piece in read.pieces}.values()
+        # The rest of a job that was started is always read: it would never complete.
+        if self._window is None or any(job.started for job in jobs):
+            return True
+        return self._ahead + sum(job.length for job in jobs) <= self._window
+
+    def _watch(self, first: int) -> None:
+        """Has the reads from a token on reported. A lone one is waited for without that."""
+        if self._completions is None:
+            if len(self._flying) < 2:
+                return
+            self._completions = Completions()
+            self._poller.register(self._completions.fileno(), select.POLLIN)
+            first = min(self._flying)
+        for token in range(first, self._token):
+            flying = self._flying.get(token)
+            if flying is not None and flying[1]._notify(self._completions, token):
+                self._arrived.append(token)
+
+    def _wait(self) -> int:
+        """Waits for a read, and returns its token."""
+        if self._completions is None:
+            (token,) = self._flying
+            return token
+        while True:
+            while self._arrived:
+                token = self._arrived.popleft()
+                ticket = self._flying[token][1]
+                if ticket.done() or ticket._notify(self._completions, token):
+                    return token
+            self._poller.poll()
+            self._arrived.extend(self._completions.take())
+
+    def arrive(self) -> list[Job]:
+        """Waits for a read, and returns the jobs that it completed, in their order. Some job must
+        be incomplete."""
+        if not self._flying:
+            self.submit(at_least_one=True)
+        read, ticket, memory = self._flying.pop(self._wait())
+        if read.how == "copy":
+            self._copied_bytes -= read.length
+        result: Any = ticket.wait()
+        if read.how == "keep" or memory is None:
+            memory = result
+        del ticket, result
+        made = []
+        for piece in read.pieces:
+            job, start = piece.job, piece.offset - read.offset
+            if self._ring is not None:
+                self._ring.copy(piece, memory, start)
+            elif read.how == "copy":
+                source = np.frombuffer(memory, np.uint8)
+                gather(piece, source, start, job.memory[piece.at :])
+            job.left -= 1
+            if job.left == 0:
+                kept = (memory, start) if read.how == "keep" else (job.memory, 0)
+                job.made, job.memory = self._target.tensor(job, *kept), None
+                made.append(job)
+        if self._ring is not None:
+            self._ring.give_back(memory)
+        return made
+
+    def take(self, job: Job) -> Any:
+        """Waits for one of the reader's jobs that were started, and returns its tensor."""
+        while job.made is None:
+            self.arrive()
+        made = job.made
+        self.give_back(job)
+        self.submit()
+        return made
+
+    def tensors(self, jobs: list[Job], ordered: bool) -> Iterator[tuple[str, Any]]:
+        """Yields the tensors of the reader's jobs as they arrive, or in the order of the jobs."""
         try:
-            while spans or pending:
-                with self.queue.batch() as batch:
-                    submitted = []
-                    while spans and (
-                        window is None or not ahead or ahead + spans[0].length <= window
-                    ):
-                        span = spans.popleft()
-                        memory = convert.memory(span.length)
-                        into = None if memory is None else memory.numpy()
-                        ticket = batch.read(span.file, span.offset, span.length, into=into)
-                        pending[token] = (span, ticket, memory)
-                        del into, memory
-                        submitted.append(token)
-                        ahead, token = ahead + span.length, token + 1
-                arrived = [one for one in submitted if pending[one][1]._notify(completions, one)]
-                if not arrived:
-                    poller.poll()
-                    arrived = completions.take()
-                for one in arrived:
-                    span, ticket, memory = pending[one]
-                    if not ticket.done() and not ticket._notify(completions, one):
-                        continue
-                    del pending[one]
-                    arrived_in = ticket.wait()
-                    memory = arrived_in if memory is None else memory
-                    del ticket, arrived_in
-                    yield span, memory
-                    del memory
-                    ahead -= span.length
+            if ordered:
+                for job in jobs:
+                    while job.made is None:
+                        self.submit()
+                        self.arrive()
+                    yield job.tensor.name, job.made
+                    self.give_back(job)
+                return
+            left = len(jobs)
+            made = [job for job in jobs if job.made is not None]
+            while left:
+                left -= len(made)
+                while made:
+                    job = made.pop()
+                    yield job.tensor.name, job.made
+                    self.give_back(job)
+                if left:
+                    self.submit()
+                    made = self.arrive()
         finally:
-            for _span, ticket, _memory in pending.values():
-                ticket.cancel()
+            self.close()
 
 
-class _Numpy:
-    """Makes arrays of numpy."""
+def target(storage: Storage, framework: str, device: Any) -> "Host | Device":
+    """Where tensors of a framework live."""
+    if framework == "numpy":
+        return Host(storage, None)
+    torch = importlib.import_module("torch")
+    chosen = torch.device("cpu" if device is None else device)
+    return Host(storage, torch) if chosen.type == "cpu" else TorchDevice(torch, chosen)
 
-    def memory(self, length: int) -> None:
-        """Memory to read into: the library's."""
 
-    def tensor(self, tensor: Tensor, memory: Any, start: int) -> Any:
-        kind = numpy_type(tensor.type)
+class Host:
+    """Memory of this process: arrays of numpy, or tensors of torch."""
+
+    def __init__(self, storage: Storage, torch: Any) -> None:
+        self._storage, self._torch = storage, torch
+
+    def allocate(self, job: Job) -> Any:
+        memory: Any = self._storage.buffer(job.length)
+        return np.frombuffer(memory, np.uint8)
+
+    def tensor(self, job: Job, memory: Any, start: int) -> Any:
+        if self._torch is None:
+            return self._array(job, memory, start)
+        kind = torch_type(job.tensor.type)
+        if job.length == 0:
+            return self._torch.empty(job.shape, dtype=kind or self._torch.uint8)
+        uint8 = self._torch.uint8
+        raw = self._torch.frombuffer(memory, dtype=uint8, count=job.length, offset=start)
         if kind is None:
-            return np.frombuffer(memory, np.uint8, tensor.length, start)
-        if tensor.length == 0:
-            return np.empty(tensor.shape, kind)
-        count = tensor.length // kind.itemsize
-        array = np.frombuffer(memory, kind, count, start)
-        if not array.flags.aligned:
-            array = array.copy()
-        return array.reshape(tensor.shape)
-
-
-class _Torch:
-    """Makes tensors of torch. For CUDA devices bytes are read into pinned memory, and copied from
-    there while others are read; torch keeps that memory until the copy is done."""
-
-    def __init__(self, device: Any) -> None:
-        self.torch: Any = importlib.import_module("torch")
-        self.device = self.torch.device("cpu" if device is None else device)
-        self.pinned = self.device.type == "cuda" and self.torch.cuda.is_available()
-
-    def memory(self, length: int) -> Any:
-        if not self.pinned or length == 0:
-            return None
-        return self.torch.empty(length, dtype=self.torch.uint8, pin_memory=True)
-
-    def tensor(self, tensor: Tensor, memory: Any, start: int) -> Any:
-        torch = self.torch
-        kind = torch_type(tensor.type)
-        if tensor.length == 0:
-            return torch.empty(tensor.shape, dtype=kind or torch.uint8, device=self.device)
-        if self.pinned:
-            # A slice of the tensor itself: by its storage torch knows the memory that a copy uses.
-            raw = memory[start : start + tensor.length]
-        else:
-            raw = torch.frombuffer(memory, dtype=torch.uint8, count=tensor.length, offset=start)
-        if kind is None:
-            return raw.to(self.device, non_blocking=self.pinned)
+            return raw
         if raw.data_ptr() % kind.itemsize:
             raw = raw.clone()
-        made = raw.view(kind).reshape(tensor.shape)
-        return made.to(self.device, non_blocking=self.pinned)
+        return raw.view(kind).reshape(job.shape)
+
+    def _array(self, job: Job, memory: Any, start: int) -> Any:
+        kind = numpy_type(job.tensor.type)
+        if kind is None:
+            return np.frombuffer(memory, np.uint8, job.length, start)
+        if job.length == 0:
+            return np.empty(job.shape, kind)
+        array = np.frombuffer(memory, kind, job.length // kind.itemsize, start)
+        if not array.flags.aligned:
+            array = array.copy()
+        return array.reshape(job.shape)
+
+
+class TorchDevice:
+    """Memory of a device of torch. For CUDA slots are pinned, and copies go on while others are
+    read."""
+
+    def __init__(self, torch: Any, device: Any) -> None:
+        self._torch, self._device = torch, device
+        self._pinned = device.type == "cuda" and torch.cuda.is_available()
+
+    def slot(self, length: int) -> tuple[Any, Any]:
+        memory = self._torch.empty(length, dtype=self._torch.uint8, pin_memory=self._pinned)
+        return memory, memory.numpy()
+
+    def allocate(self, job: Job) -> Any:
+        return self._torch.empty(job.length, dtype=self._torch.uint8, device=self._device)
+
+    def copy(self, into: Any, at: int, slot: Any, start: int, length: int) -> None:
+        # A slice of the tensor itself: by its storage torch knows the pinned memory that is used.
+        part = slot[start : start + length]
+        into[at : at + length].copy_(part, non_blocking=self._pinned)
+
+    def record(self) -> Any:
+        if not self._pinned:
+            return None
+        event = self._torch.cuda.Event()
+        event.record(self._torch.cuda.current_stream(self._device))
+        return event
+
+    def tensor(self, job: Job, memory: Any, start: int) -> Any:
+        kind = torch_type(job.tensor.type)
+        if job.length == 0:
+            shape, kind = job.shape, kind or self._torch.uint8
+            return self._torch.empty(shape, dtype=kind, device=self._device)
+        return memory if kind is None else memory.view(kind).reshape(job.shape)
