@@ -345,6 +345,8 @@ pub(crate) enum WeightsCommand {
     ///
     /// The file has the XXH3-64 of each MiB, the BLAKE3 of each file, and with --sign a signature.
     Hash(ModelHashArgs),
+    /// Load a model cold and warm, some times each, and show the median and its phases
+    Bench(ModelBenchArgs),
 }
 
 /// The model of a command of `weights`.
@@ -370,6 +372,17 @@ pub(crate) struct ModelLoadArgs {
     /// belongs to it, and the BLAKE3 of each file is compared, too
     #[arg(long, value_name = "KEY", value_hint = ValueHint::FilePath, requires = "check")]
     pub(crate) key: Option<PathBuf>,
+}
+
+/// Arguments of `weights bench`.
+#[derive(Debug, Args)]
+pub(crate) struct ModelBenchArgs {
+    #[command(flatten)]
+    pub(crate) load: ModelLoadArgs,
+    /// How often the model is loaded, cold and warm each
+    #[arg(long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
 }
 
 /// Arguments of `weights hash`.

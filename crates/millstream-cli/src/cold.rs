@@ -4,6 +4,8 @@
 //! pages the system does not report, is named on standard error and loaded all the same: it is no
 //! failure, but the figures may not be those of a cold load.
 
+use std::path::Path;
+
 use millstream_io::fs::file;
 
 use crate::failure;
@@ -11,9 +13,26 @@ use crate::loader::Source;
 
 /// Drops the files of all sources. Files that cannot be opened fail later, when they are loaded.
 pub(crate) fn drop_files(sources: &[Source]) {
+    let mut paths: Vec<&Path> = Vec::new();
+    for source in sources {
+        match source {
+            Source::Entries(package, _) => paths.push(package.path()),
+            Source::Archive(archive) => paths.push(archive.path()),
+            Source::Files(files) => {
+                let held = |len: &u64| *len > 0;
+                let files = files.iter().filter(|one| one.len.as_ref().is_ok_and(held));
+                paths.extend(files.map(|one| &*one.path));
+            }
+        }
+    }
+    drop_paths("--cold", paths);
+}
+
+/// Drops files, as [`drop_files`]. `what` says in a message what they are dropped for.
+pub(crate) fn drop_paths<'a>(what: &str, paths: impl IntoIterator<Item = &'a Path>) {
     let mut stayed: u64 = 0;
     let mut first = None;
-    let mut drop = |path| {
+    for path in paths {
         // A FIFO may have replaced the file.
         if let Ok(file) = file::open(path)
             && let Err(error) = millstream_io::fs::evict(&file)
@@ -21,21 +40,10 @@ pub(crate) fn drop_files(sources: &[Source]) {
             stayed += 1;
             first.get_or_insert_with(|| format!("{}: {error}", failure::shown(path)));
         }
-    };
-    for source in sources {
-        match source {
-            Source::Entries(package, _) => drop(package.path()),
-            Source::Archive(archive) => drop(archive.path()),
-            Source::Files(files) => {
-                let held = |len: &u64| *len > 0;
-                let files = files.iter().filter(|one| one.len.as_ref().is_ok_and(held));
-                files.for_each(|one| drop(&one.path));
-            }
-        }
     }
     if let Some(first) = first {
         failure::tell(&format!(
-            "--cold: not seen to leave the page cache: {}, the first: {first}",
+            "{what}: not seen to leave the page cache: {}, the first: {first}",
             failure::counted(stayed, "file")
         ));
     }

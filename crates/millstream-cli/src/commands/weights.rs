@@ -24,6 +24,7 @@ pub(crate) fn weights(args: &WeightsArgs, json: bool) -> Result<(), Ending> {
         WeightsCommand::Info(args) => info(args, json),
         WeightsCommand::Load(args) => load::load(args, json),
         WeightsCommand::Hash(args) => checksums::hash(args, json),
+        WeightsCommand::Bench(args) => load::bench(args, json),
     }
 }
 

@@ -119,6 +119,43 @@ fn a_model_is_loaded_and_the_phases_are_timed() {
 }
 
 #[test]
+fn a_model_is_loaded_several_times_cold_and_warm() {
+    let folder = model();
+    document(&["weights", "hash", "."], folder.path());
+    let words = ["weights", "bench", ".", "--rounds", "3"];
+    let check = ["--check", "model.checksums"];
+    for (words, checked) in [(&words[..], false), (&[&words[..], &check].concat(), true)] {
+        // Files in memory never leave the page cache, which is reported.
+        let output = run(millstream(words).arg("--json").current_dir(folder.path()));
+        expect_status(&output, 0);
+        let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(document["rounds"], 3);
+        for state in ["cold", "warm"] {
+            let median = &document[state];
+            assert_eq!(
+                (&median["tensors"], &median["checked"]),
+                (&json!(2), &json!(checked))
+            );
+            let seconds = |key: &str| median[key].as_f64().expect("a number");
+            assert!(
+                seconds("fastest_seconds") <= seconds("seconds"),
+                "{document}"
+            );
+        }
+    }
+    let output = run(millstream(&words).current_dir(folder.path()));
+    expect_status(&output, 0);
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    for line in ["cold", "warm", "open", "plan", "read"] {
+        assert!(text.lines().any(|it| it.starts_with(line)), "{text}");
+    }
+    let missing = ["weights", "bench", "missing"];
+    expect_status(&run(millstream(&missing).current_dir(folder.path())), 1);
+    let none = ["weights", "bench", ".", "--rounds", "0"];
+    expect_status(&run(millstream(&none).current_dir(folder.path())), 2);
+}
+
+#[test]
 fn wrong_models_are_failures_with_file_and_reason() {
     let folder = model();
     std::fs::write(folder.path().join("text"), "no model at all").expect("a file");

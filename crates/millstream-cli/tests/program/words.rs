@@ -215,7 +215,8 @@ fn manual_pages_cover_every_command() {
             .iter()
             .map(|command| format!("millstream-{command}.1")),
     );
-    let of_weights = ["hash", "info", "load"].map(|it| format!("millstream-weights-{it}.1"));
+    let of_weights =
+        ["bench", "hash", "info", "load"].map(|it| format!("millstream-weights-{it}.1"));
     expected.extend(of_weights);
     expected.sort();
     assert_eq!(names_in(folder.path()), expected);

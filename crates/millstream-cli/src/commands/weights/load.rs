@@ -7,22 +7,28 @@ use std::time::{Duration, Instant};
 
 use millstream::QueueOptions;
 use millstream_io::thread::processor_time;
-use millstream_weights::{Extent, Model, PlanOptions, plan};
+use millstream_weights::{Extent, PlanOptions, plan};
 use serde_json::json;
 
 use super::{checksums, open, tensor_bytes};
-use crate::args::ModelLoadArgs;
+use crate::args::{ModelBenchArgs, ModelLoadArgs};
 use crate::commands::load::{backend_name, cancel_on_interruption, close, end_of_load, rate};
 use crate::failure::{Ending, counted, refused};
 use crate::loader::describe;
 use crate::table::Table;
-use crate::{output, progress, size};
+use crate::{cold, output, progress, size};
 
 /// What a load did, and when.
 struct Load {
     backend: &'static str,
+    format: String,
+    files: u64,
+    tensors: usize,
+    /// Of the tensors.
+    bytes: u64,
     requests: u64,
     read_bytes: u64,
+    checked: bool,
     /// Since the start.
     opened: Duration,
     planned: Duration,
@@ -32,6 +38,57 @@ struct Load {
 
 /// Runs `weights load`.
 pub(super) fn load(args: &ModelLoadArgs, json: bool) -> Result<(), Ending> {
+    let (load, ended) = load_once(args)?;
+    match (json, ended) {
+        (true, ended) => output::conclude(load.document(), ended),
+        (false, Ok(())) => {
+            let mut table = Table::default();
+            load.add_to(&mut table);
+            output::print(&table.text())
+        }
+        (false, ended) => ended,
+    }
+}
+
+/// Runs `weights bench`.
+pub(super) fn bench(args: &ModelBenchArgs, json: bool) -> Result<(), Ending> {
+    let (storage, model) = open(&args.load.model)?;
+    let mut document = json!({ "rounds": args.rounds });
+    let mut text = String::new();
+    for state in ["cold", "warm"] {
+        let mut loads = Vec::new();
+        for _ in 0..args.rounds {
+            if state == "cold" {
+                cold::drop_paths("bench", model.files().iter().map(|file| &*file.path));
+            }
+            let (load, ended) = load_once(&args.load)?;
+            ended?;
+            loads.push(load);
+        }
+        loads.sort_by_key(|load| load.elapsed);
+        let (fastest, median) = (loads[0].elapsed, &loads[loads.len() / 2]);
+        document[state] = median.document();
+        document[state]["fastest_seconds"] = json!(fastest.as_secs_f64());
+        let mut table = Table::default();
+        let rounds = format!("median of {}", args.rounds);
+        table.row(
+            state,
+            rounds,
+            format!("fastest {}", size::display_time(fastest)),
+        );
+        median.add_to(&mut table);
+        text.push_str(&table.text());
+    }
+    drop(model);
+    close(&storage);
+    match json {
+        true => output::print_json(&document),
+        false => output::print(&text),
+    }
+}
+
+/// Loads all tensors, and drops them again.
+fn load_once(args: &ModelLoadArgs) -> Result<(Load, Result<(), Ending>), Ending> {
     let (begun, processor_begun) = (Instant::now(), processor_time());
     let (storage, mut model) = open(&args.model)?;
     let checksums = match &args.check {
@@ -69,39 +126,39 @@ pub(super) fn load(args: &ModelLoadArgs, json: bool) -> Result<(), Ending> {
     };
     let load = Load {
         backend: backend_name(&storage),
+        format: model.format().to_string(),
+        files: model.files().len() as u64,
+        tensors: model.tensors().len(),
+        bytes: tensor_bytes(&model),
         requests: reads.len() as u64,
         read_bytes,
+        checked: checksums.is_some(),
         opened,
         planned,
         elapsed: begun.elapsed(),
         processor: processor_time().saturating_sub(processor_begun),
     };
     let (stopped, _) = end_of_load(&interrupted, None, &storage);
+    drop((model, queue));
+    close(&storage);
     let ended = match read {
         _ if stopped => Err(Ending::Interrupted),
         read => read.map_err(|error| describe(&args.model.model, &error).into()),
     };
-    let ended = match (json, ended) {
-        (true, ended) => output::conclude(load.document(&model, checksums.is_some()), ended),
-        (false, Ok(())) => output::print(&load.table(&model, checksums.is_some())),
-        (false, ended) => ended,
-    };
-    drop((model, queue));
-    close(&storage);
-    ended
+    Ok((load, ended))
 }
 
 impl Load {
-    fn document(&self, model: &Model, checked: bool) -> serde_json::Value {
+    fn document(&self) -> serde_json::Value {
         json!({
             "backend": self.backend,
-            "format": model.format().to_string(),
-            "files": model.files().len(),
-            "tensors": model.tensors().len(),
+            "format": self.format,
+            "files": self.files,
+            "tensors": self.tensors,
             "requests": self.requests,
-            "bytes": tensor_bytes(model),
+            "bytes": self.bytes,
             "read_bytes": self.read_bytes,
-            "checked": checked,
+            "checked": self.checked,
             "seconds": self.elapsed.as_secs_f64(),
             "open_seconds": self.opened.as_secs_f64(),
             "plan_seconds": (self.planned - self.opened).as_secs_f64(),
@@ -110,15 +167,13 @@ impl Load {
         })
     }
 
-    fn table(&self, model: &Model, checked: bool) -> String {
+    fn add_to(&self, table: &mut Table) {
         let time = |time: Duration| size::display_time(time);
-        let (bytes, read) = (tensor_bytes(model), self.elapsed - self.planned);
+        let (bytes, read) = (self.bytes, self.elapsed - self.planned);
         let rate = |time: Duration| rate(bytes, time.as_secs_f64().max(f64::MIN_POSITIVE));
-        let files = counted(model.files().len() as u64, "file");
         let requests = counted(self.requests, "request");
-        let mut table = Table::default();
         table
-            .row("tensors", model.tensors().len(), files)
+            .row("tensors", self.tensors, counted(self.files, "file"))
             .row("bytes", bytes, size::display(bytes))
             .row("time", time(self.elapsed), rate(self.elapsed))
             .row("open", time(self.opened), "files and headers")
@@ -126,9 +181,8 @@ impl Load {
             .row("read", time(read), rate(read))
             .row("processor", time(self.processor), "all threads")
             .row("backend", self.backend, "");
-        if checked {
+        if self.checked {
             table.row("checked", self.read_bytes, "all bytes of the files");
         }
-        table.text()
     }
 }
