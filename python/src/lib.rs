@@ -10,6 +10,7 @@
 //! | `header` | model weights: headers of safetensors files |
 //! | `checksums`, `hash` | reads that are compared with checksums; their files |
 //! | `experts` | experts on demand |
+//! | `shared_model` | models that processes load together |
 //! | `errors`, `options` | exceptions; words as values |
 //!
 //! No thread of the engine ever attaches to the interpreter: it could wait there for a thread that
@@ -32,6 +33,7 @@ mod package;
 mod queue;
 mod region;
 mod shared;
+mod shared_model;
 mod storage;
 mod ticket;
 mod wait;
@@ -57,6 +59,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<queue::Batch>()?;
     module.add_class::<queue::Queue>()?;
     module.add_class::<file::File>()?;
+    module.add_class::<shared_model::PySharedModel>()?;
     module.add_class::<storage::Storage>()?;
     module.add_class::<ticket::Ticket>()?;
     module.add_function(wrap_pyfunction!(archive::open_archive, module)?)?;

@@ -4,11 +4,15 @@ pub mod arena;
 pub mod buffer;
 pub mod destination;
 pub mod region;
+#[cfg(target_os = "linux")]
+pub mod shared;
 
 pub use arena::{Arena, Block};
 pub use buffer::{Buffer, BufferPool};
 pub use destination::{Destination, Place};
 pub use region::{Region, RegionAllocator};
+#[cfg(target_os = "linux")]
+pub use shared::{ByteLock, SharedMemory, SharedPart};
 
 /// Advice to the system about how it backs memory. It affects only speed, and what the system
 /// refuses stays unchanged.

@@ -13,6 +13,7 @@
 //! | tensors in memory | [`Model::load`] |
 //! | reads that are compared with checksums | [`Checksums`], [`Model::check`] |
 //! | experts on demand, in bounded memory | [`ExpertCache`] |
+//! | one copy for all processes of a machine | `SharedModel::load` (Linux) |
 //! | a header that is in memory already | [`safetensors::parse`], [`gguf::parse`] |
 //!
 //! ```no_run
@@ -45,6 +46,8 @@ mod model;
 mod open;
 mod plan;
 pub mod safetensors;
+#[cfg(target_os = "linux")]
+pub mod shared;
 mod tensor;
 
 pub use checksums::{Checksums, FileChecksums};
@@ -55,6 +58,8 @@ pub use metadata::{Array, Metadata, Value, ValueKind};
 pub use model::{Loaded, Model};
 pub use open::ModelFile;
 pub use plan::{Part, PlanOptions, PlannedRead, plan};
+#[cfg(target_os = "linux")]
+pub use shared::SharedModel;
 pub use tensor::{Extent, Tensor};
 
 #[cfg(test)]

@@ -60,3 +60,9 @@ pub const CHECKED_BYTES: u64 = 1 << 20;
 pub const CHECKSUMS_BYTES_MAX: u64 = 64 << 20;
 
 const _: () = assert!(PLAN_BYTES_MAX_DEFAULT.is_multiple_of(CHECKED_BYTES));
+
+/// Bytes of a range that one process reads of a model that several load together.
+pub const SHARED_RANGE_BYTES: u64 = 16 << 20;
+
+/// The longest name of a group of processes that load a model together.
+pub const SHARED_GROUP_BYTES_MAX: usize = 100;

@@ -258,47 +258,54 @@ class Reader:
 
 def target(storage: Storage, framework: str, device: Any) -> "Host | Device":
     """Where tensors of a framework live."""
-    if framework == "numpy":
-        return Host(storage, None)
+    if framework == "numpy" or device is None:
+        return Host(storage, framework)
     torch = importlib.import_module("torch")
-    chosen = torch.device("cpu" if device is None else device)
-    return Host(storage, torch) if chosen.type == "cpu" else TorchDevice(torch, chosen)
+    chosen = torch.device(device)
+    return Host(storage, framework) if chosen.type == "cpu" else TorchDevice(torch, chosen)
 
 
 class Host:
     """Memory of this process: arrays of numpy, or tensors of torch."""
 
-    def __init__(self, storage: Storage, torch: Any) -> None:
-        self._storage, self._torch = storage, torch
+    def __init__(self, storage: Storage, framework: str) -> None:
+        self._storage = storage
+        self._torch: Any = importlib.import_module("torch") if framework == "torch" else None
 
     def allocate(self, job: Job) -> Any:
         memory: Any = self._storage.buffer(job.length)
         return np.frombuffer(memory, np.uint8)
 
     def tensor(self, job: Job, memory: Any, start: int) -> Any:
+        return self.made((job.tensor.type, job.shape, job.length), memory, start)
+
+    def made(self, about: tuple[str, tuple[int, ...], int], memory: Any, start: int) -> Any:
+        """A tensor of a type, shape and length in bytes that is in memory."""
+        word, shape, length = about
         if self._torch is None:
-            return self._array(job, memory, start)
-        kind = torch_type(job.tensor.type)
-        if job.length == 0:
-            return self._torch.empty(job.shape, dtype=kind or self._torch.uint8)
+            return self._array(about, memory, start)
+        kind = torch_type(word)
+        if length == 0:
+            return self._torch.empty(shape, dtype=kind or self._torch.uint8)
         uint8 = self._torch.uint8
-        raw = self._torch.frombuffer(memory, dtype=uint8, count=job.length, offset=start)
+        raw = self._torch.frombuffer(memory, dtype=uint8, count=length, offset=start)
         if kind is None:
             return raw
         if raw.data_ptr() % kind.itemsize:
             raw = raw.clone()
-        return raw.view(kind).reshape(job.shape)
+        return raw.view(kind).reshape(shape)
 
-    def _array(self, job: Job, memory: Any, start: int) -> Any:
-        kind = numpy_type(job.tensor.type)
+    def _array(self, about: tuple[str, tuple[int, ...], int], memory: Any, start: int) -> Any:
+        word, shape, length = about
+        kind = numpy_type(word)
         if kind is None:
-            return np.frombuffer(memory, np.uint8, job.length, start)
-        if job.length == 0:
-            return np.empty(job.shape, kind)
-        array = np.frombuffer(memory, kind, job.length // kind.itemsize, start)
+            return np.frombuffer(memory, np.uint8, length, start)
+        if length == 0:
+            return np.empty(shape, kind)
+        array = np.frombuffer(memory, kind, length // kind.itemsize, start)
         if not array.flags.aligned:
             array = array.copy()
-        return array.reshape(job.shape)
+        return array.reshape(shape)
 
 
 class TorchDevice:

@@ -23,15 +23,19 @@ Tensors for a device of torch go through a ring of at most 128 MiB of host memor
 while others are read.
 """
 
+import mmap
 import os
 import threading
+import weakref
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
 from . import _plan, _tensors
+from ._default import default_storage
 from ._errors import Closed, MillstreamError, invalid
 from ._files import Path, Tensor, TensorFile, open_files
+from ._native import SharedModel as _SharedModel
 from ._native import Storage
 from ._native import write_checksums as _write_checksums
 from ._tensors import Shards
@@ -40,6 +44,7 @@ __all__ = [
     "TensorSlice",
     "iter_tensors",
     "load_file",
+    "load_shared",
     "metadata",
     "safe_open",
     "write_checksums",
@@ -161,6 +166,49 @@ def metadata(path: Path, *, storage: Storage | None = None) -> dict[str, str]:
     with _tensors.Session(storage) as session:
         files: list[TensorFile] = open_files(session.storage, session.queue, [path])
     return {key: value for file in files for key, value in file.metadata.items()}
+
+
+class _SharedMap(mmap.mmap):
+    """The memory of a model that processes share. Tensors keep it."""
+
+
+def load_shared(
+    path: Path, group: str, *, framework: str | None = None, storage: Storage | None = None
+) -> dict[str, Any]:
+    """Loads a model once for all processes of this user and machine that load it as `group`, a
+    name of theirs: each byte is read by the process that comes to it first, and they share one
+    copy. Returns when all bytes are there, with arrays of numpy, or tensors of torch for the
+    processor. What a process writes to them is its own.
+
+    If a process dies, others read what it had begun. The memory, a file in ``/dev/shm``, goes with
+    the last process that has tensors of it; after processes that were all killed it stays until the
+    group is loaded again.
+
+    Raises InvalidArgument while other processes use the group for other files, and OSError
+    (ENOSPC) if ``/dev/shm`` has no room. Linux only.
+
+    >>> import millstream.safetensors, numpy, os, safetensors.numpy, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+    >>> safetensors.numpy.save_file({"a": numpy.ones(3)}, path)
+    >>> load_shared(path, f"example-{os.getpid()}")
+    {'a': array([1., 1., 1.])}
+    """
+    chosen = default_storage() if storage is None else storage
+    host = _tensors.Host(chosen, _framework(framework, None))
+    model = _SharedModel(path, group, chosen)
+    try:
+        # Private: pages that are not written are those of the file.
+        with open(model.path, "rb") as file:
+            memory = _SharedMap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    except BaseException:
+        model.leave()
+        raise
+    # At the end of the process, too.
+    weakref.finalize(memory, model.leave)
+    return {
+        name: host.made((kind, tuple(shape), length), memory, start)
+        for name, kind, shape, start, length in model.tensors
+    }
 
 
 def write_checksums(path: Path, out: Path, *, storage: Storage | None = None) -> None:

@@ -6,5 +6,7 @@ mod gguf;
 mod models;
 mod plans;
 mod safetensors;
+#[cfg(target_os = "linux")]
+mod shared;
 
 millstream_testing::watch!();
