@@ -5,11 +5,11 @@
 //! ahead or behind.
 //!
 //! Contenders take turns, so a ratio to the best rival is the median of the ratios of each round,
-//! with the interval that the order of these gives. Which rival is the best is chosen by every other
-//! round and judged by the rest, and the other way round: the best of several noisy medians is
-//! better than any rival is, if the same runs choose and judge. Rows with less than
-//! [`ROUNDS_MIN`] runs, and ratios to the limit, are of medians, and their interval combines the
-//! worst ends of the two intervals of the means.
+//! with the interval that the order of these gives. Every other round chooses which rival is the
+//! best, and the rest judge, and the other way round: the best of several noisy medians is better
+//! than any rival is, if the same runs choose and judge. Rows with less than [`ROUNDS_MIN`] runs,
+//! and ratios to the limit, are of medians, and their interval combines the worst ends of the two
+//! intervals of the means.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;

@@ -271,7 +271,8 @@ impl Layout {
     }
 }
 
-/// Opens the memory, makes it if it is missing or of other files, and counts this process as a user.
+/// Opens the memory, makes it if it is missing or of other files, and counts this process as one
+/// of its users.
 fn attach(path: &Path, layout: &Layout, go_on: GoOn<'_>) -> Result<SharedMemory, Error> {
     loop {
         let mut memory = SharedMemory::open(path)?;

@@ -31,10 +31,10 @@ const LINE_COLUMNS_MAX: usize = 100;
 /// Most lines of source, without tests, of groups of crates: the first has all crates that no other
 /// group names.
 const LINES_MAX: &[(&str, usize, &[&str])] = &[
-    ("the product", 85_640, &[]),
+    ("the product", 86_100, &[]),
     (
         "the crates that measure and test",
-        15_970,
+        16_080,
         &[
             "millstream-bench",
             "millstream-peers",
@@ -56,7 +56,7 @@ const LINES_MAX: &[(&str, usize, &[&str])] = &[
     ),
     (
         "model weights",
-        3_800,
+        4_230,
         &[
             "millstream-weights",
             "millstream-cli/src/commands/weights.rs",

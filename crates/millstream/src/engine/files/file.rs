@@ -350,8 +350,8 @@ impl File {
             })
     }
 
-    /// Notes that a range of at least `DIRECT_BYTES_MIN` is loaded. A granule counts as loaded when its end was: the blocks of one
-    /// load are no repeat of each other.
+    /// Notes that a range of at least `DIRECT_BYTES_MIN` is loaded. A granule counts as loaded when
+    /// its end was: the blocks of one load are no repeat of each other.
     pub(crate) fn note_loaded(&mut self, at: u64, bytes: u64) {
         let end = at + bytes;
         for granule in granules(at, bytes) {
