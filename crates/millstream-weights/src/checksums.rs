@@ -11,7 +11,6 @@
 //! | 32 | root: BLAKE3 of all bytes before |
 //! | 0 or 96 | Ed25519 public key, and its signature of [`SIGNED_PREFIX`] and the root |
 
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -119,7 +118,9 @@ impl Checksums {
     pub fn read(path: &Path) -> Result<Checksums, Error> {
         let mut bytes = Vec::new();
         let most = CHECKSUMS_BYTES_MAX + 1;
-        let read = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
+        // Which waits for no writer of a FIFO.
+        let file = millstream_io::fs::file::open(path);
+        let read = file.and_then(|file| file.take(most).read_to_end(&mut bytes));
         read.map_err(|error| in_file(Error::from_os("read", &error), path))?;
         Checksums::parse(&bytes).map_err(|error| in_file(error, path))
     }

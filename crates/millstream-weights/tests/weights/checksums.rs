@@ -173,6 +173,11 @@ fn a_file_of_checksums_that_lies_is_refused() {
     let error = Checksums::read(&path).expect_err("truncated");
     assert_eq!(error.path(), Some(&*path));
     assert!(error.offset() > 0, "{error}");
+    let fifo = rig.path("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    if made.is_ok_and(|made| made.success()) {
+        Checksums::read(&fifo).expect_err("nobody writes to it");
+    }
     let missing = Checksums::read(&rig.path("missing")).expect_err("missing");
     assert_eq!(missing.kind(), ErrorKind::NotFound);
     // With the right root every field can lie; then it contradicts others, or the model.
