@@ -4,9 +4,10 @@
 //! deflate and LZ4 frames are decoded by the stream decoder here, too, and what the faster decoders
 //! of zstd and GDeflate reject is decoded again by the stream decoder, whose result is final.
 //!
-//! libdeflate would decode whole blocks 1.1 to 1.3 times as fast as zlib-rs. It is not used because
-//! it accepts what zlib rejects: 287 and 288 literal codes, 31 and 32 distance codes, the length
-//! codes 286 and 287, and the unused codeword of a code of one.
+//! libdeflate decodes whole blocks 1.1 to 1.3 times as fast as zlib-rs. It is used only for callers
+//! that compare a checksum of the raw bytes, because it accepts what zlib rejects: 287 and 288
+//! literal codes, 31 and 32 distance codes, the length codes 286 and 287, and the unused codeword
+//! of a code of one.
 
 mod lz4;
 pub(crate) mod zstd;
@@ -51,6 +52,25 @@ pub fn decode_block(
 ) -> Result<usize, CodecError> {
     let decoded = (codec.facts().decode)(codec, scratch, stored, raw);
     decoded.map_err(|fault| fault.at(codec, 0))
+}
+
+/// As [`decode_block`] of raw deflate, and faster, for callers that compare a checksum of the raw
+/// bytes: with the feature `c`, bytes may be accepted that `decode_block` rejects.
+///
+/// # Errors
+/// As [`decode_block`].
+pub fn decode_deflate_of_checked(
+    scratch: &mut Scratch,
+    stored: &[u8],
+    raw: &mut [u8],
+) -> Result<usize, CodecError> {
+    #[cfg(feature = "c")]
+    if let Ok(decoder) = scratch.deflate_decoder()
+        && let Some(made) = decoder.decode(stored, raw)
+    {
+        return Ok(made);
+    }
+    decode_block(CodecId::DEFLATE, scratch, stored, raw)
 }
 
 pub(crate) fn decode_stored(stored: &[u8], raw: &mut [u8]) -> Result<usize, Fault> {

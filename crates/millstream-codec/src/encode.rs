@@ -6,8 +6,6 @@
 //! decoding of one entry, encode it in blocks.
 
 pub(crate) mod deflate;
-#[cfg(feature = "c")]
-pub(crate) mod libdeflate;
 pub(crate) mod lz4;
 #[cfg(feature = "c")]
 pub(crate) mod zstd;

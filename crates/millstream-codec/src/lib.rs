@@ -15,10 +15,10 @@
 //! [`CodecError`] with an offset and a cause: it does not panic, takes time proportional to the
 //! stored and the declared raw bytes, and bounds its memory by [`limits`]. Checksums are verified
 //! wherever the format has them. All ways of decoding accept the same streams and report the same
-//! kind of error.
+//! kind of error; but for [`decode_deflate_of_checked`], which says what it accepts.
 //!
-//! With the feature `c` (default) C libraries are used where they are better: libdeflate to encode
-//! whole deflate blocks, libzstd for zstd. Without it everything is Rust. The feature `rust` then
+//! With the feature `c` (default) C libraries are used where they are better: libdeflate for whole
+//! deflate blocks, libzstd for zstd. Without it everything is Rust. The feature `rust` then
 //! decodes zstd, but cannot encode it; without both, zstd is `Unsupported` ([`can_decode`]).
 
 mod block;
@@ -27,6 +27,8 @@ mod encode;
 mod error;
 mod format;
 mod gdeflate;
+#[cfg(feature = "c")]
+mod libdeflate;
 pub mod limits;
 mod scratch;
 mod signature;
@@ -34,7 +36,7 @@ mod stream;
 mod transfer;
 mod unit;
 
-pub use block::{can_decode, decode_block};
+pub use block::{can_decode, decode_block, decode_deflate_of_checked};
 pub use codec::{Codec, CodecId};
 pub use encode::{block_level_range, default_level, encode_block, level_range};
 pub use error::{CodecError, CodecErrorKind, StreamError};

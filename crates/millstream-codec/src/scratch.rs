@@ -1,10 +1,10 @@
 //! The libraries' contexts that a thread keeps between blocks, each created at its first use.
 
 #[cfg(feature = "c")]
-use crate::encode::libdeflate;
-#[cfg(feature = "c")]
 use crate::error::Fault;
 use crate::format::wrapper::Wrapper;
+#[cfg(feature = "c")]
+use crate::libdeflate;
 use crate::stream::Deflate;
 
 /// Reusable decoder and encoder state of one thread (tables, contexts). Create one per worker; it
@@ -15,6 +15,8 @@ pub struct Scratch {
     stream_deflate: Option<Box<Deflate>>,
     #[cfg(feature = "c")]
     deflate_encoder: Option<libdeflate::Encoder>,
+    #[cfg(feature = "c")]
+    deflate_decoder: Option<libdeflate::Decoder>,
     #[cfg(feature = "c")]
     zstd_decoder: Option<zstd_safe::DCtx<'static>>,
     #[cfg(feature = "c")]
@@ -59,6 +61,10 @@ impl Scratch {
         made(&mut self.deflate_encoder, || {
             libdeflate::Encoder::new(level)
         })
+    }
+
+    pub(crate) fn deflate_decoder(&mut self) -> Result<&mut libdeflate::Decoder, Fault> {
+        made(&mut self.deflate_decoder, libdeflate::Decoder::new)
     }
 
     pub(crate) fn zstd_decoder(&mut self) -> Result<&mut zstd_safe::DCtx<'static>, Fault> {

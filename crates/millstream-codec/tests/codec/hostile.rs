@@ -5,7 +5,8 @@ use crate::common::{
     KINDS, Kind, by_block, by_large_pieces, by_stream, by_units, encoded, sample, streamed,
 };
 use millstream_codec::{
-    CodecError, CodecErrorKind, CodecId, can_decode, declared_raw_len, decompress, stream_decoder,
+    CodecError, CodecErrorKind, CodecId, Scratch, can_decode, declared_raw_len, decode_block,
+    decode_deflate_of_checked, decompress, encode_block, stream_decoder,
 };
 
 /// Decodes by every way, and holds what they say against each other.
@@ -521,4 +522,35 @@ fn every_field_of_a_gzip_header_is_read_and_its_checksum_verified() {
     stored[checksum_start] ^= 1;
     let kinds = errors(CodecId::GZIP, &stored, raw.len());
     assert_eq!(kinds, [CodecErrorKind::Checksum; 4]);
+}
+
+#[test]
+fn what_the_strict_decoder_of_deflate_accepts_the_fast_one_decodes_alike() {
+    let mut random = fastrand::Rng::with_seed(41);
+    let mut scratch = Scratch::default();
+    let mut accepted = 0;
+    for round in 0..3000 {
+        let len = random.usize(0..3000);
+        let alphabet = random.u8(1..=255);
+        let mut raw: Vec<u8> = (0..len).map(|_| random.u8(..alphabet)).collect();
+        raw.extend_from_within(..len / 2);
+        let mut stored = Vec::new();
+        let level = random.i32(0..=9);
+        encode_block(CodecId::DEFLATE, level, &mut scratch, &raw, &mut stored).expect("encoded");
+        for _ in 0..round % 3 {
+            let at = random.usize(..stored.len());
+            stored[at] ^= 1 << random.u8(..8);
+        }
+        stored.truncate(stored.len() - usize::from(round % 7 == 0));
+        let room = raw.len() + random.usize(..2) - usize::from(random.bool() && !raw.is_empty());
+        let (mut strict, mut fast) = (vec![0; room], vec![0; room]);
+        let expected = decode_block(CodecId::DEFLATE, &mut scratch, &stored, &mut strict);
+        let found = decode_deflate_of_checked(&mut scratch, &stored, &mut fast);
+        if let Ok(made) = expected {
+            accepted += 1;
+            assert_eq!(found.expect("accepted"), made);
+            assert!(strict[..made] == fast[..made]);
+        }
+    }
+    assert!(accepted > 500, "{accepted}");
 }

@@ -127,6 +127,9 @@ impl RequestDecoder for EntryDecoder {
                 raw.len()
             }
             CodecId::STORED => body.len(),
+            CodecId::DEFLATE if self.entries.checks(self.index) => {
+                millstream_codec::decode_deflate_of_checked(scratch, body, raw)?
+            }
             codec => millstream_codec::decode_block(codec, scratch, body, raw)?,
         };
         if made == raw.len() && self.entries.checks(self.index) {

@@ -31,7 +31,7 @@ const LINE_COLUMNS_MAX: usize = 100;
 /// Most lines of source, without tests, of groups of crates: the first has all crates that no other
 /// group names.
 const LINES_MAX: &[(&str, usize, &[&str])] = &[
-    ("the product", 86_100, &[]),
+    ("the product", 86_160, &[]),
     (
         "the crates that measure and test",
         16_080,

@@ -1,7 +1,7 @@
-//! The FFI to the encoder of libdeflate: raw deflate, a whole block per call.
+//! The FFI to libdeflate: raw deflate, a whole block per call.
 //!
 //! # Safety
-//! An [`Encoder`] owns its C object from `new` to `drop` and never exposes it, so
+//! An [`Encoder`] or [`Decoder`] owns its C object from `new` to `drop` and never exposes it, so
 //! the pointer is valid whenever a method runs. libdeflate's objects are not tied to a thread, and
 //! every call takes `&mut self`, so moving them between threads is sound. Lengths and pointers
 //! given to C come from one slice each; C writes only to the output slice and keeps no pointer.
@@ -54,6 +54,48 @@ impl Encoder {
         };
         assert!(written <= stored.len());
         (written > 0).then_some(written)
+    }
+}
+
+/// A decompressor.
+pub(crate) struct Decoder(NonNull<sys::libdeflate_decompressor>);
+
+// SAFETY: the object is owned and not tied to a thread (see the module's notes).
+unsafe impl Send for Decoder {}
+
+impl Decoder {
+    /// Creates a decompressor; `None` if out of memory.
+    pub(crate) fn new() -> Option<Decoder> {
+        // SAFETY: null is handled.
+        NonNull::new(unsafe { sys::libdeflate_alloc_decompressor() }).map(Decoder)
+    }
+
+    /// Decodes a raw deflate stream that is all of `stored`; returns the number of raw bytes.
+    /// `None`: it is damaged, as far as libdeflate notices, or does not fit.
+    pub(crate) fn decode(&mut self, stored: &[u8], raw: &mut [u8]) -> Option<usize> {
+        let (mut consumed, mut made) = (0, 0);
+        // SAFETY: the pointer is valid by the type's invariant; the slices give pointers valid for
+        // their lengths, the second for writes; the numbers outlive the call.
+        let result = unsafe {
+            sys::libdeflate_deflate_decompress_ex(
+                self.0.as_ptr(),
+                stored.as_ptr().cast::<c_void>(),
+                stored.len(),
+                raw.as_mut_ptr().cast::<c_void>(),
+                raw.len(),
+                &raw mut consumed,
+                &raw mut made,
+            )
+        };
+        let is_whole = result == sys::libdeflate_result_LIBDEFLATE_SUCCESS;
+        (is_whole && consumed == stored.len() && made <= raw.len()).then_some(made)
+    }
+}
+
+impl Drop for Decoder {
+    fn drop(&mut self) {
+        // SAFETY: the object came from the matching allocation and is not used again.
+        unsafe { sys::libdeflate_free_decompressor(self.0.as_ptr()) }
     }
 }
 
