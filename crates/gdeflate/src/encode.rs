@@ -21,11 +21,11 @@
 
 mod block;
 mod buckets;
-mod chains;
 mod codes;
 mod cost;
 mod dealer;
 mod huffman;
+mod links;
 mod matches;
 mod optimal;
 mod parse;
@@ -35,32 +35,36 @@ mod tokens;
 mod trees;
 mod window;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
 use self::block::Block;
 use self::buckets::Buckets;
-use self::chains::Chains;
 use self::codes::Codes;
 use self::cost::Costs;
 use self::dealer::Dealer;
+use self::links::{Links, Search};
 use self::matches::Matches;
 use self::optimal::Way;
-use self::parse::Effort;
+use self::parse::TileTokens;
 use self::split::Segment;
 use self::symbols::Symbols;
-use self::tokens::{Frequencies, Token};
+use self::tokens::{Coded, Frequencies};
 use self::trees::Trees;
+use self::window::Window;
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::cpu_has;
 use crate::error::{Error, ErrorKind};
 use crate::limits::{TILE_RAW_BYTES, tile_stored_bytes_bound};
+use crate::zeroed;
 
 /// A compression level: 0 stores, 1 is the fastest, 12 gives the smallest output.
 ///
-/// Levels 1–3 parse greedily, 4–7 lazily (with lookahead), 8–12 search for the cheapest parse. Over
-/// a corpus of compressible data each level compresses better than the one before it; on a single
-/// file adjacent levels may differ very little.
+/// Levels mean what libdeflate's of the same number mean: 1–4 parse greedily, 5–7 lazily, 8 and 9
+/// with a lookahead of two positions, and 10–12 search for the cheapest parse. Over a corpus of
+/// compressible data each level compresses better than the one before it; on a single file adjacent
+/// levels may differ very little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Level(u8);
 
@@ -69,8 +73,8 @@ impl Level {
     pub const STORED: Self = Self(0);
     /// The reference encoder's "fastest".
     pub const FASTEST: Self = Self(1);
-    /// The reference encoder's "default".
-    pub const DEFAULT: Self = Self(9);
+    /// The fastest that searches for the cheapest parse. The reference encoder's "default" is 9.
+    pub const DEFAULT: Self = Self(10);
     /// The reference encoder's "best ratio".
     pub const BEST_RATIO: Self = Self(12);
 
@@ -96,26 +100,31 @@ impl Level {
     }
 
     const fn method(self) -> Method {
-        let (finder, nice, passes, unit_bytes) = match self.0 {
-            0 => (Finder::None, 0, 0, TILE_RAW_BYTES),
-            1 => (Finder::ShortBuckets(Effort::LEAST), 0, 0, 16_384),
-            2 => (Finder::ShortBuckets(Effort::of_depth(0)), 0, 0, 8192),
-            3 => (Finder::LongBuckets, 0, 0, 4096),
-            4 => (Finder::LongBuckets, 64, 0, 4096),
-            5 => (Finder::Chains(16), 64, 0, 4096),
-            6 => (Finder::Chains(48), 100, 0, 2048),
-            7 => (Finder::Chains(150), 200, 0, 2048),
-            8 => (Finder::AllOfBuckets, 32, 1, 1024),
-            9 => (Finder::AllOfBuckets, 100, 1, 1024),
-            10 => (Finder::Trees(24), 100, 2, 1024),
-            11 => (Finder::Trees(60), 160, 3, 1024),
-            _ => (Finder::Trees(300), 258, 6, 1024),
-        };
-        Method {
-            finder,
-            nice,
-            passes,
-            unit_bytes,
+        match self.0 {
+            0 => Method::Stored,
+            1 => Method::links(1, 32, 0, 80),
+            2 => Method::links(6, 10, 0, 208),
+            3 => Method::links(12, 14, 0, 208),
+            4 => Method::links(16, 30, 0, 208),
+            5 => Method::links(16, 30, 1, 208),
+            6 => Method::links(35, 65, 1, 208),
+            7 => Method::links(100, 130, 1, 208),
+            8 => Method::links(300, 258, 2, 208),
+            9 => Method::links(600, 258, 2, 208),
+            10 => Method::Buckets {
+                nice: 64,
+                passes: 1,
+            },
+            11 => Method::Trees {
+                depth: 60,
+                nice: 64,
+                passes: 3,
+            },
+            _ => Method::Trees {
+                depth: 300,
+                nice: 96,
+                passes: 5,
+            },
         }
     }
 }
@@ -128,31 +137,49 @@ impl Default for Level {
 
 /// What a level does.
 #[derive(Debug, Clone, Copy)]
-struct Method {
-    finder: Finder,
-    /// A match at least this long is taken without looking for a better one.
-    nice: usize,
-    /// How often each block is parsed again, at the costs of the previous parse's symbols.
-    passes: u32,
-    /// Raw bytes of the units that blocks are made of.
-    unit_bytes: usize,
+enum Method {
+    Stored,
+    /// Parses by links.
+    Links(Search),
+    /// Finds the matches of all positions in buckets, then parses each block `passes` times, at the
+    /// costs of the previous parse's symbols. A match of `nice` bytes and more is not shortened.
+    Buckets {
+        nice: usize,
+        passes: u32,
+    },
+    /// The same in trees, comparing up to `depth` candidates at each position.
+    Trees {
+        depth: u32,
+        nice: usize,
+        passes: u32,
+    },
 }
 
-/// How matches are found.
-#[derive(Debug, Clone, Copy)]
-enum Finder {
-    None,
-    /// In buckets by three and four bytes, while parsing.
-    ShortBuckets(Effort),
-    /// In all buckets, while parsing.
-    LongBuckets,
-    /// In chains, while parsing, looking at up to this many candidates.
-    Chains(u32),
-    /// In all buckets, for every position.
-    AllOfBuckets,
-    /// In trees, for every position, looking at up to this many candidates.
-    Trees(u32),
+impl Method {
+    const fn links(depth: u32, nice: usize, ahead: usize, threes_below: usize) -> Self {
+        Self::Links(Search {
+            depth,
+            nice,
+            ahead,
+            threes_below,
+        })
+    }
+
+    /// Returns the passes over each block, and the length from which they do not shorten a match.
+    const fn passes(self) -> (u32, usize) {
+        match self {
+            Self::Buckets { nice, passes } | Self::Trees { nice, passes, .. } => (passes, nice),
+            Self::Stored | Self::Links(_) => (0, 0),
+        }
+    }
 }
+
+/// A pass that saves less than this part of a block's bits is the last.
+const PASS_GAIN: u32 = 2048;
+
+/// Tokens of the units that blocks are made of, if these are parsed once and if several times.
+const UNIT_TOKENS: usize = 2048;
+const UNIT_TOKENS_OF_PASSES: usize = 512;
 
 /// An encoder of tiles, one at a time. It keeps its memory, 1 to 4 MiB by level and data: make one
 /// per thread and reuse it. It may be used by one thread at a time and moved between threads.
@@ -161,17 +188,17 @@ pub struct Encoder {
     dealer: Dealer,
     symbols: Symbols,
     fixed: Codes,
-    short_buckets: Buckets<false>,
-    buckets: Buckets<true>,
-    chains: Chains,
+    window: Window,
+    links: Links,
+    buckets: Buckets,
     trees: Trees,
     matches: Matches,
-    tokens: Vec<Token>,
+    tokens: Box<TileTokens>,
     segments: Vec<Segment>,
     costs: Costs,
     ways: Vec<Way>,
     /// The output of `optimal::parse` for one block.
-    parsed: Vec<Token>,
+    parsed: Vec<Coded>,
 }
 
 impl fmt::Debug for Encoder {
@@ -191,12 +218,12 @@ impl Encoder {
             dealer: Dealer::default(),
             symbols: Symbols::new(),
             fixed: Codes::fixed(),
-            short_buckets: Buckets::new(),
+            window: Window::new(),
+            links: Links::new(),
             buckets: Buckets::new(),
-            chains: Chains::new(),
             trees: Trees::new(),
             matches: Matches::default(),
-            tokens: Vec::new(),
+            tokens: zeroed(),
             segments: Vec::new(),
             costs: Costs::ZERO,
             ways: Vec::new(),
@@ -224,7 +251,7 @@ impl Encoder {
     }
 
     /// [`Encoder::encode_plain`] compiled for AVX2 and BMI, whose shifts and bit counts make the
-    /// same code a fifth faster.
+    /// same code much faster, above all the writing of bits.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
     fn encode_wide(&mut self, raw: &[u8], out: &mut Vec<u8>) {
@@ -235,11 +262,9 @@ impl Encoder {
     fn encode_plain(&mut self, raw: &[u8], out: &mut Vec<u8>) {
         let method = self.level.method();
         self.dealer.start();
-        self.parse(raw, method);
-        if self.tokens.is_empty() {
-            block::write_stored(&mut self.dealer, raw, true);
-        } else {
-            self.write_blocks(raw, method);
+        match self.parse(raw, method) {
+            0 => block::write_stored(&mut self.dealer, raw, true),
+            count => self.write_blocks(raw, count, method),
         }
         if self.dealer.stored_len() > tile_stored_bytes_bound(raw.len()) {
             self.dealer.start();
@@ -248,50 +273,68 @@ impl Encoder {
         self.dealer.finish(out);
     }
 
-    /// Parses a tile into `self.tokens`; leaves them empty for a tile that is to be stored.
+    /// Parses a tile and returns the number of tokens, 0 for a tile that is to be stored.
     #[inline(always)]
-    fn parse(&mut self, raw: &[u8], Method { finder, nice, .. }: Method) {
+    fn parse(&mut self, raw: &[u8], method: Method) -> usize {
+        if matches!(method, Method::Stored) {
+            return 0;
+        }
+        let (window, links) = (&mut self.window, &mut self.links);
         let (matches, tokens) = (&mut self.matches, &mut self.tokens);
-        tokens.clear();
-        match finder {
-            Finder::None => {}
-            Finder::ShortBuckets(effort) => {
-                parse::as_found(raw, &mut self.short_buckets, effort, nice, tokens);
+        window.set(raw);
+        let fours = links.link_fours(window);
+        if fours == 0 && is_noise(raw) {
+            return 0;
+        }
+        match method {
+            Method::Stored => 0,
+            Method::Links(search) => {
+                let mut len_min = parse::shortest_worthwhile(raw);
+                if fours >= search.threes_below {
+                    len_min = len_min.max(4);
+                }
+                if len_min < 4 {
+                    links.link_threes(window);
+                }
+                parse::by_links(raw, window, links, len_min, search, tokens)
             }
-            Finder::LongBuckets => {
-                parse::as_found(raw, &mut self.buckets, Effort::of_depth(0), nice, tokens);
+            Method::Buckets { nice, .. } => {
+                self.buckets.find_all(window, nice, matches);
+                parse::of_found(raw, matches, tokens)
             }
-            Finder::Chains(depth) => {
-                let effort = Effort::of_depth(depth);
-                parse::as_found(raw, &mut self.chains, effort, nice, tokens);
-            }
-            Finder::AllOfBuckets => {
-                self.buckets.find_all(raw, nice, matches);
-                parse::of_found(raw, matches, tokens);
-            }
-            Finder::Trees(depth) => {
-                self.trees.find_all(raw, depth, nice, matches);
-                parse::of_found(raw, matches, tokens);
+            Method::Trees { depth, nice, .. } => {
+                self.trees.find_all(window, depth, nice, matches);
+                parse::of_found(raw, matches, tokens)
             }
         }
     }
 
     /// Cuts the tokens of a tile into blocks, parses each of them again, and writes them.
     #[inline(always)]
-    fn write_blocks(&mut self, raw: &[u8], method: Method) {
-        split::split(&self.tokens, method.unit_bytes, &mut self.segments);
+    fn write_blocks(&mut self, raw: &[u8], token_count: usize, method: Method) {
+        let (passes, nice) = method.passes();
+        let unit_tokens = match passes {
+            0 => UNIT_TOKENS,
+            _ => UNIT_TOKENS_OF_PASSES,
+        };
+        split::split(&self.tokens[..token_count], unit_tokens, &mut self.segments);
         let (mut token_start, mut raw_start) = (0, 0);
         for segment in &self.segments {
             let mut frequencies = segment.frequencies;
             let mut tokens = &self.tokens[token_start..segment.token_end];
             let range = raw_start..segment.raw_end;
-            for _ in 0..method.passes {
+            let mut bits = cost::estimated_bits(&frequencies);
+            for _ in 0..passes {
                 self.costs.set_from(&frequencies);
-                let (matches, costs, nice) = (&self.matches, &self.costs, method.nice);
+                let (matches, costs) = (&self.matches, &self.costs);
                 let (range, ways, parsed) = (range.clone(), &mut self.ways, &mut self.parsed);
                 optimal::parse(raw, range, matches, costs, nice, ways, parsed);
-                frequencies = Frequencies::of_block(parsed.iter().copied());
+                frequencies = Frequencies::of_block(parsed);
                 tokens = parsed;
+                let before = core::mem::replace(&mut bits, cost::estimated_bits(&frequencies));
+                if bits + before / PASS_GAIN >= before {
+                    break;
+                }
             }
             let block = Block {
                 raw: &raw[range],
@@ -305,3 +348,19 @@ impl Encoder {
         }
     }
 }
+
+/// Returns whether the bytes of a tile are about equally frequent, so that no code makes them
+/// shorter by a hundredth. Counts a quarter of them, and takes no short tile for noise.
+fn is_noise(raw: &[u8]) -> bool {
+    let mut frequencies = Frequencies::ZERO;
+    let mut count = 0;
+    for &byte in raw.chunks(64).flat_map(|piece| piece.iter().take(16)) {
+        frequencies.litlen[usize::from(byte)] += 1;
+        count += 1;
+    }
+    raw.len() >= NOISE_BYTES_MIN && cost::estimated_bits(&frequencies) >= 8 * count
+}
+
+/// In a quarter of fewer bytes the frequencies of noise are too uneven, and a header would weigh too
+/// much.
+const NOISE_BYTES_MIN: usize = TILE_RAW_BYTES / 4;

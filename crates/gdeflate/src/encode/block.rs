@@ -1,10 +1,10 @@
 //! Blocks: the cost of each type, the header of a dynamic block, and writing them.
 
 use super::codes::Codes;
-use super::dealer::Dealer;
+use super::dealer::{Dealer, Turn};
 use super::huffman::Code;
 use super::symbols::Symbols;
-use super::tokens::{Frequencies, Token};
+use super::tokens::{Coded, Frequencies};
 use crate::limits::{
     DISTANCE_SYMBOL_COUNT, LANE_COUNT, LITLEN_SYMBOL_COUNT, PRECODE_BITS_MAX, PRECODE_ORDER,
     PRECODE_SYMBOL_COUNT, STORED_BLOCK_RAW_BYTES_MAX, stored_bits,
@@ -107,35 +107,37 @@ impl Header {
         14 + 3 * self.precode_count as u32 + items.sum::<u32>()
     }
 
-    fn write(&self, dealer: &mut Dealer) {
+    /// Writes the block's type and this header.
+    fn write(&self, dealer: &mut Dealer, last: bool) {
         let counts = (self.litlen_count - 257)
             | (self.distance_count - 1) << 5
             | (self.precode_count - 4) << 10;
-        dealer.turn(0, counts as u32, 14);
-        for (lane, &symbol) in PRECODE_ORDER.iter().enumerate().take(self.precode_count) {
-            dealer.turn(
-                lane,
-                u32::from(self.precode.lengths[usize::from(symbol)]),
-                3,
-            );
-        }
-        for (at, &(symbol, value, bits)) in self.items[..self.item_count].iter().enumerate() {
-            let word = u32::from(self.precode.words[usize::from(symbol)]);
-            let len = u32::from(self.precode.lengths[usize::from(symbol)]);
-            dealer.turn(
-                at % LANE_COUNT,
-                word | u32::from(value) << len,
-                len + u32::from(bits),
-            );
-        }
+        // Turns in a row of one lane are one turn.
+        dealer.turns([block_type(DYNAMIC, last).then(counts as u32, 14)]);
+        let precode = PRECODE_ORDER[..self.precode_count].iter();
+        dealer.turns(precode.map(|&symbol| {
+            let len = self.precode.lengths[usize::from(symbol)];
+            Turn::new(len.into(), 3)
+        }));
+        let items = self.items[..self.item_count].iter();
+        dealer.turns(items.map(|&(symbol, value, bits)| {
+            let word = self.precode.words[usize::from(symbol)];
+            let len = self.precode.lengths[usize::from(symbol)];
+            Turn::new(word.into(), len.into()).then(value.into(), bits.into())
+        }));
     }
+}
+
+/// Returns the turn that begins a block.
+fn block_type(number: u32, last: bool) -> Turn {
+    Turn::new(u32::from(last) | number << 1, 3)
 }
 
 /// The contents of a block.
 pub(crate) struct Block<'a> {
     pub(crate) raw: &'a [u8],
     /// Tokens that encode these bytes.
-    pub(crate) tokens: &'a [Token],
+    pub(crate) tokens: &'a [Coded],
     /// Frequencies of the tokens' symbols and the end of block.
     pub(crate) frequencies: &'a Frequencies,
 }
@@ -161,11 +163,10 @@ pub(crate) fn write(
     let stored_bits = stored_bits(raw.len()) as u32;
     dealer.make_room(HEADER_TURNS_MAX + LANE_COUNT + 2 * tokens.len());
     if dynamic_bits < static_bits.min(stored_bits) {
-        dealer.turn(0, u32::from(last) | DYNAMIC << 1, 3);
-        header.write(dealer);
+        header.write(dealer, last);
         symbols.write(dealer, tokens, &codes);
     } else if static_bits < stored_bits {
-        dealer.turn(0, u32::from(last) | STATIC << 1, 3);
+        dealer.turns([block_type(STATIC, last)]);
         symbols.write(dealer, tokens, fixed);
     } else {
         write_stored(dealer, raw, last);
@@ -179,11 +180,9 @@ pub(crate) fn write_stored(dealer: &mut Dealer, raw: &[u8], last: bool) {
         let (piece, behind) = rest.split_at(rest.len().min(STORED_BLOCK_RAW_BYTES_MAX));
         rest = behind;
         dealer.make_room(2 + piece.len());
-        dealer.turn(0, u32::from(last && rest.is_empty()) | STORED << 1, 3);
-        dealer.turn(0, piece.len() as u32, 16);
-        for (at, &byte) in piece.iter().enumerate() {
-            dealer.turn(at % LANE_COUNT, u32::from(byte), 8);
-        }
+        let begin = block_type(STORED, last && rest.is_empty());
+        dealer.turns([begin.then(piece.len() as u32, 16)]);
+        dealer.turns(piece.iter().map(|&byte| Turn::new(byte.into(), 8)));
         if rest.is_empty() {
             return;
         }

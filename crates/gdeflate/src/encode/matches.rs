@@ -12,6 +12,38 @@ pub(crate) struct Match {
     pub(crate) distance: usize,
 }
 
+/// A bound of the candidates that are compared in a tile, beyond that at each position: on data that
+/// makes long chains everywhere the later positions are searched less thoroughly.
+#[derive(Debug, Default)]
+pub(crate) struct Allowance {
+    each: u32,
+    compared: u32,
+}
+
+impl Allowance {
+    /// Candidates before the average counts, and those at a position in any case.
+    const FIRST: u32 = 1 << 16;
+    const LEAST: u32 = 4;
+
+    /// Allows about `each` candidates a position on average.
+    pub(crate) const fn new(each: u32) -> Self {
+        Self { each, compared: 0 }
+    }
+
+    /// Returns how many candidates, up to `depth`, may be compared at a position.
+    #[inline(always)]
+    pub(crate) fn at(&self, position: u16, depth: u32) -> u32 {
+        let most = Self::FIRST + self.each * u32::from(position);
+        depth.min(most.saturating_sub(self.compared).max(Self::LEAST))
+    }
+
+    /// Counts candidates that were compared.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, candidates: u32) {
+        self.compared += candidates;
+    }
+}
+
 /// Matches that can be written at once, see [`Matches::room`].
 pub(crate) const MATCHES_AT_ONCE: usize = 16;
 

@@ -15,7 +15,7 @@ use core::ops::Range;
 
 use super::cost::{BIT, Costs, LENGTH_COST_COUNT};
 use super::matches::Matches;
-use super::tokens::{Token, distance_symbol};
+use super::tokens::{Coded, Token, distance_parts};
 use crate::limits::{CODEWORD_BITS_MAX, DISTANCE_SYMBOL_COUNT, MATCH_BYTES_MIN, TILE_RAW_BYTES};
 
 /// Number of lengths tried at once.
@@ -55,7 +55,7 @@ pub(crate) fn parse(
     costs: &Costs,
     nice: usize,
     ways: &mut Vec<Way>,
-    tokens: &mut Vec<Token>,
+    tokens: &mut Vec<Coded>,
 ) {
     ways.resize(COST_COUNT, Way::NONE);
     let ways = &mut ways[..];
@@ -68,7 +68,7 @@ pub(crate) fn parse(
         };
         let mut len_next = MATCH_BYTES_MIN;
         for &found in matches {
-            let base = costs.distances[distance_symbol(found.low()) % DISTANCE_SYMBOL_COUNT];
+            let base = costs.distances[distance_parts(found.low()).0 % DISTANCE_SYMBOL_COUNT];
             // The bytes after the block's end belong to another block.
             let len_max = found.match_len().min(end - at);
             let way = if found.match_len() >= nice {
@@ -85,7 +85,7 @@ pub(crate) fn parse(
     let mut at = start;
     while at < end {
         let token = ways[at].token;
-        tokens.push(token);
+        tokens.push(token.into());
         at += token.raw_len();
     }
 }

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 
 use super::cost::estimated_bits;
-use super::tokens::{Frequencies, Token};
+use super::tokens::{Coded, Frequencies};
 
 /// A run of tokens.
 #[derive(Debug, Clone)]
@@ -21,10 +21,10 @@ pub(crate) struct Segment {
     gain: i64,
 }
 
-/// Sets `segments` to the blocks of a tile. Units hold at least `unit_bytes` raw bytes.
+/// Sets `segments` to the blocks of a tile, made of units of `unit_tokens` tokens.
 #[inline(always)]
-pub(crate) fn split(tokens: &[Token], unit_bytes: usize, segments: &mut Vec<Segment>) {
-    cut(tokens, unit_bytes, segments);
+pub(crate) fn split(tokens: &[Coded], unit_tokens: usize, segments: &mut Vec<Segment>) {
+    cut(tokens, unit_tokens, segments);
     for at in 1..segments.len() {
         set_gain(segments, at - 1);
     }
@@ -46,20 +46,13 @@ pub(crate) fn split(tokens: &[Token], unit_bytes: usize, segments: &mut Vec<Segm
 }
 
 #[inline(always)]
-fn cut(tokens: &[Token], unit_bytes: usize, segments: &mut Vec<Segment>) {
+fn cut(tokens: &[Coded], unit_tokens: usize, segments: &mut Vec<Segment>) {
     segments.clear();
     let (mut raw_end, mut token_end) = (0, 0);
-    while token_end < tokens.len() {
-        let unit_end = raw_end + unit_bytes;
-        let unit = tokens[token_end..].iter().copied().take_while(|token| {
-            let goes_on = raw_end < unit_end;
-            if goes_on {
-                raw_end += token.raw_len();
-                token_end += 1;
-            }
-            goes_on
-        });
+    for unit in tokens.chunks(unit_tokens) {
         let frequencies = Frequencies::of_block(unit);
+        raw_end += unit.iter().map(|token| token.raw_len()).sum::<usize>();
+        token_end += unit.len();
         segments.push(Segment {
             token_end,
             raw_end,

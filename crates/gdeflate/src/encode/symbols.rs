@@ -10,42 +10,36 @@
 //! into a free turn that is overwritten when it is reached.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use super::codes::Codes;
 use super::dealer::{Dealer, Turn};
 use super::tokens::{
-    SHORT_MATCH_BYTES_MAX, Token, chosen, distance_extra, distance_symbol, length_extra,
+    Coded, ITEM_COUNT, LENGTHS_FROM, LONG, LONG_AT, SHORT_MATCH_BYTES_MAX, length_extra,
     length_symbol,
 };
-use crate::limits::{DISTANCE_SYMBOL_COUNT, END_OF_BLOCK, LANE_COUNT, MATCH_BYTES_MIN};
+use crate::limits::{
+    DISTANCE_EXTRA, DISTANCE_SYMBOL_COUNT, END_OF_BLOCK, LANE_COUNT, MATCH_BYTES_MIN,
+};
 
-/// Index of the lengths in the table of turns, and the table's size, a power of two.
-const LENGTHS_FROM: usize = 256;
-const TURN_COUNT: usize = 1024;
-
-/// Symbol of the long matches minus 257, and the unused length at which its codeword is kept.
-const LONG: usize = 28;
-const LONG_AT: usize = 1;
-
-const _: () = assert!(LONG_AT < MATCH_BYTES_MIN);
-const _: () = assert!(LENGTHS_FROM + SHORT_MATCH_BYTES_MAX < TURN_COUNT);
+/// Turns that are collected before they are dealt, so that they stay in the nearest cache.
+const BATCH: usize = 32 * LANE_COUNT;
 
 /// A writer of a block's symbols, with its tables.
 #[derive(Debug)]
 pub(crate) struct Symbols {
     /// Turns of the block's codes for literals, and for lengths with their extra bits.
-    by_token: Box<[Turn; TURN_COUNT]>,
-    distances: [Turn; DISTANCE_SYMBOL_COUNT],
-    turns: Vec<Turn>,
+    items: Box<[Turn; ITEM_COUNT]>,
+    /// Codewords of distances, counted with the extra bits to come, and where these begin.
+    distances: [(Turn, u32); 2 * DISTANCE_SYMBOL_COUNT],
+    turns: Box<[Turn; BATCH + 4 * LANE_COUNT]>,
 }
 
 impl Symbols {
     pub(crate) fn new() -> Self {
         Self {
-            by_token: Box::new([Turn::NONE; TURN_COUNT]),
-            distances: [Turn::NONE; DISTANCE_SYMBOL_COUNT],
-            turns: Vec::new(),
+            items: Box::new([Turn::NONE; ITEM_COUNT]),
+            distances: [(Turn::NONE, 0); 2 * DISTANCE_SYMBOL_COUNT],
+            turns: Box::new([Turn::NONE; BATCH + 4 * LANE_COUNT]),
         }
     }
 
@@ -57,29 +51,26 @@ impl Symbols {
             )
         };
         for literal in 0..LENGTHS_FROM {
-            self.by_token[literal] = litlen(literal);
+            self.items[literal] = litlen(literal);
         }
         for len in MATCH_BYTES_MIN..=SHORT_MATCH_BYTES_MAX {
             let symbol = length_symbol(len);
             let (extra, bits) = length_extra(symbol, len);
-            self.by_token[LENGTHS_FROM + len] = litlen(257 + symbol).then(extra, bits);
+            self.items[LENGTHS_FROM + len] = litlen(257 + symbol).then(extra, bits);
         }
-        self.by_token[LENGTHS_FROM + LONG_AT] = litlen(257 + LONG);
-        for (symbol, turn) in self.distances.iter_mut().enumerate() {
+        self.items[LENGTHS_FROM + LONG_AT] = litlen(257 + LONG);
+        for (symbol, &bits) in DISTANCE_EXTRA.iter().enumerate() {
+            let len = codes.distance.lengths[symbol].into();
             let word = codes.distance.words[symbol].into();
-            *turn = Turn::new(word, codes.distance.lengths[symbol].into());
+            self.distances[symbol] = (Turn::new(word, len + u32::from(bits)), len);
         }
     }
 
     /// Writes tokens, the end of the block, and the distances still pending there.
     #[inline(always)]
-    pub(crate) fn write(&mut self, dealer: &mut Dealer, tokens: &[Token], codes: &Codes) {
+    pub(crate) fn write(&mut self, dealer: &mut Dealer, tokens: &[Coded], codes: &Codes) {
         self.set_codes(codes);
-        let room = 2 * tokens.len() + 2 * LANE_COUNT;
-        if self.turns.len() < room {
-            self.turns.resize(room, Turn::NONE);
-        }
-        let turns = &mut self.turns[..room];
+        let turns = &mut *self.turns;
         // Bit n: turn `at + n` is taken.
         let mut taken = 0_u64;
         let mut at = 0;
@@ -87,23 +78,22 @@ impl Symbols {
             let skip = taken.trailing_ones();
             at += skip as usize;
             taken >>= skip;
-            let len = token.match_len();
-            let from = chosen(
-                u32::from(len > 0),
-                (LENGTHS_FROM + len) as u32,
-                token.low() as u32,
-            );
-            let mut turn = self.by_token[from as usize % TURN_COUNT];
-            if len > SHORT_MATCH_BYTES_MAX {
-                let (extra, bits) = length_extra(LONG, len);
-                turn = self.by_token[LENGTHS_FROM + LONG_AT].then(extra, bits);
+            if at >= BATCH {
+                deal(dealer, &turns[..BATCH]);
+                turns.copy_within(BATCH..BATCH + 2 * LANE_COUNT, 0);
+                at -= BATCH;
             }
-            let symbol = distance_symbol(token.low()) % DISTANCE_SYMBOL_COUNT;
-            let (extra, bits) = distance_extra(symbol, token.low());
-            let next = &mut turns[at..=at + LANE_COUNT];
-            next[0] = turn;
-            next[LANE_COUNT] = self.distances[symbol].then(extra, bits);
-            taken = (taken | u64::from(len > 0) << LANE_COUNT) >> 1;
+            let mut turn = self.items[token.item() % ITEM_COUNT];
+            if token.item() == LENGTHS_FROM + LONG_AT {
+                let (extra, bits) = length_extra(LONG, token.raw_len());
+                turn = turn.then(extra, bits);
+            }
+            let symbol = token.distance_symbol() % (2 * DISTANCE_SYMBOL_COUNT);
+            let (distance, extra_from) = self.distances[symbol];
+            turns[at] = turn;
+            turns[at + LANE_COUNT] = distance.with(token.distance_extra(), extra_from);
+            let is_match = u64::from(symbol < DISTANCE_SYMBOL_COUNT);
+            taken = (taken | is_match << LANE_COUNT) >> 1;
             at += 1;
         }
         let skip = taken.trailing_ones();
@@ -113,11 +103,21 @@ impl Symbols {
             codes.litlen.words[END_OF_BLOCK].into(),
             codes.litlen.lengths[END_OF_BLOCK].into(),
         );
-        for step in 1..LANE_COUNT {
-            if taken >> step & 1 == 0 {
+        for step in 1..2 * LANE_COUNT {
+            if step >= LANE_COUNT || taken >> step & 1 == 0 {
                 turns[at + step] = Turn::NONE;
             }
         }
-        dealer.turns(&turns[..at + LANE_COUNT]);
+        deal(
+            dealer,
+            &turns[..(at + LANE_COUNT).next_multiple_of(LANE_COUNT)],
+        );
     }
+}
+
+/// Writes rounds of turns.
+#[inline(always)]
+fn deal(dealer: &mut Dealer, turns: &[Turn]) {
+    let (rounds, _) = turns.as_chunks();
+    rounds.iter().for_each(|round| dealer.round(round));
 }

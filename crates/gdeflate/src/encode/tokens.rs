@@ -1,8 +1,8 @@
 //! The tokens of a tile, literals and matches, and the frequencies of their symbols.
 
 use crate::limits::{
-    CODEWORD_BITS_MAX, DISTANCE_BASE, DISTANCE_EXTRA, DISTANCE_SYMBOL_COUNT, END_OF_BLOCK,
-    LENGTH_BASE, LENGTH_EXTRA, LITLEN_SYMBOL_COUNT, MATCH_BYTES_MIN,
+    CODEWORD_BITS_MAX, DISTANCE_EXTRA, DISTANCE_SYMBOL_COUNT, END_OF_BLOCK, LENGTH_BASE,
+    LENGTH_EXTRA, LITLEN_SYMBOL_COUNT, MATCH_BYTES_MIN,
 };
 
 /// Longest match that symbols below 285 can encode.
@@ -52,6 +52,83 @@ impl Token {
     }
 }
 
+/// A token with its symbols, as a block is counted and written.
+///
+/// From the lowest bit on, 16 bits each: the literal, or [`LENGTHS_FROM`] and the length (that of
+/// long ones [`LONG_AT`]); the distance symbol, for a literal one from [`DISTANCE_SYMBOL_COUNT`] on,
+/// not always the same, because counters in a row that are one and the same are slow; the value of
+/// the distance's extra bits; and the raw bytes it encodes, minus one.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Coded(u64);
+
+/// The first length among the items, the number of items rounded up to a power of two, and the
+/// unused length that stands for the long ones.
+pub(crate) const LENGTHS_FROM: usize = 256;
+pub(crate) const ITEM_COUNT: usize = 1024;
+pub(crate) const LONG_AT: usize = 1;
+
+/// Symbol of the long matches minus 257.
+pub(crate) const LONG: usize = 28;
+
+const _: () = assert!(LONG_AT < MATCH_BYTES_MIN);
+const _: () = assert!(LENGTHS_FROM + SHORT_MATCH_BYTES_MAX < ITEM_COUNT);
+
+impl Coded {
+    #[inline(always)]
+    pub(crate) const fn literal(byte: u8) -> Self {
+        let distance = DISTANCE_SYMBOL_COUNT + byte as usize % DISTANCE_SYMBOL_COUNT;
+        Self(byte as u64 | (distance as u64) << 16)
+    }
+
+    #[inline(always)]
+    pub(crate) fn of_match(len: usize, distance: usize) -> Self {
+        debug_assert!((MATCH_BYTES_MIN..=0xFFFF).contains(&len));
+        debug_assert!((1..=0xFFFF).contains(&distance));
+        let (symbol, extra, _) = distance_parts(distance);
+        let short = if len > SHORT_MATCH_BYTES_MAX {
+            LONG_AT
+        } else {
+            len
+        };
+        let low = (LENGTHS_FROM + short) | (symbol << 16);
+        Self(low as u64 | (extra as u64) << 32 | (len as u64 - 1) << 48)
+    }
+
+    /// Returns the literal or length, below [`ITEM_COUNT`].
+    #[inline(always)]
+    pub(crate) const fn item(self) -> usize {
+        self.0 as u16 as usize
+    }
+
+    /// Returns the distance symbol, at least [`DISTANCE_SYMBOL_COUNT`] for a literal and below twice
+    /// that.
+    #[inline(always)]
+    pub(crate) const fn distance_symbol(self) -> usize {
+        (self.0 >> 16) as u16 as usize
+    }
+
+    /// Returns the value of the distance's extra bits.
+    #[inline(always)]
+    pub(crate) const fn distance_extra(self) -> u32 {
+        (self.0 >> 32) as u16 as u32
+    }
+
+    /// Returns the number of raw bytes it encodes.
+    #[inline(always)]
+    pub(crate) const fn raw_len(self) -> usize {
+        (self.0 >> 48) as usize + 1
+    }
+}
+
+impl From<Token> for Coded {
+    fn from(token: Token) -> Self {
+        match token.match_len() {
+            0 => Self::literal(token.low() as u8),
+            len => Self::of_match(len, token.low()),
+        }
+    }
+}
+
 /// Length symbol minus 257 of the lengths 3..=258, by length minus 3.
 static LENGTH_SYMBOL: [u8; 256] = {
     let mut table = [0; 256];
@@ -77,45 +154,14 @@ pub(crate) fn length_symbol(len: usize) -> usize {
     }
 }
 
-/// Distances minus 1 below this are looked up directly; from it on a symbol covers at least 128
-/// distances, so the upper bits determine it.
-const NEAR: usize = 256;
-const FAR_SHIFT: u32 = 7;
-
-/// Distance symbols of the near distances, then those of the far ones by their upper bits.
-static DISTANCE_SYMBOL: [u8; 1024] = {
-    let mut table = [0; 1024];
-    let mut at = 0;
-    while at < NEAR + (0x1_0000 >> FAR_SHIFT) {
-        let distance = if at < NEAR {
-            at
-        } else {
-            (at - NEAR) << FAR_SHIFT
-        };
-        let mut symbol = 0;
-        while symbol < DISTANCE_SYMBOL_COUNT - 1 && DISTANCE_BASE[symbol + 1] as usize <= distance {
-            symbol += 1;
-        }
-        table[at] = symbol as u8;
-        at += 1;
-    }
-    table
-};
-
-/// Returns the distance symbol, looked up without a branch.
+/// Returns the distance symbol, and the value and the number of its extra bits.
 #[inline(always)]
-pub(crate) fn distance_symbol(distance: usize) -> usize {
-    let distance = distance.wrapping_sub(1) as u32 & 0xFFFF;
-    let far = NEAR as u32 + (distance >> FAR_SHIFT);
-    let at = chosen(u32::from(distance < NEAR as u32), distance, far);
-    usize::from(DISTANCE_SYMBOL[at as usize % 1024])
-}
-
-/// Returns `one` if `which` is 1, `zero` if it is 0. Compilers turn selections that they assume to
-/// be predictable into branches; tokens are not predictable.
-#[inline(always)]
-pub(crate) fn chosen(which: u32, one: u32, zero: u32) -> u32 {
-    zero ^ ((one ^ zero) & which.wrapping_neg())
+pub(crate) fn distance_parts(distance: usize) -> (usize, u32, u32) {
+    // Its two highest bits and its magnitude make the symbol of a distance.
+    let rest = (distance as u32).wrapping_sub(1) & 0xFFFF;
+    let bits = (rest | 2).ilog2() - 1;
+    let symbol = (rest >> bits) + 2 * bits;
+    (symbol as usize, rest & ((1 << bits) - 1), bits)
 }
 
 /// Returns the value and the number of the extra bits of a length.
@@ -123,14 +169,6 @@ pub(crate) fn chosen(which: u32, one: u32, zero: u32) -> u32 {
 pub(crate) fn length_extra(symbol: usize, len: usize) -> (u32, u32) {
     let value = len - MATCH_BYTES_MIN - usize::from(LENGTH_BASE[symbol]);
     (value as u32, u32::from(LENGTH_EXTRA[symbol]))
-}
-
-/// Returns the value and the number of the extra bits of a distance.
-#[inline(always)]
-pub(crate) fn distance_extra(symbol: usize, distance: usize) -> (u32, u32) {
-    let symbol = symbol % DISTANCE_SYMBOL_COUNT;
-    let value = distance.wrapping_sub(1 + usize::from(DISTANCE_BASE[symbol])) & 0xFFFF;
-    (value as u32, u32::from(DISTANCE_EXTRA[symbol]))
 }
 
 /// The number of occurrences of each symbol.
@@ -141,28 +179,31 @@ pub(crate) struct Frequencies {
 }
 
 impl Frequencies {
+    pub(crate) const ZERO: Self = Self {
+        litlen: [0; LITLEN_SYMBOL_COUNT],
+        distance: [0; DISTANCE_SYMBOL_COUNT],
+    };
+
     /// Counts the symbols of a block of these tokens, its end included.
     #[inline(always)]
-    pub(crate) fn of_block(tokens: impl Iterator<Item = Token>) -> Self {
-        // Powers of two, so that an index needs no check. For literals, too, a distance is counted,
-        // in elements after the real ones, so that no branch depends on the kind of token.
-        let mut litlens = [0; 512];
+    pub(crate) fn of_block(tokens: &[Coded]) -> Self {
+        // Powers of two, so that an index needs no check.
+        let mut items = [0; ITEM_COUNT];
         let mut distances = [0; 2 * DISTANCE_SYMBOL_COUNT];
         for token in tokens {
-            let len = token.match_len();
-            let is_match = u32::from(len > 0);
-            let short = usize::from(LENGTH_SYMBOL[len.wrapping_sub(MATCH_BYTES_MIN) & 0xFF]);
-            let long = u32::from(len > SHORT_MATCH_BYTES_MAX);
-            let length = 257 + chosen(long, 28, short as u32);
-            let litlen = chosen(is_match, length, token.low() as u32);
-            litlens[litlen as usize % 512] += 1;
-            let unused = DISTANCE_SYMBOL_COUNT as u32 * (1 - is_match);
-            let symbol = distance_symbol(token.low()) as u32 + unused;
-            distances[symbol as usize % (2 * DISTANCE_SYMBOL_COUNT)] += 1;
+            items[token.item() % ITEM_COUNT] += 1;
+            distances[token.distance_symbol() % (2 * DISTANCE_SYMBOL_COUNT)] += 1;
         }
-        litlens[END_OF_BLOCK] = 1;
+        let mut litlen = [0; LITLEN_SYMBOL_COUNT];
+        litlen[..LENGTHS_FROM].copy_from_slice(&items[..LENGTHS_FROM]);
+        let lengths = &items[LENGTHS_FROM + MATCH_BYTES_MIN..][..LENGTH_SYMBOL.len()];
+        for (&symbol, &count) in LENGTH_SYMBOL.iter().zip(lengths) {
+            litlen[257 + usize::from(symbol)] += count;
+        }
+        litlen[257 + LONG] = items[LENGTHS_FROM + LONG_AT];
+        litlen[END_OF_BLOCK] = 1;
         Self {
-            litlen: *litlens.first_chunk().expect("more than symbols"),
+            litlen,
             distance: *distances.first_chunk().expect("more than symbols"),
         }
     }
@@ -192,6 +233,7 @@ impl Frequencies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::DISTANCE_BASE;
 
     #[test]
     fn every_length_and_distance_has_a_symbol_that_says_it() {
@@ -201,9 +243,10 @@ mod tests {
             assert!(value < 1 << bits, "length {len}");
         }
         for distance in 1..=65_535 {
-            let symbol = distance_symbol(distance);
-            let (value, bits) = distance_extra(symbol, distance);
-            assert!(value < 1 << bits, "distance {distance}");
+            let (symbol, value, bits) = distance_parts(distance);
+            let base = usize::from(DISTANCE_BASE[symbol]);
+            assert_eq!(base + 1 + value as usize, distance);
+            assert_eq!(bits, u32::from(DISTANCE_EXTRA[symbol]));
         }
     }
 }

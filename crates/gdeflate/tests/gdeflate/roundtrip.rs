@@ -80,14 +80,33 @@ fn the_bytes_do_not_depend_on_the_thread_count() {
 fn an_encoder_keeps_nothing_between_tiles() {
     for level in Level::all() {
         let mut encoder = Encoder::new(level);
-        let raw = data("mesh", 50_000, 5);
-        let (mut first, mut again) = (Vec::new(), Vec::new());
-        encoder.encode_tile(&raw, &mut first).unwrap();
-        encoder
-            .encode_tile(&data("text", 65_536, 6), &mut Vec::new())
-            .unwrap();
-        encoder.encode_tile(&raw, &mut again).unwrap();
-        assert!(first == again, "{level:?}");
+        for len in [5, 33, 36, 50_000] {
+            let raw = data("mesh", len, 5);
+            let (mut first, mut again) = (Vec::new(), Vec::new());
+            Encoder::new(level).encode_tile(&raw, &mut first).unwrap();
+            for other in [raw.repeat(2), data("text", 65_536, 6)] {
+                let other = &other[..other.len().min(65_536)];
+                encoder.encode_tile(other, &mut Vec::new()).unwrap();
+            }
+            encoder.encode_tile(&raw, &mut again).unwrap();
+            assert!(first == again, "{level:?}, {len} bytes");
+        }
+    }
+}
+
+#[test]
+fn noise_is_stored_and_what_repeats_in_it_is_not() {
+    for level in Level::all().skip(1) {
+        let mut encoder = Encoder::new(level);
+        let mut raw = data("random", 65_536, 8);
+        let mut tile = Vec::new();
+        encoder.encode_tile(&raw, &mut tile).unwrap();
+        // Two stored blocks, see the bits of a tile in `limits`.
+        assert_eq!(tile.len(), 65_672, "{level:?}");
+        raw.copy_within(1000..3000, 40_000);
+        tile.clear();
+        encoder.encode_tile(&raw, &mut tile).unwrap();
+        assert!(tile.len() < 64_000, "{level:?}: {}", tile.len());
     }
 }
 
