@@ -1,9 +1,9 @@
 //! Encoding tiles.
 //!
-//! A level chooses how matches are found and which are taken; block boundaries, codes and block
-//! types are then chosen by cost, and `dealer` writes the bits in the order in which a decoder
-//! reads them. A tile whose coded form exceeds the bound of stored blocks is stored, so that
-//! [`compress_bound`](crate::compress_bound) holds for any input.
+//! A level chooses how thoroughly matches are searched and which are taken; block boundaries, codes
+//! and block types are then chosen by cost, and `dealer` writes the bits in the order in which a
+//! decoder reads them. Noise is recognized and stored. A tile whose coded form exceeds the bound of
+//! stored blocks is stored, so that [`compress_bound`](crate::compress_bound) holds for any input.
 //!
 //! The result depends on the raw bytes and the level alone: an encoder keeps no state between
 //! tiles, so it does not matter which thread encodes which tile.
@@ -20,7 +20,6 @@
 )]
 
 mod block;
-mod buckets;
 mod codes;
 mod cost;
 mod dealer;
@@ -32,7 +31,6 @@ mod parse;
 mod split;
 mod symbols;
 mod tokens;
-mod trees;
 mod window;
 
 use alloc::boxed::Box;
@@ -40,18 +38,16 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use self::block::Block;
-use self::buckets::Buckets;
 use self::codes::Codes;
 use self::cost::Costs;
 use self::dealer::Dealer;
-use self::links::{Links, Search};
+use self::links::{Links, Search, Threes};
 use self::matches::Matches;
 use self::optimal::Way;
 use self::parse::TileTokens;
 use self::split::Segment;
 use self::symbols::Symbols;
 use self::tokens::{Coded, Frequencies};
-use self::trees::Trees;
 use self::window::Window;
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::cpu_has;
@@ -61,8 +57,8 @@ use crate::zeroed;
 
 /// A compression level: 0 stores, 1 is the fastest, 12 gives the smallest output.
 ///
-/// Levels mean what libdeflate's of the same number mean: 1–4 parse greedily, 5–7 lazily, 8 and 9
-/// with a lookahead of two positions, and 10–12 search for the cheapest parse. Over a corpus of
+/// The levels correspond to libdeflate's: 1–4 parse greedily, 5–7 lazily, 8 and 9 lazily with a
+/// lookahead of two positions, and 10–12 search for the cheapest parse. Over a corpus of
 /// compressible data each level compresses better than the one before it; on a single file adjacent
 /// levels may differ very little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,7 +69,7 @@ impl Level {
     pub const STORED: Self = Self(0);
     /// The reference encoder's "fastest".
     pub const FASTEST: Self = Self(1);
-    /// The fastest that searches for the cheapest parse. The reference encoder's "default" is 9.
+    /// The fastest level that searches for the cheapest parse.
     pub const DEFAULT: Self = Self(10);
     /// The reference encoder's "best ratio".
     pub const BEST_RATIO: Self = Self(12);
@@ -102,29 +98,18 @@ impl Level {
     const fn method(self) -> Method {
         match self.0 {
             0 => Method::Stored,
-            1 => Method::links(1, 32, 0, 80),
-            2 => Method::links(6, 10, 0, 208),
-            3 => Method::links(12, 14, 0, 208),
-            4 => Method::links(16, 30, 0, 208),
-            5 => Method::links(16, 30, 1, 208),
-            6 => Method::links(35, 65, 1, 208),
-            7 => Method::links(100, 130, 1, 208),
-            8 => Method::links(300, 258, 2, 208),
-            9 => Method::links(600, 258, 2, 208),
-            10 => Method::Buckets {
-                nice: 64,
-                passes: 1,
-            },
-            11 => Method::Trees {
-                depth: 60,
-                nice: 64,
-                passes: 3,
-            },
-            _ => Method::Trees {
-                depth: 300,
-                nice: 96,
-                passes: 5,
-            },
+            1 => Method::direct(1, 32, 0),
+            2 => Method::direct(6, 10, 0),
+            3 => Method::direct(12, 14, 0),
+            4 => Method::direct(16, 30, 0),
+            5 => Method::direct(16, 30, 1),
+            6 => Method::direct(35, 65, 1),
+            7 => Method::direct(100, 130, 1),
+            8 => Method::direct(60, 258, 2),
+            9 => Method::direct(600, 258, 2),
+            10 => Method::optimal(6, 64, 4, 1),
+            11 => Method::optimal(60, 64, 8, 2),
+            _ => Method::optimal(300, 128, 128, 6),
         }
     }
 }
@@ -139,45 +124,63 @@ impl Default for Level {
 #[derive(Debug, Clone, Copy)]
 enum Method {
     Stored,
-    /// Parses by links.
-    Links(Search),
-    /// Finds the matches of all positions in buckets, then parses each block `passes` times, at the
-    /// costs of the previous parse's symbols. A match of `nice` bytes and more is not shortened.
-    Buckets {
-        nice: usize,
-        passes: u32,
+    /// Takes matches from left to right, unless a better one begins up to `ahead` positions later.
+    Direct {
+        search: Search,
+        ahead: usize,
     },
-    /// The same in trees, comparing up to `depth` candidates at each position.
-    Trees {
-        depth: u32,
-        nice: usize,
+    /// Finds the matches of all positions, see [`Links::find_all`], then parses each block `passes`
+    /// times, at the costs of the previous parse's symbols.
+    Optimal {
+        search: Search,
+        carry: usize,
         passes: u32,
     },
 }
 
 impl Method {
-    const fn links(depth: u32, nice: usize, ahead: usize, threes_below: usize) -> Self {
-        Self::Links(Search {
+    const fn direct(depth: u32, nice: usize, ahead: usize) -> Self {
+        let search = Search {
             depth,
+            depth_mean: 10,
             nice,
-            ahead,
-            threes_below,
-        })
+            threes: Threes::Few,
+            threes_below: if depth == 1 { 80 } else { 208 },
+        };
+        Self::Direct { search, ahead }
+    }
+
+    const fn optimal(depth: u32, nice: usize, carry: usize, passes: u32) -> Self {
+        let search = Search {
+            depth,
+            depth_mean: 32,
+            nice,
+            threes: match passes {
+                1 => Threes::Near,
+                _ => Threes::All,
+            },
+            threes_below: 208,
+        };
+        Self::Optimal {
+            search,
+            carry,
+            passes,
+        }
     }
 
     /// Returns the passes over each block, and the length from which they do not shorten a match.
     const fn passes(self) -> (u32, usize) {
         match self {
-            Self::Buckets { nice, passes } | Self::Trees { nice, passes, .. } => (passes, nice),
-            Self::Stored | Self::Links(_) => (0, 0),
+            Self::Optimal { search, passes, .. } => (passes, search.nice),
+            Self::Stored | Self::Direct { .. } => (0, 0),
         }
     }
 }
 
-/// A pass that saves less than this part of a block's bits is the last.
+/// The last pass over a block is the one that saves less than this fraction of its bits.
 const PASS_GAIN: u32 = 2048;
 
-/// Tokens of the units that blocks are made of, if these are parsed once and if several times.
+/// Tokens of the units that blocks are made of, without and with passes over the blocks.
 const UNIT_TOKENS: usize = 2048;
 const UNIT_TOKENS_OF_PASSES: usize = 512;
 
@@ -190,8 +193,6 @@ pub struct Encoder {
     fixed: Codes,
     window: Window,
     links: Links,
-    buckets: Buckets,
-    trees: Trees,
     matches: Matches,
     tokens: Box<TileTokens>,
     segments: Vec<Segment>,
@@ -220,8 +221,6 @@ impl Encoder {
             fixed: Codes::fixed(),
             window: Window::new(),
             links: Links::new(),
-            buckets: Buckets::new(),
-            trees: Trees::new(),
             matches: Matches::default(),
             tokens: zeroed(),
             segments: Vec::new(),
@@ -276,34 +275,30 @@ impl Encoder {
     /// Parses a tile and returns the number of tokens, 0 for a tile that is to be stored.
     #[inline(always)]
     fn parse(&mut self, raw: &[u8], method: Method) -> usize {
-        if matches!(method, Method::Stored) {
+        let (Method::Direct { search, .. } | Method::Optimal { search, .. }) = method else {
             return 0;
-        }
+        };
         let (window, links) = (&mut self.window, &mut self.links);
         let (matches, tokens) = (&mut self.matches, &mut self.tokens);
         window.set(raw);
-        let fours = links.link_fours(window);
+        let mut len_min = parse::shortest_worthwhile(raw);
+        let fours = links.link(window, len_min);
         if fours == 0 && is_noise(raw) {
             return 0;
         }
+        if fours >= search.threes_below {
+            len_min = len_min.max(4);
+        }
+        if len_min < 4 {
+            links.link_threes(window, search.threes);
+        }
         match method {
+            Method::Direct { ahead, .. } => {
+                parse::by_links(raw, window, links, len_min, (search, ahead), tokens)
+            }
             Method::Stored => 0,
-            Method::Links(search) => {
-                let mut len_min = parse::shortest_worthwhile(raw);
-                if fours >= search.threes_below {
-                    len_min = len_min.max(4);
-                }
-                if len_min < 4 {
-                    links.link_threes(window);
-                }
-                parse::by_links(raw, window, links, len_min, search, tokens)
-            }
-            Method::Buckets { nice, .. } => {
-                self.buckets.find_all(window, nice, matches);
-                parse::of_found(raw, matches, tokens)
-            }
-            Method::Trees { depth, nice, .. } => {
-                self.trees.find_all(window, depth, nice, matches);
+            Method::Optimal { carry, .. } => {
+                links.find_all(window, len_min.min(4), search, carry, matches);
                 parse::of_found(raw, matches, tokens)
             }
         }
@@ -349,18 +344,19 @@ impl Encoder {
     }
 }
 
-/// Returns whether the bytes of a tile are about equally frequent, so that no code makes them
-/// shorter by a hundredth. Counts a quarter of them, and takes no short tile for noise.
+/// Smallest tile that can be classified as noise: in a quarter of fewer bytes the frequencies of
+/// noise are too uneven.
+const NOISE_BYTES_MIN: usize = TILE_RAW_BYTES / 4;
+
+/// Returns whether the bytes of a tile, of which it counts a quarter, are so equally frequent that
+/// codes for them save less than one percent.
 fn is_noise(raw: &[u8]) -> bool {
     let mut frequencies = Frequencies::ZERO;
     let mut count = 0;
+    // All places of a word are counted.
     for &byte in raw.chunks(64).flat_map(|piece| piece.iter().take(16)) {
         frequencies.litlen[usize::from(byte)] += 1;
         count += 1;
     }
     raw.len() >= NOISE_BYTES_MIN && cost::estimated_bits(&frequencies) >= 8 * count
 }
-
-/// In a quarter of fewer bytes the frequencies of noise are too uneven, and a header would weigh too
-/// much.
-const NOISE_BYTES_MIN: usize = TILE_RAW_BYTES / 4;

@@ -5,9 +5,9 @@
 //! each turn it takes the next free slot if the decoder would refill then. The decoder always holds
 //! 32 to 63 unread bits, so a lane owns the slot of its current word and that of the next.
 //!
-//! Whether a word is full after a turn is unpredictable. So the bits of all lanes are put together
-//! in a loop without branches, which compilers make vectors of, and a second one goes over the few
-//! lanes whose words became full.
+//! Whether a word is full after a turn is unpredictable. So a round of all lanes appends their bits
+//! in a loop without branches, which compilers vectorize, and a second loop visits the few lanes
+//! whose words became full.
 
 use alloc::vec::Vec;
 

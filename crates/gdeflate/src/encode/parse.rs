@@ -3,10 +3,10 @@
 //! Lazy parsing looks up to two positions ahead for a better match, with the rule of libdeflate's
 //! `deflate_compress.c` for what is better.
 
-use super::links::{self, Links, Search};
+use super::links::{Links, Search};
 use super::matches::{Match, Matches};
 use super::tokens::Coded;
-use super::window::{COMMON_MAX, Window};
+use super::window::Window;
 use crate::limits::TILE_RAW_BYTES;
 
 /// Room for the tokens of any tile.
@@ -32,37 +32,36 @@ impl Writer<'_> {
     }
 }
 
-/// Writes the parse of a whole tile by its links and returns the number of tokens. Matches have at
-/// least `len_min` bytes; if these are three, threes must be linked, too.
+/// Writes the parse of a whole tile by its links, with a lookahead of `ahead` positions, and
+/// returns the number of tokens. Matches have at least `len_min` bytes; if these are three, threes
+/// must be linked, too.
 #[inline(always)]
 pub(crate) fn by_links(
     raw: &[u8],
     window: &Window,
     links: &mut Links,
     len_min: usize,
-    search: Search,
+    (search, ahead): (Search, usize),
     tokens: &mut TileTokens,
 ) -> usize {
-    let Search {
-        depth, nice, ahead, ..
-    } = search;
     let mut tokens = Writer { tokens, count: 0 };
-    let linked = links::linked(window);
-    let end = usize::from(linked.end);
+    let end = usize::from(links.linked(window).end);
     let mut position = end.min(1);
     tokens.literals(&raw[..position]);
     while position < end {
-        let at = position as u16;
-        let mut found = links.find(window, at, len_min - 1, depth, nice);
+        let least = Match::longer_than(len_min - 1);
+        let mut found = links.find(window, position as u16, least, search, |_| ());
         if found.distance == 0 {
             tokens.push(Coded::literal(raw[position]));
             position += 1;
             continue;
         }
         let mut step = 1;
-        while step <= ahead && found.len < nice && position + step < end {
+        while step <= ahead && found.len < search.nice && position + step < end {
             let at = (position + step) as u16;
-            let next = links.find(window, at, found.len - 1, depth >> step, nice);
+            let least = Match::longer_than(found.len - 1);
+            let depth = search.depth >> step;
+            let next = links.find(window, at, least, Search { depth, ..search }, |_| ());
             if next.distance == 0 || !better(next, found, step) {
                 step += 1;
                 continue;
@@ -71,10 +70,6 @@ pub(crate) fn by_links(
             position += step;
             found = next;
             step = 1;
-        }
-        if found.len >= COMMON_MAX {
-            let from = (position - found.distance) as u16;
-            found.len = window.common_to_end(from, position as u16);
         }
         tokens.push(Coded::of_match(found.len, found.distance));
         position += found.len;
@@ -131,7 +126,7 @@ fn worthwhile(found: Match) -> bool {
 pub(crate) fn shortest_worthwhile(raw: &[u8]) -> usize {
     let mut seen = [false; 256];
     // A sample of the tile is enough.
-    for &byte in raw.iter().step_by(1 + raw.len() / 4096) {
+    for &byte in raw.iter().step_by(1 + raw.len() / 2048) {
         seen[usize::from(byte)] = true;
     }
     match seen.iter().filter(|&&seen| seen).count() {

@@ -54,10 +54,10 @@ impl Token {
 
 /// A token with its symbols, as a block is counted and written.
 ///
-/// From the lowest bit on, 16 bits each: the literal, or [`LENGTHS_FROM`] and the length (that of
-/// long ones [`LONG_AT`]); the distance symbol, for a literal one from [`DISTANCE_SYMBOL_COUNT`] on,
-/// not always the same, because counters in a row that are one and the same are slow; the value of
-/// the distance's extra bits; and the raw bytes it encodes, minus one.
+/// From the lowest bit on, 16 bits each: the literal, or the length plus [`LENGTHS_FROM`], a long
+/// one as [`LONG_AT`]; the distance symbol, of a literal one from [`DISTANCE_SYMBOL_COUNT`] on; the
+/// value of the distance's extra bits; and the number of raw bytes it encodes, minus one. Literals
+/// have different distance symbols because incrementing one counter again and again is slow.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Coded(u64);
 
@@ -100,8 +100,7 @@ impl Coded {
         self.0 as u16 as usize
     }
 
-    /// Returns the distance symbol, at least [`DISTANCE_SYMBOL_COUNT`] for a literal and below twice
-    /// that.
+    /// Returns the distance symbol, from [`DISTANCE_SYMBOL_COUNT`] to twice that for a literal.
     #[inline(always)]
     pub(crate) const fn distance_symbol(self) -> usize {
         (self.0 >> 16) as u16 as usize

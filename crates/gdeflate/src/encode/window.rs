@@ -68,18 +68,6 @@ impl Window {
         u64::from_le_bytes(self.bytes(position, 0))
     }
 
-    /// Returns how many bytes at a position equal the lowest bytes of `eight`, up to 8.
-    #[inline(always)]
-    pub(crate) fn common_eight(&self, position: u16, eight: u64) -> usize {
-        ((self.eight(position) ^ eight).trailing_zeros() / 8) as usize
-    }
-
-    /// The byte at an offset of at most [`COMMON_MAX`].
-    #[inline(always)]
-    pub(crate) fn byte(&self, position: u16, offset: usize) -> u8 {
-        self.bytes[usize::from(position) + (offset & COMMON_MAX)]
-    }
-
     /// Returns the length of the common prefix of two positions, up to `len_max`, which is at most
     /// [`COMMON_MAX`]. The first `len` bytes are known to be equal.
     #[inline(always)]
@@ -98,6 +86,8 @@ impl Window {
     }
 
     /// Like [`Window::common`], but limited only by the end of the tile; `b` is the later position.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn common_to_end(&self, a: u16, b: u16) -> usize {
         let (a, b) = (usize::from(a), usize::from(b));
         let (behind, ahead) = (&self.bytes[a..], &self.bytes[b..self.len]);
