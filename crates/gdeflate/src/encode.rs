@@ -108,8 +108,8 @@ impl Level {
             8 => Method::direct(60, 258, 2),
             9 => Method::direct(600, 258, 2),
             10 => Method::optimal(6, 64, 4, 1),
-            11 => Method::optimal(60, 64, 8, 2),
-            _ => Method::optimal(300, 128, 128, 6),
+            11 => Method::optimal(30, 64, 8, 2),
+            _ => Method::optimal(150, 96, 96, 4),
         }
     }
 }
@@ -142,7 +142,7 @@ impl Method {
     const fn direct(depth: u32, nice: usize, ahead: usize) -> Self {
         let search = Search {
             depth,
-            depth_mean: 10,
+            depth_mean: 8,
             nice,
             threes: Threes::Few,
             threes_below: if depth == 1 { 80 } else { 208 },
@@ -153,7 +153,7 @@ impl Method {
     const fn optimal(depth: u32, nice: usize, carry: usize, passes: u32) -> Self {
         let search = Search {
             depth,
-            depth_mean: 32,
+            depth_mean: 16,
             nice,
             threes: match passes {
                 1 => Threes::Near,

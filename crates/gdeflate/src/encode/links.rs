@@ -129,10 +129,12 @@ impl Links {
         &mut self,
         window: &Window,
         len_min: usize,
-        search: Search,
+        mut search: Search,
         carry: usize,
         matches: &mut Matches,
     ) {
+        // Few different bytes make long chains, and matches long enough to be worth them.
+        search.depth <<= (self.equal_bytes - 4).min(2);
         matches.clear();
         let linked = self.linked(window);
         let len = window.left(0);
