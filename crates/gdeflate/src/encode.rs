@@ -107,7 +107,7 @@ impl Level {
             7 => Method::direct(100, 130, 1),
             8 => Method::direct(60, 258, 2),
             9 => Method::direct(600, 258, 2),
-            10 => Method::optimal(6, 64, 4, 1),
+            10 => Method::optimal(6, 64, 6, 1),
             11 => Method::optimal(30, 64, 8, 2),
             _ => Method::optimal(150, 96, 96, 4),
         }
