@@ -120,7 +120,8 @@ fn a_handle_whose_path_leads_elsewhere_is_read_by_the_storage() {
         let file = bench.file_of("file", &content);
         bench.storage.read(file, 0..1).expect("it is open now");
         let path = bench.folder.path().join("file");
-        std::fs::remove_file(&path).expect("removed");
+        std::fs::rename(&path, path.with_extension("old")).expect("renamed");
+        std::fs::write(&path, bytes(9000)).expect("written");
         assert!(!is_read_by_its_caller(bench, file, &content));
     });
 }
