@@ -1,6 +1,7 @@
 //! `SharedModel`: a model that processes load together.
 
 use std::ops::ControlFlow;
+use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -59,9 +60,9 @@ impl PySharedModel {
         loaded.into_py(py)
     }
 
-    #[getter]
-    fn path(&self) -> PathBuf {
-        self.shared.path().to_owned()
+    /// The file in memory, while this object lives.
+    fn fileno(&self) -> i32 {
+        self.shared.file().as_raw_fd()
     }
 
     #[getter]

@@ -2,8 +2,10 @@
 
 import random
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -43,6 +45,7 @@ class Device:
         self.random = random.Random(seed)
         self.slots, self.events = 0, list[Copies]()
         self.begun: list[Callable[[], None]] = []
+        self.delivered: list[int] = []
 
     def slot(self, length: int) -> tuple[Any, np.ndarray]:
         self.slots += length
@@ -73,6 +76,10 @@ class Device:
         if job.length == 0:
             return np.zeros(job.shape, kind)
         return memory.view(kind).reshape(job.shape)
+
+    def deliver(self, made: Any) -> Any:
+        self.delivered.append(id(made))
+        return made
 
     def synchronize(self) -> None:
         for event in self.events:
@@ -180,6 +187,7 @@ class Device:
         into[0] += int(slot[start : start + length].view(numpy.uint64).sum())
     def record(self): return None
     def tensor(self, job, memory, start): return memory
+    def deliver(self, made): return made
 
 _tensors.target = lambda *_: Device()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -201,3 +209,68 @@ def test_loading_for_a_device_needs_little_host_memory(
     assert total == (8 << 20) * sum(range(12))
     # Of 768 MiB.
     assert peak < 256 << 20
+
+
+class Streams:
+    """What `TorchDevice` uses of torch, with a log of what is done on which stream."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[Any, ...]] = []
+        self.now: Any = "caller"
+        self.uint8, self.cuda, fake = "uint8", self, self
+
+        class Stream:
+            def __init__(self, _device: Any) -> None:
+                pass
+
+            def __str__(self) -> str:
+                return "own"
+
+        class Memory:
+            def __init__(self, name: str) -> None:
+                self.name = name
+
+            def __getitem__(self, _range: slice) -> "Memory":
+                return self
+
+            def copy_(self, _part: Any, non_blocking: bool) -> None:
+                fake.log.append(("copy", str(fake.now), non_blocking))
+
+            def record_stream(self, stream: Any) -> None:
+                fake.log.append(("keep", stream.name))
+
+        self.Stream, self.memory = Stream, Memory
+
+    def is_available(self) -> bool:
+        return True
+
+    @contextmanager
+    def stream(self, stream: Any) -> Iterator[None]:
+        before, self.now = self.now, stream
+        yield
+        self.now = before
+
+    def empty(self, _length: int, **_options: Any) -> Any:
+        self.log.append(("allocate", str(self.now)))
+        return self.memory("made")
+
+    def current_stream(self, _device: Any) -> Any:
+        def wait(other: Any) -> None:
+            self.log.append(("wait", str(other)))
+
+        return SimpleNamespace(name=str(self.now), wait_stream=wait)
+
+
+def test_memory_is_filled_on_one_stream_and_given_to_that_of_the_caller() -> None:
+    torch: Any = Streams()
+    device = _tensors.TorchDevice(torch, SimpleNamespace(type="cuda"))
+    made = device.allocate(SimpleNamespace(length=8))  # type: ignore[arg-type]
+    with torch.stream("another"):
+        device.copy(made, 0, torch.memory("slot"), 0, 8)
+        assert device.deliver(made) is made
+    assert torch.log == [
+        ("allocate", "own"),
+        ("copy", "own", True),
+        ("wait", "own"),
+        ("keep", "another"),
+    ]

@@ -101,6 +101,12 @@ pub struct Checksums {
 }
 
 impl Checksums {
+    /// Returns the number of files that have checksums.
+    #[must_use]
+    pub fn file_count(&self) -> usize {
+        self.files.len()
+    }
+
     pub(crate) fn new(mut files: Vec<Arc<FileChecksums>>) -> Checksums {
         files.sort_by(|a, b| a.name.cmp(&b.name));
         Checksums {

@@ -56,6 +56,10 @@ pub const READ_WINDOW_COUNT: usize = 1024;
 /// Bytes of a file of a model that have a checksum of their own.
 pub const CHECKED_BYTES: u64 = 1 << 20;
 
+/// Maximum bytes of a model that is hashed, or shared by processes: a sparse file of any length
+/// takes no room.
+pub const MODEL_BYTES_MAX: u64 = 8 << 40;
+
 /// The longest file of checksums, which is read as a whole: for models of up to 8 TiB.
 pub const CHECKSUMS_BYTES_MAX: u64 = 64 << 20;
 

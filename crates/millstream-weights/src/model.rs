@@ -35,7 +35,9 @@ use millstream::{Buffer, Error, ErrorKind, Queue, Read, Storage};
 use crate::checksums::{Checksums, FileChecksums, FileHasher};
 use crate::error::{corrupt, failed, in_file, shown};
 use crate::header::{Format, Header};
-use crate::limits::{PLAN_BYTES_MAX_DEFAULT, READ_WINDOW_BYTES, READ_WINDOW_COUNT};
+use crate::limits::{
+    MODEL_BYTES_MAX, PLAN_BYTES_MAX_DEFAULT, READ_WINDOW_BYTES, READ_WINDOW_COUNT,
+};
 use crate::metadata::{Metadata, Value};
 use crate::open::{Files, ModelFile};
 use crate::plan::{PlanOptions, PlannedRead, plan};
@@ -159,8 +161,16 @@ impl Model {
 
     /// Returns reads of all bytes of all files in order, headers too. Each begins at a block that
     /// has a checksum.
-    #[must_use]
-    pub fn file_reads(&self) -> Vec<PlannedRead> {
+    ///
+    /// # Errors
+    /// `Limit` for more than [`MODEL_BYTES_MAX`].
+    pub fn file_reads(&self) -> Result<Vec<PlannedRead>, Error> {
+        let lens = self.files.list.iter().map(|file| file.bytes);
+        let all = lens.fold(0, u64::saturating_add);
+        if all > MODEL_BYTES_MAX {
+            let cause = format!("the model has {all} bytes, more than {MODEL_BYTES_MAX}");
+            return Err(in_file(failed(ErrorKind::Limit, cause, 0, all), &self.path));
+        }
         let most = PLAN_BYTES_MAX_DEFAULT;
         let parts_of = |(file, about): (usize, &ModelFile)| {
             let bytes = about.bytes;
@@ -172,7 +182,8 @@ impl Model {
             (0..bytes).step_by(most as usize).map(part)
         };
         let parts = self.files.list.iter().enumerate().flat_map(parts_of);
-        plan(&parts.collect::<Vec<Extent>>(), &PlanOptions::default())
+        let parts: Vec<Extent> = parts.collect();
+        Ok(plan(&parts, &PlanOptions::default()))
     }
 
     /// Reads all bytes of the files, and hashes them on this thread. `goes_on` is called with the
@@ -188,7 +199,7 @@ impl Model {
         let files = &self.files.list;
         let mut hashers: Vec<_> = files.iter().map(|_| FileHasher::default()).collect();
         let mut ended = ControlFlow::Continue(());
-        self.read(queue, &self.file_reads(), &mut |read, buffer| {
+        self.read(queue, &self.file_reads()?, &mut |read, buffer| {
             hashers[read.extent.file].update(&buffer);
             if !goes_on(read.extent.len) {
                 ended = ControlFlow::Break(());
@@ -204,8 +215,14 @@ impl Model {
     /// Compares the BLAKE3 of the files, as [`Model::hash`] found them, with what is expected.
     ///
     /// # Errors
-    /// `Corrupt` for the first file that differs, and as [`Checksums::file`].
+    /// `Corrupt` for the first file that differs, and for a model that lacks files, as another
+    /// index would leave them out; and as [`Checksums::file`].
     pub fn compare(&self, found: &Checksums, expected: &Checksums) -> Result<(), Error> {
+        let (own, all) = (self.files.list.len(), expected.file_count());
+        if own != all {
+            let cause = format!("the checksums are of {all} files, and the model has {own}");
+            return Err(in_file(corrupt(cause, 0, u64::MAX), &self.path));
+        }
         for ModelFile { path, bytes, .. } in &self.files.list {
             if found.file(path, *bytes)?.blake3 != expected.file(path, *bytes)?.blake3 {
                 let cause = "the BLAKE3 of the file is not that of its checksums";

@@ -29,7 +29,9 @@ use millstream_io::IoError;
 use millstream_io::memory::{ByteLock, SharedMemory, SharedPart};
 
 use crate::error::{failed, in_file};
-use crate::limits::{READ_WINDOW_BYTES, SHARED_GROUP_BYTES_MAX, SHARED_RANGE_BYTES};
+use crate::limits::{
+    MODEL_BYTES_MAX, READ_WINDOW_BYTES, SHARED_GROUP_BYTES_MAX, SHARED_RANGE_BYTES,
+};
 use crate::model::Model;
 use crate::tensor::Extent;
 
@@ -130,7 +132,14 @@ impl SharedModel {
         Ok(shared)
     }
 
-    /// Returns the file in memory, which other programs may map.
+    /// Returns the open file in memory, to be mapped elsewhere: it is this model's, whatever its
+    /// path leads to by now.
+    #[must_use]
+    pub fn file(&self) -> &std::fs::File {
+        self.memory.file()
+    }
+
+    /// Returns the path of the file in memory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -220,10 +229,10 @@ impl Layout {
         }
         let all = lens
             .iter()
-            .try_fold(0, |sum: u64, len| sum.checked_add(*len));
-        if all.is_none_or(|all| all > isize::MAX as u64 / 2) {
-            let cause = "the model is larger than the address space";
-            return Err(Error::new(ErrorKind::Overflow, cause));
+            .fold(0, |sum: u64, len| sum.saturating_add(*len));
+        if all > MODEL_BYTES_MAX {
+            let cause = format!("the model has {all} bytes, more than {MODEL_BYTES_MAX}");
+            return Err(Error::new(ErrorKind::Limit, cause));
         }
         let count: u64 = lens
             .iter()
@@ -276,29 +285,56 @@ impl Layout {
 fn attach(path: &Path, layout: &Layout, go_on: GoOn<'_>) -> Result<SharedMemory, Error> {
     loop {
         let mut memory = SharedMemory::open(path)?;
-        while !memory.lock(MAKING, ByteLock::Exclusive)? {
-            check(go_on)?;
-            std::thread::sleep(PAUSE);
-        }
-        if !memory.is_at(path) {
-            // Its last user has removed it meanwhile.
+        if !begin(&memory, path, go_on)? {
             continue;
         }
-        let len = memory.file_len()?;
-        if len == 0 {
-            make(&mut memory, layout)?;
-        } else if len != layout.len as u64 || !is_of(&mut memory, layout)? {
-            if !memory.lock(USING, ByteLock::Exclusive)? {
-                let cause = "other processes use this group for other files";
-                return Err(Error::new(ErrorKind::InvalidArgument, cause));
-            }
-            std::fs::remove_file(path).map_err(|error| IoError::new("unlink", &error))?;
-            continue;
+        let attached = take_up(&mut memory, path, layout);
+        // Unlocked and not only closed: a child that was forked meanwhile has the file open, too.
+        if !matches!(attached, Ok(true)) {
+            memory.lock(USING, ByteLock::None)?;
         }
-        memory.lock(USING, ByteLock::Shared)?;
         memory.lock(MAKING, ByteLock::None)?;
-        return Ok(memory);
+        if attached? {
+            return Ok(memory);
+        }
     }
+}
+
+/// Waits until no other process makes or removes the memory; false: it is no longer at its path.
+fn begin(memory: &SharedMemory, path: &Path, go_on: GoOn<'_>) -> Result<bool, Error> {
+    while !memory.lock(MAKING, ByteLock::Exclusive)? {
+        check(go_on)?;
+        if !memory.is_at(path) {
+            return Ok(false);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    let is_there = memory.is_at(path);
+    if !is_there {
+        memory.lock(MAKING, ByteLock::None)?;
+    }
+    Ok(is_there)
+}
+
+/// Makes the memory, or finds what it holds; false: it was of other files, and is removed.
+fn take_up(memory: &mut SharedMemory, path: &Path, layout: &Layout) -> Result<bool, Error> {
+    let len = memory.file_len()?;
+    if len == 0 {
+        let made = make(memory, layout);
+        if made.is_err() {
+            // Nobody else would.
+            let _ = std::fs::remove_file(path);
+        }
+        made?;
+    } else if len != layout.len as u64 || !is_of(memory, layout)? {
+        if !memory.lock(USING, ByteLock::Exclusive)? {
+            let cause = "other processes use this group for other files";
+            return Err(Error::new(ErrorKind::InvalidArgument, cause));
+        }
+        std::fs::remove_file(path).map_err(|error| IoError::new("unlink", &error))?;
+        return Ok(false);
+    }
+    Ok(memory.lock(USING, ByteLock::Shared)?)
 }
 
 fn is_of(memory: &mut SharedMemory, layout: &Layout) -> Result<bool, Error> {

@@ -31,6 +31,10 @@ class Device(Protocol):
     def tensor(self, job: Job, memory: Any, start: int) -> Any:
         """The tensor in the memory of a job."""
 
+    def deliver(self, made: Any) -> Any:
+        """A tensor for its caller: what the device does for the caller from now on finds all bytes
+        there."""
+
 
 class Ring:
     """Slots of host memory. Each is used by one read, then by copies, and is free once these are

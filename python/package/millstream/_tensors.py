@@ -4,6 +4,7 @@ import importlib
 import select
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import chain, zip_longest
 from types import TracebackType
 from typing import Any
@@ -23,6 +24,9 @@ Shards = Mapping[str, tuple[int, int, int]]
 
 # Reads in flight at a time, far below what a queue has room for.
 _FLYING_MAX = 4096
+
+# The longest that is loaded: a sparse file of any length takes no room.
+_BYTES_MAX = 8 << 40
 
 
 def wanted(
@@ -46,7 +50,10 @@ def wanted(
         how = (shards or {}).get(tensor.name)
         return _plan.whole(file, tensor) if how is None else _plan.shard(file, tensor, how)
 
-    return [[job(file, one) for one in file.tensors if one.name in chosen] for file in files]
+    jobs = [[job(file, one) for one in file.tensors if one.name in chosen] for file in files]
+    if sum(one.length for each in jobs for one in each) > _BYTES_MAX:
+        raise invalid(f"tensors of more than {_BYTES_MAX} bytes")
+    return jobs
 
 
 class Session:
@@ -100,6 +107,7 @@ class Reader:
         self._completions: Completions | None = None
         self._poller = select.poll()
         self._token, self._ahead, self._copied_bytes = 0, 0, 0
+        self._failed: BaseException | None = None
 
     def close(self) -> None:
         """Cancels what is in flight."""
@@ -115,8 +123,17 @@ class Reader:
 
     def submit(self, at_least_one: bool = False) -> None:
         """Submits the reads that fit into memory. Waits for nothing but copies of the device, and
-        only if nothing is in flight."""
+        only if nothing is in flight. After an error the reader reads nothing more."""
         first = self._token
+        try:
+            self._submit(at_least_one)
+        except BaseException as error:
+            self.close()
+            self._failed = error
+            raise
+        self._watch(first)
+
+    def _submit(self, at_least_one: bool) -> None:
         with self._session.queue.batch() as batch:
             while (read := self._next) is not None:
                 read.pieces = [piece for piece in read.pieces if not piece.job.dropped]
@@ -151,7 +168,6 @@ class Reader:
                 del into, memory
                 self._token += 1
                 self._next = next(self._reads, None)
-        self._watch(first)
 
     def _fits(self, read: Read, at_least_one: bool) -> bool:
         if not self._flying and (at_least_one or not self._ahead):
@@ -195,6 +211,8 @@ class Reader:
     def arrive(self) -> list[Job]:
         """Waits for a read, and returns the jobs that it completed, in their order. Some job must
         be incomplete."""
+        if self._failed is not None:
+            raise self._failed
         if not self._flying:
             self.submit(at_least_one=True)
         read, ticket, memory = self._flying.pop(self._wait())
@@ -225,9 +243,11 @@ class Reader:
         """Waits for one of the reader's jobs that were started, and returns its tensor."""
         while job.made is None:
             self.arrive()
-        made = job.made
+        made = self._target.deliver(job.made)
         self.give_back(job)
-        self.submit()
+        # An error is about other tensors: whoever asks for one of these gets it.
+        with suppress(Exception):
+            self.submit()
         return made
 
     def tensors(self, jobs: list[Job], ordered: bool) -> Iterator[tuple[str, Any]]:
@@ -238,7 +258,7 @@ class Reader:
                     while job.made is None:
                         self.submit()
                         self.arrive()
-                    yield job.tensor.name, job.made
+                    yield job.tensor.name, self._target.deliver(job.made)
                     self.give_back(job)
                 return
             left = len(jobs)
@@ -247,7 +267,7 @@ class Reader:
                 left -= len(made)
                 while made:
                     job = made.pop()
-                    yield job.tensor.name, job.made
+                    yield job.tensor.name, self._target.deliver(job.made)
                     self.give_back(job)
                 if left:
                     self.submit()
@@ -278,6 +298,9 @@ class Host:
 
     def tensor(self, job: Job, memory: Any, start: int) -> Any:
         return self.made((job.tensor.type, job.shape, job.length), memory, start)
+
+    def deliver(self, made: Any) -> Any:
+        return made
 
     def made(self, about: tuple[str, tuple[int, ...], int], memory: Any, start: int) -> Any:
         """A tensor of a type, shape and length in bytes that is in memory."""
@@ -310,30 +333,48 @@ class Host:
 
 class TorchDevice:
     """Memory of a device of torch. For CUDA slots are pinned, and copies go on while others are
-    read."""
+    read: on a stream of their own, as callers may use another stream in each call."""
 
     def __init__(self, torch: Any, device: Any) -> None:
         self._torch, self._device = torch, device
-        self._pinned = device.type == "cuda" and torch.cuda.is_available()
+        is_cuda = device.type == "cuda" and torch.cuda.is_available()
+        self._stream = torch.cuda.Stream(device) if is_cuda else None
+
+    def _on_stream(self) -> AbstractContextManager[Any]:
+        if self._stream is None:
+            return nullcontext()
+        on: AbstractContextManager[Any] = self._torch.cuda.stream(self._stream)
+        return on
 
     def slot(self, length: int) -> tuple[Any, Any]:
-        memory = self._torch.empty(length, dtype=self._torch.uint8, pin_memory=self._pinned)
+        pinned = self._stream is not None
+        memory = self._torch.empty(length, dtype=self._torch.uint8, pin_memory=pinned)
         return memory, memory.numpy()
 
     def allocate(self, job: Job) -> Any:
-        return self._torch.empty(job.length, dtype=self._torch.uint8, device=self._device)
+        with self._on_stream():
+            return self._torch.empty(job.length, dtype=self._torch.uint8, device=self._device)
 
     def copy(self, into: Any, at: int, slot: Any, start: int, length: int) -> None:
         # A slice of the tensor itself: by its storage torch knows the pinned memory that is used.
         part = slot[start : start + length]
-        into[at : at + length].copy_(part, non_blocking=self._pinned)
+        with self._on_stream():
+            into[at : at + length].copy_(part, non_blocking=self._stream is not None)
 
     def record(self) -> Any:
-        if not self._pinned:
+        if self._stream is None:
             return None
         event = self._torch.cuda.Event()
-        event.record(self._torch.cuda.current_stream(self._device))
+        event.record(self._stream)
         return event
+
+    def deliver(self, made: Any) -> Any:
+        if self._stream is not None:
+            current = self._torch.cuda.current_stream(self._device)
+            current.wait_stream(self._stream)
+            # Freed, its memory is used again only after what the caller's stream does by then.
+            made.record_stream(current)
+        return made
 
     def tensor(self, job: Job, memory: Any, start: int) -> Any:
         kind = torch_type(job.tensor.type)

@@ -198,8 +198,7 @@ def load_shared(
     model = _SharedModel(path, group, chosen)
     try:
         # Private: pages that are not written are those of the file.
-        with open(model.path, "rb") as file:
-            memory = _SharedMap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        memory = _SharedMap(model.fileno(), 0, access=mmap.ACCESS_COPY)
     except BaseException:
         model.leave()
         raise
@@ -351,8 +350,8 @@ class safe_open:  # noqa: N801
             self._drop_prefetch()
             jobs = [list(planned.values())]
             ahead = _tensors.Reader(self._session, self._target, jobs, window)
-            self._ahead, self._planned = ahead, planned
             ahead.submit()
+            self._ahead, self._planned = ahead, planned
 
     def _read(self, job: _plan.Job) -> Any:
         with self._lock:

@@ -86,6 +86,12 @@ impl SharedMemory {
         })
     }
 
+    /// Returns the file, whose locks are shared by all descriptors that are made of it.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Returns whether the path still leads to this file: another process may have removed it.
     #[must_use]
     pub fn is_at(&self, path: &Path) -> bool {

@@ -31,10 +31,10 @@ const LINE_COLUMNS_MAX: usize = 100;
 /// Most lines of source, without tests, of groups of crates: the first has all crates that no other
 /// group names.
 const LINES_MAX: &[(&str, usize, &[&str])] = &[
-    ("the product", 86_160, &[]),
+    ("the product", 86_000, &[]),
     (
         "the crates that measure and test",
-        16_080,
+        16_090,
         &[
             "millstream-bench",
             "millstream-peers",
@@ -56,7 +56,7 @@ const LINES_MAX: &[(&str, usize, &[&str])] = &[
     ),
     (
         "model weights",
-        4_230,
+        4_300,
         &[
             "millstream-weights",
             "millstream-cli/src/commands/weights.rs",

@@ -104,6 +104,28 @@ fn a_group_is_of_one_model_at_a_time_and_names_are_names() {
     check(&load(&one, &group).expect("loaded"), &one, &tensors);
 }
 
+#[test]
+fn a_sparse_file_of_any_length_takes_no_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("sparse");
+    let len: u64 = 9 << 40;
+    let header = format!(r#"{{"w":{{"dtype":"U8","shape":[{len}],"data_offsets":[0,{len}]}}}}"#);
+    let head = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
+    std::fs::write(&path, &head).expect("written");
+    let file = std::fs::File::options().write(true).open(&path);
+    let grown = file.and_then(|file| file.set_len(head.len() as u64 + len));
+    if let Err(error) = grown {
+        println!("SKIP: no files of {len} bytes: {error}");
+        return;
+    }
+    let error = load(&path, &group("sparse")).expect_err("it is too long");
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+    let storage = Storage::new(StorageOptions::default()).expect("a storage");
+    let model = Model::open(&storage, &path).expect("opened");
+    let error = model.file_reads().expect_err("it is too long");
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+}
+
 /// Loads a model and is killed meanwhile; prints where the model is.
 fn die(seed: u64) {
     let path = std::env::temp_dir().join(format!("millstream-die-{}", std::process::id()));

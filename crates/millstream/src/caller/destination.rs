@@ -23,9 +23,9 @@ pub struct FileInfo {
     pub identity: Identity,
     /// Whether direct I/O is possible.
     pub direct: bool,
-    /// Whether callers may read it on their own threads, through another descriptor, if that has
-    /// the same identity.
-    pub(crate) local: bool,
+    /// When it was made, if callers may read it on their own threads: through another descriptor of
+    /// the same identity and the same time.
+    pub(crate) local: Option<i128>,
 }
 
 /// Options for opening a file.

@@ -293,20 +293,30 @@ impl Storage {
         match found {
             Local::Open(local) => Some(local),
             Local::Unread | Local::Never => None,
-            Local::Unknown(place) => self.open_local_file(file, &place),
+            Local::Unknown(place) => self.open_local_file(file, &place, most),
         }
     }
 
     /// Opens the file of a handle a second time, if its path still leads to it.
-    fn open_local_file(&self, file: FileId, place: &Arc<Path>) -> Option<Arc<LocalFile>> {
+    fn open_local_file(
+        &self,
+        file: FileId,
+        place: &Arc<Path>,
+        most: usize,
+    ) -> Option<Arc<LocalFile>> {
         let info = self.opened(file).ok()?.wait().ok()?;
-        if !info.local {
-            return None;
-        }
+        let birth_ns = info.local?;
         let local = self.open_local(place, FileOptions::default()).ok()?;
-        let is_same = local.opened().identity == info.identity;
+        let opened = local.opened();
+        // A later file may have the number of one that was removed, and its time of modification.
+        let is_same = opened.identity == info.identity && opened.birth_ns == Some(birth_ns);
         let local = is_same.then(|| Arc::new(local))?;
-        lock(&self.mailbox().names).lend(file, &local);
+        let mut names = lock(&self.mailbox().names);
+        // A close takes what was lent, once no more is.
+        if !self.mailbox().is_closing() {
+            names.lend(file, &local, most);
+        }
+        drop(names);
         Some(local)
     }
 

@@ -251,7 +251,7 @@ impl Engine {
         if self.staging.taken == crate::limits::WINDOWS_BEFORE_REGISTERING {
             self.lanes.register(self.staging.region());
         }
-        if via == Via::Direct {
+        if via == Via::Direct && read.bytes >= crate::limits::DIRECT_BYTES_MIN {
             let file = self.files.at(body.file.0.index());
             file.note_loaded(read.at, read.bytes);
         }

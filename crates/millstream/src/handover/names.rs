@@ -142,12 +142,19 @@ impl Names {
         }
     }
 
-    /// Has callers read a handle through a local file from now on; unless it is closed.
-    pub(crate) fn lend(&mut self, file: FileId, local: &Arc<LocalFile>) {
-        if let Some(entry) = self.open_entry(file) {
-            entry.local = Local::Open(Arc::clone(local));
-            self.local.push(file.0.index());
+    /// Has callers read a handle through a local file from now on; unless it is closed, or `most`
+    /// others are read so by now.
+    pub(crate) fn lend(&mut self, file: FileId, local: &Arc<LocalFile>, most: usize) {
+        let is_full = self.local.len() >= most;
+        let Some(entry) = self.open_entry(file) else {
+            return;
+        };
+        if is_full {
+            entry.local = Local::Unread;
+            return;
         }
+        entry.local = Local::Open(Arc::clone(local));
+        self.local.push(file.0.index());
     }
 
     /// Takes all local files, to be closed without the lock.

@@ -127,6 +127,33 @@ fn a_handle_whose_path_leads_elsewhere_is_read_by_the_storage() {
 }
 
 #[test]
+fn a_later_file_of_the_same_number_and_time_is_another() {
+    let few = || options(|options| options.descriptors = 40);
+    each_backend_with(few, |bench| {
+        let content = bytes(5000);
+        let file = bench.file_of("file", &content);
+        bench.storage.read(file, 0..10).expect("it is open now");
+        for nth in 0..200 {
+            let other = bench.file_of(&format!("other {nth}"), b"other");
+            bench.storage.read(other, 0..5).expect("read");
+        }
+        let path = bench.folder.path().join("file");
+        let about = std::fs::metadata(&path).expect("it is there");
+        std::fs::remove_file(&path).expect("removed");
+        std::fs::write(&path, vec![0xEE; 5000]).expect("written");
+        let new = std::fs::File::options().write(true).open(&path);
+        let modified = about.modified().expect("it has a time");
+        new.and_then(|new| new.set_modified(modified)).expect("set");
+        for _ in 0..4 {
+            match bench.storage.read(file, 0..10) {
+                Ok(read) => assert!(read[..] == content[..10], "the bytes of a later file"),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::StaleFile, "{error}"),
+            }
+        }
+    });
+}
+
+#[test]
 fn what_cannot_be_loaded_is_an_error_that_names_it() {
     each_backend_and_pumped(|bench| {
         let storage = &bench.storage;

@@ -98,7 +98,10 @@ fn load_once(args: &ModelLoadArgs) -> Result<(Load, Result<(), Ending>), Ending>
     let opened = begun.elapsed();
     let extents: Vec<Extent> = model.tensors().iter().map(|it| it.extent).collect();
     let reads = match checksums {
-        Some(_) => model.file_reads(),
+        Some(_) => {
+            let reads = model.file_reads();
+            reads.map_err(|error| describe(&args.model.model, &error))?
+        }
         None => plan(&extents, &PlanOptions::default()),
     };
     let planned = begun.elapsed();

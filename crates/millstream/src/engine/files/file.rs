@@ -272,7 +272,10 @@ impl File {
             len: facts.len,
             identity: self.known?.identity,
             direct: facts.masks.is_some(),
-            local: is_plain && self.start.is_none() && self.is_named_for_certain(),
+            local: self
+                .known?
+                .birth_ns
+                .filter(|_| is_plain && self.start.is_none() && self.is_named_for_certain()),
         })
     }
 
@@ -353,6 +356,7 @@ impl File {
     /// Notes that a range of at least `DIRECT_BYTES_MIN` is loaded. A granule counts as loaded when
     /// its end was: the blocks of one load are no repeat of each other.
     pub(crate) fn note_loaded(&mut self, at: u64, bytes: u64) {
+        debug_assert!(bytes >= limits::DIRECT_BYTES_MIN);
         let end = at + bytes;
         for granule in granules(at, bytes) {
             let is_whole = (granule + 1) * limits::REPEAT_GRANULE_BYTES <= end;
