@@ -126,6 +126,9 @@ fn a_handle_whose_path_leads_elsewhere_is_read_by_the_storage() {
     });
 }
 
+// Of NTFS the number of a file alone is compared, which no later file has; Wine's files have those of
+// Linux.
+#[cfg(target_os = "linux")]
 #[test]
 fn a_later_file_of_the_same_number_and_time_is_another() {
     let few = || options(|options| options.descriptors = 40);
