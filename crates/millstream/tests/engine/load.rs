@@ -126,8 +126,8 @@ fn a_handle_whose_path_leads_elsewhere_is_read_by_the_storage() {
     });
 }
 
-// Of NTFS the number of a file alone is compared, which no later file has; Wine's files have those of
-// Linux.
+// Of NTFS the number of a file alone is compared, which no later file has; files of Wine have those
+// of Linux.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_later_file_of_the_same_number_and_time_is_another() {
