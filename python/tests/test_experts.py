@@ -1,5 +1,6 @@
 """Experts of a model on demand."""
 
+import runpy
 import threading
 from pathlib import Path
 
@@ -90,3 +91,9 @@ def test_threads_take_turns(cache: millstream.ExpertCache) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    example = Path(__file__).parent.parent / "examples" / "experts.py"
+    runpy.run_path(str(example), run_name="__main__")
+    assert "promotions" in capsys.readouterr().out
