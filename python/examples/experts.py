@@ -1,6 +1,6 @@
 """Runs a made-up mixture-of-experts model from disk: memory holds a quarter of its experts.
 
-    pip install numpy
+    pip install ./python numpy
     python python/examples/experts.py
 
 Each layer wants the experts that its router chose, then guesses those of the next layer, which are

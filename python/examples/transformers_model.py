@@ -1,6 +1,6 @@
 """Loads a small random model that transformers saved, and compares the outputs.
 
-    pip install torch transformers
+    pip install ./python torch transformers
     python python/examples/transformers_model.py
 
 Once by `load_file` and once by transformers itself, which calls `safe_open` of this package in the

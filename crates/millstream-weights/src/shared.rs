@@ -181,8 +181,8 @@ impl Drop for SharedModel {
 
 impl SharedModel {
     /// Counts as no user of the memory any more, and removes the file if there is no other, as the
-    /// drop does; the memory stays mapped until then. Takes as long as another process makes or
-    /// removes it: microseconds.
+    /// drop does; the memory stays mapped until then. Waits while another process makes or removes
+    /// it, which takes microseconds: at most a second, after which the file is left to others.
     pub fn leave(&self) {
         // Locks are shared with a parent, which still needs them.
         let has_left = self.left.swap(true, Ordering::Relaxed);
@@ -322,7 +322,7 @@ fn take_up(memory: &mut SharedMemory, path: &Path, layout: &Layout) -> Result<bo
     if len == 0 {
         let made = make(memory, layout);
         if made.is_err() {
-            // Nobody else would.
+            // A file that has a length and no header is of no use to other processes.
             let _ = std::fs::remove_file(path);
         }
         made?;
@@ -390,11 +390,14 @@ impl Loading<'_> {
             };
             let (piece, _) = self.flying.pop_front().expect("the one that completed");
             // The memory of the request goes before others may use the range.
-            drop(outcome.into_result()?);
+            let read = outcome.into_result().map(drop);
+            if read.is_ok() {
+                self.memory.word(piece.word).store(DONE, Ordering::Release);
+            }
+            self.unlock(&piece)?;
+            read?;
             self.flying_bytes -= piece.bytes.len() as u64;
             self.read_bytes += piece.bytes.len() as u64;
-            self.memory.word(piece.word).store(DONE, Ordering::Release);
-            self.unlock(&piece)?;
         }
     }
 
@@ -420,12 +423,22 @@ impl Loading<'_> {
                 self.unlock(&piece)?;
                 continue;
             }
-            self.begin(piece)?;
+            match self.begin(&piece) {
+                Ok(ticket) => {
+                    self.flying_bytes += piece.bytes.len() as u64;
+                    self.flying.push_back((piece, ticket));
+                }
+                Err(error) => {
+                    // Not left to the close: a forked child may have the file open, too.
+                    self.unlock(&piece)?;
+                    return Err(error);
+                }
+            }
         }
         Ok(())
     }
 
-    fn begin(&mut self, piece: Piece) -> Result<(), Error> {
+    fn begin(&self, piece: &Piece) -> Result<Ticket<SharedPart>, Error> {
         self.memory.allocate(piece.bytes.clone())?;
         let len = piece.bytes.len() as u64;
         // SAFETY: the range is locked and not done, so no process uses it; the lock is of the
@@ -433,10 +446,7 @@ impl Loading<'_> {
         let part = unsafe { self.memory.part(piece.bytes.clone()) };
         let file = self.model.files()[piece.file].id;
         let read = Read::range(file, piece.offset, len).into(part);
-        let ticket = self.queue.submit(read)?.cancel_on_drop();
-        self.flying_bytes += len;
-        self.flying.push_back((piece, ticket));
-        Ok(())
+        Ok(self.queue.submit(read)?.cancel_on_drop())
     }
 
     fn is_done(&self, piece: &Piece) -> bool {

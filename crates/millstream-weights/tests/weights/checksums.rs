@@ -176,7 +176,7 @@ fn a_file_of_checksums_that_lies_is_refused() {
     let fifo = rig.path("fifo");
     let made = std::process::Command::new("mkfifo").arg(&fifo).status();
     if made.is_ok_and(|made| made.success()) {
-        Checksums::read(&fifo).expect_err("nobody writes to it");
+        Checksums::read(&fifo).expect_err("a FIFO without a writer");
     }
     let missing = Checksums::read(&rig.path("missing")).expect_err("missing");
     assert_eq!(missing.kind(), ErrorKind::NotFound);

@@ -258,7 +258,8 @@ impl Storage {
     /// Reads a range of a file, and blocks until its bytes have landed. From its second read on, a
     /// file on a local disk is open a second time (at most 16 files of a storage are): ranges below
     /// 64 KiB are then read by the calling thread, as `pread` does, without waiting for another
-    /// thread. Such reads are not in [`Storage::stats`].
+    /// thread. Such reads are not in [`Storage::stats`]. If its path leads to a mount that hangs by
+    /// the time of that second open, the caller of that read is held up.
     ///
     /// # Errors
     /// The request's error, `InvalidArgument` if the range ends before it begins,

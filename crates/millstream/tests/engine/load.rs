@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millstream::limits::{LOAD_BYTES_MAX, LOAD_CACHED_BYTES_MAX};
+use millstream::limits::{LOAD_BYTES_MAX, LOAD_CACHED_BYTES_MAX, LOCAL_FILES_MAX};
 use millstream::{Access, Error, ErrorKind, FileId, FileOptions};
 use millstream_io::MountKind;
 
@@ -123,6 +123,28 @@ fn a_handle_whose_path_leads_elsewhere_is_read_by_the_storage() {
         std::fs::rename(&path, path.with_extension("old")).expect("renamed");
         std::fs::write(&path, bytes(9000)).expect("written");
         assert!(!is_read_by_its_caller(bench, file, &content));
+    });
+}
+
+#[test]
+fn only_so_many_files_are_read_by_their_callers_until_some_are_closed() {
+    each_backend_and_pumped(|bench| {
+        let content = bytes(5000);
+        let open = |nth: usize| bench.file_of(&format!("file {nth}"), &content);
+        let files: Vec<FileId> = (0..LOCAL_FILES_MAX + 4).map(open).collect();
+        let by_callers = |files: &[FileId]| {
+            let files = files.iter();
+            files
+                .filter(|file| is_read_by_its_caller(bench, **file, &content))
+                .count()
+        };
+        let count = by_callers(&files);
+        // None, where numbers do not name files for certain.
+        assert!([0, LOCAL_FILES_MAX].contains(&count), "{count}");
+        let queue = bench.queue();
+        queue.close(files[0]).expect("it is open");
+        assert!(queue.drain(None).expect("it may block"));
+        assert_eq!(by_callers(&files[1..]), count, "another takes its place");
     });
 }
 
