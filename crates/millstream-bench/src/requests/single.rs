@@ -151,7 +151,10 @@ fn one_turn(
     let (mut left, start) = (places.reads().iter(), Instant::now());
     for round in 0.. {
         let (mut all, count) = (true, readers.len());
-        for reader in readers.iter_mut().filter(|it| it.failed.is_none()) {
+        // Each is the first at times: after the pause the scheduler takes the core from that one.
+        let (later, first) = readers.split_at_mut(round % count);
+        let turns = first.iter_mut().chain(later);
+        for reader in turns.filter(|it| it.failed.is_none()) {
             let batch = round % BATCH_EVERY == 0;
             match reader.round(&mut left, &files, batch, &mut into, pages) {
                 Ok(found) => all &= found,
