@@ -760,6 +760,8 @@ struct mst_stats {
      * syncs of files of the path report it.
      */
     uint64_t close_errors;
+    /** Requests whose bytes the thread read that waited for them. */
+    uint64_t read_by_callers;
 };
 
 /**

@@ -170,9 +170,11 @@ impl QueueState {
 
     /// Entries below `sequence` were taken in.
     pub(crate) fn taken_in(&mut self, sequence: u64) {
-        self.next_sequence = sequence;
+        // A read that its caller did comes after entries that were submitted after it.
+        self.next_sequence = self.next_sequence.max(sequence);
         if !self.selections.is_empty() {
-            self.selections.retain(|one| one.before > sequence);
+            let next = self.next_sequence;
+            self.selections.retain(|one| one.before > next);
         }
     }
 

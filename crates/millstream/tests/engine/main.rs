@@ -16,5 +16,6 @@ mod priorities;
 mod semantics;
 mod support;
 mod waiting;
+mod waiting_reads;
 
 millstream_testing::watch!();
