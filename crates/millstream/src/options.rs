@@ -70,8 +70,8 @@ pub struct StorageOptions {
     pub retained_bytes: usize,
     /// Whether reads go through the page cache. Default: decided for each block.
     pub access: Access,
-    /// Whether adjacent small reads are merged into one operation: fewer operations for direct
-    /// reads in file order. Default: true.
+    /// Whether adjacent small reads are merged into one operation, where they bypass the page cache
+    /// or are copied from it. Default: true.
     pub merge: bool,
     /// The time for which low-priority reads in flight may delay another request. For a second
     /// after a request of normal or high priority found such reads in flight, no further block of

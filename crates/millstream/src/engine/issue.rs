@@ -690,6 +690,8 @@ impl Engine {
             && block.verb == IoVerb::Read
             && !col.has(flag::ALONE)
             && block.mount == 0
+            // The kernel reads ahead of what goes through the page cache from the disk.
+            && (block.direct || block.lane == Lane::Cached)
             && col.len <= limits::MERGE_MEMBER_BYTES_MAX
             && block.want == col.len
             && self.scheduler.follower(index).is_some_and(|next| {
