@@ -112,6 +112,9 @@ impl Descriptor {
 pub struct OwnedDescriptor(pub(crate) Descriptor);
 
 impl OwnedDescriptor {
+    /// In place of one that was closed.
+    pub(crate) const CLOSED: OwnedDescriptor = OwnedDescriptor(Descriptor(u64::MAX));
+
     /// Returns the ownership of the file with this number, for a file system of the application.
     ///
     /// # Safety

@@ -153,6 +153,8 @@ pub struct OpenCall {
     pub renew: Vec<Known>,
     /// A range to read at once if it is cached.
     pub offer: Option<Offer>,
+    /// Close the file again once that is read, if the file system says what identifies it.
+    pub close_read: bool,
 }
 
 /// A call's answer, with its id.
@@ -193,6 +195,9 @@ pub struct OpenAnswer {
     pub direct: Option<Result<OwnedDescriptor, IoError>>,
     /// The bytes read for the offer, if it was used.
     pub read: Option<OfferRead>,
+    /// The file was closed again ([`OpenCall::close_read`]), with this result: its descriptor
+    /// means nothing any more.
+    pub closed: Option<Result<(), IoError>>,
     /// The descriptors that [`OpenCall::renew`] asks for: none for files that the path did not lead
     /// to before, and for those that could not be opened.
     pub renewed: Vec<Option<OwnedDescriptor>>,

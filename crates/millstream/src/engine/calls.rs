@@ -189,11 +189,25 @@ impl Engine {
             false => None,
         };
         let (request, offer) = offered.unzip();
+        call.close_read = self.is_read_once(file, &call, offer.as_ref());
         call.offer = offer;
         self.note_opens(file, WaitsFor::File);
         let id = self.calls.add(Entry::Open(file, request));
         self.files.at(file).open_call = (!urgent).then_some(id);
         self.lanes.call(id, urgent, Call::Open(Box::new(call)));
+    }
+
+    /// Whether a file is closed again by the thread that opens it, once its one request is served:
+    /// else others would have it closed to make room.
+    fn is_read_once(&mut self, file: u32, call: &OpenCall, offer: Option<&Offer>) -> bool {
+        let is_whole = offer.is_some_and(|offer| offer.len == u64::MAX);
+        let is_crowded = self.files.is_crowded();
+        let file = self.files.at(file);
+        is_whole
+            && is_crowded
+            && call.expected.is_none()
+            && file.waiters.len() == 1
+            && !(file.options.write || file.options.package)
     }
 
     /// Records what the requests wait for that wait for a file.
@@ -344,6 +358,11 @@ impl Engine {
         counters.open_max_ns.raise(answer.spent_ns);
         if let Some(id) = offered {
             self.offer_answered(id, answer.read.take(), answer.spent_ns);
+        }
+        if let Some(Err(error)) = &answer.closed {
+            let path = Arc::clone(&self.files.at(file).path);
+            let error = self.close_failed(&path, error.clone());
+            self.files.close_failed(file, error);
         }
         // Held until its waiters are notified: the completion of the last would free it.
         self.files.at(file).hold();

@@ -350,6 +350,12 @@ impl Files {
         Some((index, urgency >= Urgency::Urgent, call))
     }
 
+    /// Whether more opens are wanted than there is room for: a file would be closed for others soon
+    /// after it has been read.
+    pub(crate) fn is_crowded(&self) -> bool {
+        2 * (self.queued.len() + self.opening.len()) > self.descriptors_max
+    }
+
     /// Whether the next open waits for a descriptor.
     pub(crate) fn is_short_of_descriptors(&self) -> bool {
         let next = self.queued.first_key_value();
@@ -425,6 +431,7 @@ impl Files {
             expected,
             renew,
             offer: None,
+            close_read: false,
         }
     }
 
@@ -449,7 +456,12 @@ impl Files {
         let descriptors_limit = self.descriptors_limit;
         let file = self.at(index);
         match answer.opened {
-            Some(Ok(opened)) => file.note_opened(opened),
+            Some(Ok(opened)) => {
+                file.note_opened(opened);
+                if answer.closed.is_some() {
+                    file.phase = Phase::Closed;
+                }
+            }
             // The process has fewer descriptors than the limit, which is lowered for now.
             Some(Err(error)) if is_out_of_descriptors(&error) && !is_over => {
                 file.phase = Phase::Closed;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::{each_backend, options, over_sim};
+use crate::support::{bytes, each_backend, each_backend_with, options, over_sim};
 use millstream::{
     Access, Backend, Buffer, CodecId, Decode, Error, ErrorKind, Fence, FileId, FileOp, FileOptions,
     Queue, QueueOptions, Read, Storage, Ticket, Write,
@@ -116,6 +116,47 @@ fn a_cached_file_is_read_with_its_open_into_every_kind_of_memory() {
         0 => println!("SKIP: this file system reads nothing without waiting"),
         with_open => assert_eq!(with_open, 4),
     }
+}
+
+/// Where more files are read than may be open, each is closed by the thread that opened and read
+/// it, and opened again when it is needed again.
+#[test]
+fn more_small_files_than_descriptors_are_read_and_read_again() {
+    let few = || options(|options| options.descriptors = 16);
+    each_backend_with(few, |bench| {
+        let content = |nth: usize| bytes(100 + nth);
+        let files = (0..100).map(|nth| bench.file_of(&format!("file {nth}"), &content(nth)));
+        let files: Vec<FileId> = files.collect();
+        let queue = bench.queue();
+        let read_all = || {
+            let mut batch = queue.batch();
+            let add = |file: &FileId| batch.add(Read::whole(*file)).expect("room");
+            let tickets: Vec<_> = files.iter().map(add).collect();
+            batch.submit();
+            for (nth, mut ticket) in tickets.into_iter().enumerate() {
+                assert!(ticket.wait().expect("read")[..] == content(nth));
+            }
+        };
+        read_all();
+        read_all();
+        let stats = bench.storage.stats();
+        assert!(stats.descriptors <= 16, "{stats:?}");
+        assert_eq!((stats.close_errors, stats.done), (0, 200));
+        // A handle means its file, and says so if it cannot be had any more.
+        let path = |nth: usize| bench.folder.path().join(format!("file {nth}"));
+        for nth in 0..20 {
+            std::fs::rename(path(nth + 20), path(nth)).expect("renamed");
+        }
+        for (nth, file) in files[..20].iter().enumerate() {
+            let read = queue
+                .submit(Read::whole(*file))
+                .and_then(|mut it| it.wait());
+            match read {
+                Ok(read) => assert!(read[..] == content(nth)),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::StaleFile),
+            }
+        }
+    });
 }
 
 /// The queue that closes a file knows nothing of requests in flight on another: they complete, and

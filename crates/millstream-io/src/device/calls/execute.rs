@@ -50,6 +50,7 @@ impl Call {
                 opened: call.buffered.then(|| Err(error.clone())),
                 direct: (!call.buffered).then_some(Err(error)),
                 read: None,
+                closed: None,
                 renewed: Vec::new(),
                 spent_ns: 0,
             })),
@@ -75,6 +76,7 @@ impl CallAnswer {
         match self {
             CallAnswer::Opened(answer) => {
                 let opened = answer.opened.and_then(Result::ok);
+                let opened = opened.filter(|_| answer.closed.is_none());
                 descriptors.extend(opened.map(|opened| opened.descriptor));
                 descriptors.extend(answer.direct.and_then(Result::ok));
                 descriptors.extend(answer.renewed.into_iter().flatten());
@@ -199,6 +201,7 @@ fn open(fs: &dyn FileSystem, call: &OpenCall) -> OpenAnswer {
         opened: None,
         direct: None,
         read: None,
+        closed: None,
         renewed: Vec::new(),
         spent_ns: 0,
     };
@@ -209,8 +212,8 @@ fn open(fs: &dyn FileSystem, call: &OpenCall) -> OpenAnswer {
         false => guarded("statx", || fs.known_at(&call.path)).ok(),
     };
     if call.buffered {
-        let opened = open_one(fs, call, false, expected);
-        if let Ok(opened) = &opened {
+        let mut opened = open_one(fs, call, false, expected);
+        if let Ok(opened) = &mut opened {
             if let Some(before) = before
                 && opened.numbering == Numbering::Layered
             {
@@ -223,6 +226,9 @@ fn open(fs: &dyn FileSystem, call: &OpenCall) -> OpenAnswer {
             answer.read = offer::read(fs, call, opened);
             want_direct = answer.read.is_none() && is_direct_wanted(fs, call, opened);
             expected = Some(Known::of(opened));
+            if call.close_read && answer.read.is_some() {
+                answer.closed = close_again(fs, opened);
+            }
         }
         answer.opened = Some(opened);
     }
@@ -232,6 +238,15 @@ fn open(fs: &dyn FileSystem, call: &OpenCall) -> OpenAnswer {
     }
     answer.spent_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     answer
+}
+
+/// Closes a file that can be recognized when it is opened again.
+fn close_again(fs: &dyn FileSystem, opened: &mut Opened) -> Option<Result<(), IoError>> {
+    let is_certain = opened.numbering == Numbering::Stable && opened.birth_ns.is_some();
+    is_certain.then(|| {
+        let descriptor = std::mem::replace(&mut opened.descriptor, OwnedDescriptor::CLOSED);
+        guarded("close", || fs.close(descriptor))
+    })
 }
 
 /// Opens a file to read that the path led to before it was opened to be written to.

@@ -8,7 +8,7 @@ use super::*;
 use crate::crew::Work;
 use crate::device::fake::Fake;
 use crate::error::Errno;
-use crate::fs::OsFileSystem;
+use crate::fs::{Numbering, OsFileSystem};
 use crate::limits::CALLS_THREADS_MAX;
 use crate::memory::BufferPool;
 
@@ -33,6 +33,7 @@ fn open_call(path: impl AsRef<Path>) -> OpenCall {
         expected: None,
         renew: Vec::new(),
         offer: None,
+        close_read: false,
     }
 }
 
@@ -243,6 +244,31 @@ fn an_offer_is_read_with_the_open_if_it_is_cached() {
     assert!(withdrawn.offer.as_ref().unwrap().token.withdraw());
     assert!(open(withdrawn).is_none());
     assert_eq!(&memory, b"3456\0\0\0\0", "refused offers touch nothing");
+    end(calls);
+}
+
+#[test]
+fn a_file_that_is_read_with_its_open_is_closed_again_if_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    std::fs::write(&path, b"0123456789").unwrap();
+    let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem::new());
+    let mut calls = calls(Arc::clone(&fs), false);
+    let pool = BufferPool::new(0, None);
+    for (close_read, len) in [(false, 10), (true, 10), (true, 11)] {
+        let mut call = offered(&path, 0, len, OfferMemory::Pool(Arc::clone(&pool)));
+        call.close_read = close_read;
+        let answer = open_one(&mut calls, call);
+        let opened = answer.opened.unwrap().unwrap();
+        let is_known = opened.numbering == Numbering::Stable && opened.birth_ns.is_some();
+        assert!(answer.read.is_none() || len == 10, "it has no 11 bytes");
+        let is_closed = close_read && answer.read.is_some() && is_known;
+        assert_eq!(answer.closed.is_some(), is_closed);
+        match answer.closed {
+            Some(result) => result.unwrap(),
+            None => fs.close(opened.descriptor).unwrap(),
+        }
+    }
     end(calls);
 }
 

@@ -230,6 +230,7 @@ fn open_call(path: &Path) -> Call {
         expected: None,
         renew: Vec::new(),
         offer: None,
+        close_read: false,
     }))
 }
 

@@ -43,6 +43,7 @@ fn try_all(files: &mut Files, until_ns: u64) -> (Vec<u64>, Vec<u64>) {
                 opened: Some(Err(IoError::new("open", TOO_MANY_FILES))),
                 direct: None,
                 read: None,
+                closed: None,
                 renewed: Vec::new(),
                 spent_ns: 0,
             };
@@ -95,6 +96,7 @@ fn the_end_of_a_direct_open_asks_for_no_second_look() {
             direct: (!buffered).then(|| Ok(opened().descriptor)),
             opened: buffered.then(|| Ok(opened())),
             read: None,
+            closed: None,
             renewed: Vec::new(),
             spent_ns: 0,
         }
@@ -163,6 +165,7 @@ fn a_handle_that_stays_open_leaves_room_for_others_also_with_a_direct_descriptor
         opened,
         direct,
         read: None,
+        closed: None,
         renewed: Vec::new(),
         spent_ns: 0,
     };
