@@ -1,28 +1,35 @@
 """Measures Millstream beside what Python programs use today.
 
-    python benchmark.py [models|records|requests ...] [--file FILE.safetensors] [--gib N] [--quick]
+    python benchmark.py [models|processes|records|requests ...] [--file FILE.safetensors] [--gib N]
+                        [--quick]
 
 - models: model weights in the format safetensors into numpy, cold and warm, beside the loaders of
   weights that are installed, a plain read and the device's limit; and the memory that iterating
   takes beyond the largest tensor. Without a file one of N GiB (4 by default) is made.
+- processes: the same in fresh processes, for 579 large tensors and for 18,867 small ones: alone,
+  without io_uring, with a quarter of the model's size as memory (needs root), two and four at a
+  time: seconds, the processor's time, memory, what is read and what is left in the page cache.
 - records: 10,000 records of 20 kB in random order, cold: a package, files, a zip, HDF5, LMDB.
 - requests: what a warm read of 64 bytes costs, in batches of 1000.
 
 Data is made from a seed in a folder below the current one, which is removed at the end. Contenders
-take turns, progress is shown on standard error, the medians of the rounds are printed, and all that a contender loads is compared with
-the others' by a sum. A cold load begins with its files dropped from the page cache. --quick: small
+take turns, progress is shown on standard error, the medians of the rounds are printed, and all that
+a contender loads is compared with the others' by a sum. A cold load begins with its files dropped from the page cache. --quick: small
 data and one round.
 """
 
 import argparse
 import contextlib
+import ctypes
 import importlib
 import json
 import mmap
 import os
 import random
+import resource
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -224,6 +231,173 @@ def models(folder: Path, file: Path | None, gib: float, quick: bool) -> None:
     print(f"model iterated\n  millstream            {beyond:9} MiB beyond the largest tensor")
 
 
+def write_equal(path: Path, gib: float, count: int) -> None:
+    """As many tensors of the same size."""
+    each = max(int(gib * (1 << 30)) // count // 2048, 1) * 2048
+    piece = np.random.default_rng(7).integers(0, 256, each, np.uint8).tobytes()
+    header = {
+        f"tensor.{nth}": {
+            "dtype": "F16", "shape": [each // 2048, 1024],
+            "data_offsets": [nth * each, (nth + 1) * each],
+        }
+        for nth in range(count)
+    }
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _ in range(count):
+            file.write(piece)
+
+
+def safe_open(path: Path) -> Iterator[Any]:
+    with importlib.import_module("safetensors").safe_open(path, "numpy") as opened:
+        for name in opened.keys():
+            yield opened.get_tensor(name)
+
+
+def blocks(path: Path) -> Iterator[bytes]:
+    with open(path, "rb", buffering=0) as file:
+        while block := file.read(8 << 20):
+            yield block
+
+
+def iterated(name: str, path: Path) -> Iterator[Any]:
+    """The pieces of a model, as a contender yields them."""
+    if name == "millstream, shared":
+        return iter(millstream.safetensors.load_shared(path, f"bench-{os.getppid()}").values())
+    if name.startswith("millstream"):
+        threads = name.endswith("threads")
+        storage = millstream.Storage(backend="threads") if threads else None
+        tensors = millstream.safetensors.iter_tensors(path, storage=storage)
+        return (tensor for _name, tensor in tensors)
+    if name == "safetensors":
+        return safe_open(path)
+    if name == "fastsafetensors":
+        return iter(fastsafetensors(path))
+    if name == "runai-model-streamer":
+        return iter(runai_model_streamer(path))
+    return blocks(path)
+
+
+def child(name: str, path: Path) -> None:
+    """Loads a model once it is told to, looks at a byte of each page, and tells what that took."""
+    if module := {"safetensors": "safetensors.numpy"}.get(name):
+        importlib.import_module(module)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    started, sum_ = time.perf_counter(), 0
+    for piece in iterated(name, path):
+        if isinstance(piece, np.ndarray):
+            piece = piece.reshape(-1).view(np.uint8)
+        sum_ += int(np.frombuffer(piece, np.uint8)[::4096].astype(np.uint64).sum())
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    io = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    figures = {
+        "seconds": time.perf_counter() - started,
+        "cpu": usage.ru_utime + usage.ru_stime,
+        "peak": usage.ru_maxrss / 1024,
+        "read": int(io["read_bytes"]),
+    }
+    print(json.dumps(figures), flush=True)
+
+
+def cached_bytes(path: Path) -> int:
+    """How much of a file is in the page cache."""
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:
+        pages = (ctypes.c_ubyte * -(-len(mapped) // mmap.PAGESIZE))()
+        start = ctypes.c_char.from_buffer(mapped)
+        ctypes.CDLL(None).mincore(ctypes.byref(start), ctypes.c_size_t(len(mapped)), pages)
+        del start  # A map of which there are pointers cannot be closed.
+        return int((np.frombuffer(pages, np.uint8) & 1).sum()) * mmap.PAGESIZE
+
+
+@contextlib.contextmanager
+def limited(bytes_: int | None) -> Iterator[Path | None]:
+    """A control group with so much memory, into which processes are moved."""
+    if bytes_ is None:
+        yield None
+        return
+    root = Path("/sys/fs/cgroup")
+    old = root / "memory"
+    group = (old if old.is_dir() else root) / f"millstream-bench-{os.getpid()}"
+    group.mkdir()
+    try:
+        limit = "memory.limit_in_bytes" if old.is_dir() else "memory.max"
+        (group / limit).write_text(str(bytes_))
+        yield group / "cgroup.procs"
+    finally:
+        group.rmdir()
+
+
+def in_processes(name: str, path: Path, count: int, limit: int | None) -> dict[str, float] | None:
+    """Has so many processes load a model at the same time; None: one was killed."""
+    drop([path])
+    with limited(limit) as group:
+        command = [sys.executable, __file__, "--child", name, "--file", str(path)]
+        pipe = subprocess.PIPE
+        made = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(count)]
+        for one in made:
+            if group:
+                group.write_text(str(one.pid))
+            one.stdout.readline()  # type: ignore[union-attr]
+        for one in made:
+            one.stdin.write("go\n")  # type: ignore[union-attr]
+            one.stdin.flush()  # type: ignore[union-attr]
+        told = [one.communicate()[0] for one in made]
+    if any(one.returncode for one in made):
+        return None
+    all_ = [json.loads(text) for text in told]
+    sums = {field: sum(one[field] for one in all_) for field in ("cpu", "peak", "read")}
+    return sums | {"seconds": max(one["seconds"] for one in all_), "cached": cached_bytes(path)}
+
+
+def processes(folder: Path, gib: float, quick: bool) -> None:
+    gib = 1 / 16 if quick else gib
+    names = ["millstream", "plain read()"]
+    others = {"safetensors": "safetensors.numpy", "fastsafetensors": "fastsafetensors",
+              "runai-model-streamer": "runai_model_streamer"}
+    names[1:1] = [name for name, module in others.items() if installed(module)]
+    for count in (579, 18_867):
+        path = folder / f"{count}.safetensors"
+        write_equal(path, gib, count)
+        size = path.stat().st_size
+        began = time.perf_counter()
+        drop([path])
+        device(path)
+        rate = size / (time.perf_counter() - began)
+        for title, extra, together, limit in (
+            ("alone", ["millstream, threads"], 1, None),
+            ("a quarter of its size as memory", [], 1, size // 4),
+            ("two processes", ["millstream, shared"], 2, None),
+            ("four processes", ["millstream, shared"], 4, None),
+        ):
+            if limit is not None and os.geteuid():
+                show(f"{title}: left out: needs root")
+                continue
+            show(f"{count} tensors, {size / 1e9:.2f} GB, cold, {title} (device {rate / 1e9:.2f} GB/s)")
+            print(f"  {'':<21} {'s':>7} {'of dev.':>7} {'CPU s':>7} {'MiB':>7} {'cached':>7} {'read':>7}")
+            rounds: dict[str, list[dict[str, float] | None]] = {}
+            for _ in range(1 if quick else 3):
+                for name in names + extra:
+                    say(f"  {name}")
+                    ended = in_processes(name, path, together, limit)
+                    rounds.setdefault(name, []).append(ended)
+            say("")
+            for name, ended_all in rounds.items():
+                lived = [ended for ended in ended_all if ended]
+                if len(lived) < len(ended_all):
+                    print(f"  {name:<21} killed")
+                    continue
+                own = {key: statistics.median(ended[key] for ended in lived) for key in lived[0]}
+                print(
+                    f"  {name:<21} {own['seconds']:7.2f} {size / own['seconds'] / rate:7.2f}"
+                    f" {own['cpu']:7.2f} {own['peak']:7.0f} {own['cached'] / size:7.2f}"
+                    f" {own['read'] / size:7.2f}"
+                )
+        path.unlink()
+
+
 def records(folder: Path, quick: bool) -> None:
     count = 200 if quick else 10_000
     names = [f"{nth:05}.bin" for nth in range(count)]
@@ -319,13 +493,17 @@ def requests(folder: Path, quick: bool) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measures Millstream beside its rivals.")
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help="models, records or requests")
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help="models, processes, records or requests")
     parser.add_argument("--file", type=Path, help="a model of yours")
     parser.add_argument("--gib", type=float, default=4, help="size of the model that is made")
     parser.add_argument("--quick", action="store_true", help="small data and one round")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.child:
+        return child(options.child, options.file)
     tasks: dict[str, Callable[[Path], None]] = {
         "models": lambda folder: models(folder, options.file, options.gib, options.quick),
+        "processes": lambda folder: processes(folder, options.gib, options.quick),
         "records": lambda folder: records(folder, options.quick),
         "requests": lambda folder: requests(folder, options.quick),
     }

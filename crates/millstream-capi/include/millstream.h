@@ -1214,7 +1214,8 @@ struct mst_experts_stats {
 };
 
 /**
- * Makes a cache of experts, and waits until their files are open. Allocates all slots at once.
+ * Makes a cache of experts, and waits until their files are open. Allocates all slots at once, by
+ * the allocator of the storage.
  * The storage may be freed before the cache.
  */
 MST_API mst_result mst_experts_create(

@@ -110,7 +110,8 @@ impl mst_experts_stats {
     }
 }
 
-/// Makes a cache of experts, and waits until their files are open. Allocates all slots at once.
+/// Makes a cache of experts, and waits until their files are open. Allocates all slots at once, by
+/// the allocator of the storage.
 /// The storage may be freed before the cache.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_experts_create(

@@ -200,8 +200,9 @@ pub struct ExpertCache {
 impl ExpertCache {
     /// Opens the files, and makes a cache of `slot_count` slots for these experts, each of one or
     /// more parts (its tensors, or its slices of tensors of all experts). Blocks until the files
-    /// are open. Allocates the slots at once: `slot_count` times the largest expert, with up
-    /// to two pages more for each part that neither begins nor ends at a page border.
+    /// are open. Allocates the slots at once, from the storage's
+    /// [allocator](millstream::StorageOptions::allocator): `slot_count` times the largest expert,
+    /// with up to two pages more for each part that neither begins nor ends at a page border.
     ///
     /// # Errors
     /// A file cannot be opened, or a part lies outside of it (`PastEnd`); `OutOfMemory`;
@@ -248,7 +249,8 @@ impl ExpertCache {
             return Err(Error::new(ErrorKind::InvalidArgument, cause));
         }
         let slot_bytes = cache.layouts.iter().map(|layout| layout.slot_bytes).max();
-        cache.free = Slot::allocate(slot_count, slot_bytes.unwrap_or(0))?;
+        let allocator = storage.allocator().cloned();
+        cache.free = Slot::allocate(slot_count, slot_bytes.unwrap_or(0), allocator)?;
         cache
             .states
             .resize_with(cache.layouts.len(), || State::Absent);

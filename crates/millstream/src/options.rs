@@ -86,7 +86,8 @@ pub struct StorageOptions {
     pub threads: ThreadOptions,
     /// Receives log messages, on a thread of its own. Default: none.
     pub log: Option<LogHook>,
-    /// Allocates the memory for staging and buffers. Default: the system.
+    /// Allocates the memory for staging and buffers, and for what libraries above keep of a
+    /// storage's bytes (slots of experts). Default: the system.
     pub allocator: Option<Arc<dyn RegionAllocator>>,
     /// Runs decode jobs instead of the workers. Default: none.
     pub job_system: Option<Arc<dyn JobSystem>>,

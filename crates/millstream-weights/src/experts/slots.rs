@@ -15,7 +15,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use millstream::{Destination, Error, ErrorKind, Place, Region};
+use millstream::{Destination, Error, ErrorKind, Place, Region, RegionAllocator};
 
 /// Alignment of slots and pieces, which suits direct I/O on all common disks.
 pub(super) const ALIGNMENT: usize = 4096;
@@ -31,7 +31,11 @@ pub(super) struct Piece(Slot);
 
 impl Slot {
     /// Allocates `count` slots of `bytes` each, rounded up to whole pages, in one region.
-    pub(super) fn allocate(count: usize, bytes: usize) -> Result<Vec<Slot>, Error> {
+    pub(super) fn allocate(
+        count: usize,
+        bytes: usize,
+        allocator: Option<Arc<dyn RegionAllocator>>,
+    ) -> Result<Vec<Slot>, Error> {
         let too_large = || {
             let cause = format!("{count} slots of {bytes} bytes exceed all memory");
             Error::new(ErrorKind::OutOfMemory, cause)
@@ -39,7 +43,7 @@ impl Slot {
         let each = bytes.max(1).checked_next_multiple_of(ALIGNMENT);
         let each = each.ok_or_else(too_large)?;
         let all = each.checked_mul(count).ok_or_else(too_large)?;
-        let region = Region::new(all, None)?;
+        let region = Region::new(all, allocator)?;
         let slot = |nth: usize| Slot {
             region: Arc::clone(&region),
             range: nth * each..(nth + 1) * each,

@@ -1,9 +1,10 @@
 //! The cache over the simulated disk, whose time goes on only while the cache waits.
+#![expect(unsafe_code, reason = "an allocator of the application")]
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use millstream::{Backend, DeviceMaker, StorageOptions};
+use millstream::{Backend, DeviceMaker, RegionAllocator, StorageOptions};
 use millstream_io::{Device, Errno};
 use millstream_sim::{Sim, SimFileOptions, SimFiles, SimOptions, generate};
 
@@ -24,6 +25,10 @@ struct Model {
 
 impl Model {
     fn new(options: SimOptions) -> Model {
+        Model::with_allocator(options, None)
+    }
+
+    fn with_allocator(options: SimOptions, own: Option<Arc<dyn RegionAllocator>>) -> Model {
         let (sim, files) = Sim::new(options);
         for (name, head) in NAMES.into_iter().zip(HEADS) {
             let len = head + u64::from(EXPERTS) * PART_BYTES;
@@ -33,6 +38,7 @@ impl Model {
         let mut options = StorageOptions::default();
         options.backend = Backend::Custom(DeviceMaker::new(make), Arc::new(files.clone()));
         options.threads.pumped = true;
+        options.allocator = own;
         let storage = Storage::new(options).expect("a storage");
         let parts = |key: u32| {
             let part = |nth: usize| Extent {
@@ -401,6 +407,38 @@ fn a_wait_ends_with_its_time() {
         .expect("read");
     assert_is(&expert.expect("ready"), 0);
     assert_is(&cache.wait(1).expect("read"), 1);
+}
+
+/// Memory of the application, all of which is kept.
+#[derive(Default)]
+struct Own(Mutex<Vec<Vec<u8>>>);
+
+// SAFETY: memory of vectors that live as long and do not move, aligned, zeroed, given out once.
+unsafe impl RegionAllocator for Own {
+    fn allocate(&self, len: usize, align: usize) -> *mut u8 {
+        let mut bytes = vec![0; len + align];
+        let start = bytes.as_mut_ptr();
+        let start = start.wrapping_add(start.align_offset(align));
+        self.0.lock().expect("no panic").push(bytes);
+        start
+    }
+
+    unsafe fn free(&self, _: *mut u8, _: usize, _: usize) {}
+}
+
+#[test]
+fn slots_are_memory_of_the_storages_allocator() {
+    let own = Arc::new(Own::default());
+    let allocator = Arc::clone(&own) as Arc<dyn RegionAllocator>;
+    let model = Model::with_allocator(SimOptions::default(), Some(allocator));
+    let mut cache = model.cache(8);
+    let expert = cache.wait(3).expect("read");
+    for part in 0..2 {
+        let bytes = expert.part(part).as_ptr_range();
+        let all = own.0.lock().expect("no panic");
+        let has = |own: &Vec<u8>| own.as_ptr_range().contains(&bytes.start);
+        assert!(all.iter().any(has));
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use millstream_io::fs::LocalFile;
 use millstream_io::log::LogLevel;
-use millstream_io::memory::Region;
+use millstream_io::memory::{Region, RegionAllocator};
 use millstream_io::{Access, Buffer, BufferPool, DeviceKind, MountKind, OpenMode, Opened};
 
 use crate::caller::batch::Queue;
@@ -113,6 +113,12 @@ impl Storage {
     #[must_use]
     pub fn device_kind(&self) -> DeviceKind {
         self.0.started.kind
+    }
+
+    /// Returns the allocator of its options.
+    #[must_use]
+    pub fn allocator(&self) -> Option<&Arc<dyn RegionAllocator>> {
+        self.mailbox().options.allocator.as_ref()
     }
 
     /// Returns why this device was chosen, and what it uses.
