@@ -167,7 +167,13 @@ impl Decoder {
             // SAFETY: as for the symbols.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => unsafe { avx2::stored::groups(lanes, words, raw)? },
-            _ => stored::groups(lanes, words, raw)?,
+            // SAFETY: every x86-64 processor has SSE2.
+            #[cfg(target_arch = "x86_64")]
+            _ => stored::groups(lanes, words, raw, |words, first, raw| unsafe {
+                stored::sse2::deal(words, first, raw);
+            })?,
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => stored::groups(lanes, words, raw, stored::deal)?,
         };
         stored::rest(lanes, words, &mut raw[done..])
     }

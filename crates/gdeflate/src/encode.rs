@@ -19,10 +19,10 @@
     )
 )]
 
-mod block;
+pub(crate) mod block;
 mod codes;
 mod cost;
-mod dealer;
+pub(crate) mod dealer;
 mod huffman;
 mod links;
 mod matches;

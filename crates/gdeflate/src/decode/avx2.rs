@@ -124,17 +124,18 @@ pub(crate) fn symbols(
 #[inline(never)]
 #[target_feature(enable = "avx2")]
 fn load(lanes: &Lanes) -> [Group; GROUP_COUNT] {
-    let [low, high, surplus, _] = lanes.halves();
-    let [low, high, surplus] = [
-        stored::load(&low),
-        stored::load(&high),
-        stored::load(&surplus),
-    ];
-    core::array::from_fn(|at| Group {
-        low: low[at],
-        high: high[at],
-        surplus: surplus[at],
-        pending: _mm256_setzero_si256(),
+    let rows = lanes.halves();
+    core::array::from_fn(|at| {
+        // SAFETY: a row has eight doublewords at each of the four offsets.
+        let [low, high, surplus] = core::array::from_fn(|nth| unsafe {
+            _mm256_loadu_si256(rows[nth].as_ptr().add(at * GROUP).cast())
+        });
+        Group {
+            low,
+            high,
+            surplus,
+            pending: _mm256_setzero_si256(),
+        }
     })
 }
 

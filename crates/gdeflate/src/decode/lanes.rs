@@ -43,6 +43,11 @@ impl<'a> Words<'a> {
         &self.bytes[self.cursor * WORD_BYTES..]
     }
 
+    /// Returns all bytes from some words before the next one on, which must have been taken.
+    pub(crate) fn rest_from(&self, words_before: usize) -> &'a [u8] {
+        &self.bytes[(self.cursor - words_before) * WORD_BYTES..]
+    }
+
     /// Returns the next words as bytes without taking any. If fewer than a chunk are left, they are
     /// copied to `padding` and followed by zeros; [`Words::take`] rejects the padding.
     #[inline]
@@ -108,18 +113,18 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Returns each lane's lower and upper half, and how many bits of the upper half are present
-    /// and missing. Every lane must hold at least 32 bits. A loop, because closures are not always
-    /// inlined into functions with target features.
+    /// Returns each lane's lower and upper half, and how many bits of the upper half are present.
+    /// Every lane must hold at least 32 bits. A loop, because closures are not always inlined into
+    /// functions with target features.
     #[inline(always)]
-    pub(crate) fn halves(&self) -> [[u32; LANE_COUNT]; 4] {
-        let [mut low, mut high, mut surplus, mut missing] = [[0; LANE_COUNT]; 4];
+    pub(crate) fn halves(&self) -> [[u32; LANE_COUNT]; 3] {
+        let [mut low, mut high, mut surplus] = [[0; LANE_COUNT]; 3];
         for lane in 0..LANE_COUNT {
             let (bits, count) = (self.bits[lane], self.counts[lane]);
             (low[lane], high[lane]) = (bits as u32, (bits >> 32) as u32);
-            (surplus[lane], missing[lane]) = (count - 32, 64 - count);
+            surplus[lane] = count - 32;
         }
-        [low, high, surplus, missing]
+        [low, high, surplus]
     }
 
     /// Sets the bits of all lanes from their lower and upper halves.

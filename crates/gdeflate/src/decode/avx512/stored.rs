@@ -1,13 +1,8 @@
-//! Stored blocks with AVX-512: 128 bytes, four rounds of all lanes, at once.
-//!
-//! The method of `decode::stored` in registers: the lanes' next 32 bits are output by a
-//! transposition of 32 x 4 bytes, and each lane takes one of the next 32 words, in an order that
-//! stays the same for the whole block.
+//! Stored blocks with AVX-512: the transposition of a group, see `decode::stored`.
 //!
 //! # Safety
 //! The entry point must run on a CPU with the features that `is_available` checks; the caller is
-//! the dispatch, which has checked. Loads and stores are of whole chunks of 128 bytes that safe
-//! code has sliced.
+//! the dispatch, which has checked. Loads and stores are of whole chunks of 128 bytes.
 #![expect(
     unsafe_code,
     reason = "vector loads and stores of whole chunks; see # Safety"
@@ -15,8 +10,8 @@
 
 use core::arch::x86_64::*;
 
-use crate::decode::lanes::{Lanes, Words};
-use crate::decode::stored::{GROUP_BYTES, word_order};
+use crate::decode::lanes::{Chunk, Lanes, Words};
+use crate::decode::stored::{self, GROUP_BYTES};
 use crate::error::ErrorKind;
 use crate::limits::LANE_COUNT;
 
@@ -33,33 +28,33 @@ static TRANSPOSED: [u8; GROUP_BYTES] = {
 
 const _: () = assert!(GROUP_BYTES == 2 * 64);
 
-/// Two vectors of doublewords, lane by lane.
-type Pair = [__m512i; 2];
-
+/// Returns a chunk as two vectors.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn load(lanes: &[u32; LANE_COUNT]) -> Pair {
-    let at = lanes.as_ptr();
-    // SAFETY: the array has the size of two vectors.
+fn load(bytes: &[u8; GROUP_BYTES]) -> [__m512i; 2] {
+    let at = bytes.as_ptr();
+    // SAFETY: the chunk has the size of two vectors.
     unsafe {
         [
             _mm512_loadu_si512(at.cast()),
-            _mm512_loadu_si512(at.add(16).cast()),
+            _mm512_loadu_si512(at.add(64).cast()),
         ]
     }
 }
 
+/// Writes the bytes of four rounds.
 #[inline]
-#[target_feature(enable = "avx512f")]
-fn store(pair: Pair) -> [u32; LANE_COUNT] {
-    let mut lanes = [0; LANE_COUNT];
-    let at = lanes.as_mut_ptr();
-    // SAFETY: the array has the size of two vectors.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+fn deal(words: &Chunk, first: u32, raw: &mut [u8; GROUP_BYTES]) {
+    let [low, high] = load(words);
+    let low = _mm512_mask_set1_epi32(low, 1, first as i32);
+    let to = raw.as_mut_ptr();
+    let transposed = load(&TRANSPOSED).map(|half| _mm512_permutex2var_epi8(low, half, high));
+    // SAFETY: the group has the size of two vectors.
     unsafe {
-        _mm512_storeu_si512(at.cast(), pair[0]);
-        _mm512_storeu_si512(at.add(16).cast(), pair[1]);
+        _mm512_storeu_si512(to.cast(), transposed[0]);
+        _mm512_storeu_si512(to.add(64).cast(), transposed[1]);
     }
-    lanes
 }
 
 /// Decodes as many whole groups of a stored block as `raw` has room for, with the lanes refilled;
@@ -71,40 +66,7 @@ pub(crate) fn groups(
     words: &mut Words<'_>,
     raw: &mut [u8],
 ) -> Result<usize, ErrorKind> {
-    let order = load(&word_order(&lanes.counts));
-    let [low, high, surplus, missing] = lanes.halves();
-    let (mut low, mut high) = (load(&low), load(&high));
-    let (surplus, missing) = (load(&surplus), load(&missing));
-    // SAFETY: the table has the size of two vectors.
-    let transposed = unsafe {
-        let at = TRANSPOSED.as_ptr();
-        [
-            _mm512_loadu_si512(at.cast::<__m512i>()),
-            _mm512_loadu_si512(at.add(64).cast()),
-        ]
-    };
-    let mut done = 0;
-    for group in raw.chunks_exact_mut(GROUP_BYTES) {
-        let chunk = words.next_chunk()?;
-        // SAFETY: chunk and group have the size of two vectors each.
-        let next = unsafe {
-            let to = group.as_mut_ptr();
-            let bytes = |half: usize| _mm512_permutex2var_epi8(low[0], transposed[half], low[1]);
-            _mm512_storeu_si512(to.cast(), bytes(0));
-            _mm512_storeu_si512(to.add(64).cast(), bytes(1));
-            let from = chunk.as_ptr();
-            [
-                _mm512_loadu_si512(from.cast::<__m512i>()),
-                _mm512_loadu_si512(from.add(64).cast()),
-            ]
-        };
-        for half in 0..2 {
-            let word = _mm512_permutex2var_epi32(next[0], order[half], next[1]);
-            low[half] = _mm512_or_si512(high[half], _mm512_sllv_epi32(word, surplus[half]));
-            high[half] = _mm512_srlv_epi32(word, missing[half]);
-        }
-        done += GROUP_BYTES;
-    }
-    lanes.set_halves(store(low), store(high));
-    Ok(done)
+    stored::groups(lanes, words, raw, |words, first, raw| {
+        deal(words, first, raw)
+    })
 }
