@@ -161,19 +161,10 @@ impl Decoder {
         // takes the same word, since no other lane is read in between.
         lanes.refill(0, words)?;
         let done = match self.kernel {
-            // SAFETY: as for the symbols.
+            // SAFETY: as for the symbols; with AVX-512 a processor has AVX2.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 => unsafe { avx512::stored::groups(lanes, words, raw)? },
-            // SAFETY: as for the symbols.
-            #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2 => unsafe { avx2::stored::groups(lanes, words, raw)? },
-            // SAFETY: every x86-64 processor has SSE2.
-            #[cfg(target_arch = "x86_64")]
-            _ => stored::groups(lanes, words, raw, |words, first, raw| unsafe {
-                stored::sse2::deal(words, first, raw);
-            })?,
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => stored::groups(lanes, words, raw, stored::deal)?,
+            Kernel::Avx2 | Kernel::Avx512 => unsafe { stored::groups_avx2(lanes, words, raw)? },
+            _ => stored::groups(lanes, words, raw)?,
         };
         stored::rest(lanes, words, &mut raw[done..])
     }

@@ -28,12 +28,10 @@ use super::portable;
 use super::tables::{
     DISTANCE, DISTANCE_START, ENTRY_COUNT, LENGTH, LITERAL, ROOT_BITS, SPECIAL, TAKE, Tables,
 };
-use super::tokens::Tokens;
+use super::tokens::{BEFORES, DISTANCES, LENGTHS, Tokens};
 use crate::cpu::cpu_has;
 use crate::error::ErrorKind;
 use crate::limits::{LANE_COUNT, TILE_MATCH_COUNT_MAX, TILE_RAW_BYTES, WORD_BYTES};
-
-pub(super) mod stored;
 
 /// Lanes of one vector.
 const GROUP: usize = 8;
@@ -269,6 +267,7 @@ fn emit(tokens: &mut Tokens, entries: __m256i, values: __m256i) {
         let pattern = |patterns: &Patterns, mask: usize| {
             _mm_loadl_epi64(patterns[mask & 0xFF].as_ptr().cast())
         };
+        let matches = tokens.matches.as_mut_ptr();
         let at = tokens.literals.as_mut_ptr().add(tokens.literal_count);
         let taken = _mm_shuffle_epi8(low_bytes, pattern(&MEMBER_PATTERNS, literals));
         _mm_storel_epi64(at.cast(), taken);
@@ -277,13 +276,13 @@ fn emit(tokens: &mut Tokens, entries: __m256i, values: __m256i) {
         let count = _mm_set1_epi16(tokens.literal_count as i16);
         let before = _mm_add_epi16(before, count);
         let members = pairs(pattern(&MEMBER_PATTERNS, lengths));
-        let at = tokens.literals_before.as_mut_ptr().add(tokens.length_count);
+        let at = matches.add(BEFORES + tokens.length_count);
         _mm_storeu_si128(at.cast(), _mm_shuffle_epi8(before, members));
-        let at = tokens.lengths.as_mut_ptr().add(tokens.length_count);
+        let at = matches.add(LENGTHS + tokens.length_count);
         _mm_storeu_si128(at.cast(), _mm_shuffle_epi8(values, members));
 
         let members = pairs(pattern(&MEMBER_PATTERNS, distances));
-        let at = tokens.distances.as_mut_ptr().add(tokens.distance_count);
+        let at = matches.add(DISTANCES + tokens.distance_count);
         _mm_storeu_si128(at.cast(), _mm_shuffle_epi8(values, members));
     }
     tokens.literal_count += literals.count_ones() as usize;

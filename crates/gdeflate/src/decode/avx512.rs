@@ -36,7 +36,6 @@
     reason = "vector loads and stores with derived bounds; see # Safety"
 )]
 
-pub(super) mod stored;
 mod tables;
 
 use core::arch::x86_64::*;
@@ -45,7 +44,7 @@ pub(crate) use self::tables::VectorTables;
 
 use self::tables::Row;
 use super::lanes::{Lanes, Words};
-use super::tokens::{LITERAL_ROOM, MATCH_ROOM, STREAM_SLACK, Tokens};
+use super::tokens::{BEFORES, DISTANCES, LENGTHS, LITERAL_ROOM, MATCH_ROOM, STREAM_SLACK, Tokens};
 use crate::cpu::cpu_has;
 use crate::error::ErrorKind;
 use crate::limits::{LANE_COUNT, TILE_MATCH_COUNT_MAX, TILE_RAW_BYTES, WORD_BYTES};
@@ -557,13 +556,14 @@ fn emit(
     // the counts are at most what is asserted here, and the vectors fit after them, which is
     // asserted beside the constants.
     unsafe {
+        let matches = tokens.matches.as_mut_ptr();
         let at = tokens.literals.as_mut_ptr().add(tokens.literal_count);
         _mm256_storeu_si256(at.cast(), ranks);
-        let at = tokens.literals_before.as_mut_ptr().add(tokens.length_count);
+        let at = matches.add(BEFORES + tokens.length_count);
         _mm512_storeu_si512(at.cast(), _mm512_maskz_compress_epi16(lengths, before));
-        let at = tokens.lengths.as_mut_ptr().add(tokens.length_count);
+        let at = matches.add(LENGTHS + tokens.length_count);
         _mm512_storeu_si512(at.cast(), _mm512_maskz_compress_epi16(lengths, round.value));
-        let at = tokens.distances.as_mut_ptr().add(tokens.distance_count);
+        let at = matches.add(DISTANCES + tokens.distance_count);
         _mm512_storeu_si512(
             at.cast(),
             _mm512_maskz_compress_epi16(distances, round.value),

@@ -23,11 +23,14 @@
     reason = "overshooting copies within checked bounds; see # Safety"
 )]
 
+#[cfg(target_arch = "x86_64")]
+mod near;
+
 use super::tokens::{LITERAL_ROOM, MATCH_ROOM, STREAM_SLACK, Tokens};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::cpu_has;
 use crate::error::ErrorKind;
-use crate::limits::{MATCH_BYTES_MIN, TILE_RAW_BYTES};
+use crate::limits::TILE_RAW_BYTES;
 
 /// Size of the pieces in which bytes are copied.
 const PIECE: usize = 16;
@@ -132,7 +135,14 @@ unsafe fn run_by<const SHUFFLE: bool>(
         position: start,
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { quickly::<SHUFFLE>(tokens, raw, &mut place) };
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        if SHUFFLE && near::are_most(tokens) {
+            place = near::quickly(tokens, raw, place);
+        }
+        // Also what the other one has left.
+        place = quickly::<SHUFFLE>(tokens, raw, place);
+    }
     carefully(tokens, raw, place)
 }
 
@@ -148,34 +158,30 @@ struct Place {
     position: usize,
 }
 
+impl Place {
+    /// Moves past a run of literals and the match of `len` bytes after it.
+    #[inline(always)]
+    fn pass(&mut self, literals_before: u16, run: usize, len: usize) {
+        self.index += 1;
+        self.before = literals_before;
+        self.literal += run;
+        self.position += run + len;
+    }
+}
+
 /// The fast path: copies until a match is invalid or near the end of the output, or none is left.
 ///
 /// # Safety
 /// For `SHUFFLE` the machine has SSSE3.
 #[inline(always)]
-unsafe fn quickly<const SHUFFLE: bool>(tokens: &Tokens, raw: &mut [u8], place: &mut Place) {
+unsafe fn quickly<const SHUFFLE: bool>(tokens: &Tokens, raw: &mut [u8], mut place: Place) -> Place {
     let Some(end_max) = raw.len().checked_sub(SLACK) else {
-        return;
+        return place;
     };
-    let out = raw.as_mut_ptr();
-    let literals = tokens.literals.as_ptr();
-    let Place {
-        mut index,
-        mut before,
-        mut literal,
-        mut position,
-    } = *place;
-    let (befores, lengths) = (&tokens.literals_before[..], &tokens.lengths[..]);
-    let streams = befores
-        .iter()
-        .zip(lengths)
-        .zip(&tokens.distances[..])
-        .take(tokens.length_count);
-    for ((&literals_before, &length), &distance) in streams {
-        let run = usize::from(literals_before.wrapping_sub(before));
-        let len = usize::from(length) + MATCH_BYTES_MIN;
-        let distance = usize::from(distance) + 1;
-        let at = position + run;
+    let (out, literals) = (raw.as_mut_ptr(), tokens.literals.as_ptr());
+    for (literals_before, len, distance) in tokens.matches_from(place.index) {
+        let run = usize::from(literals_before.wrapping_sub(place.before));
+        let at = place.position + run;
         if distance > at || at + len > end_max {
             break;
         }
@@ -183,9 +189,10 @@ unsafe fn quickly<const SHUFFLE: bool>(tokens: &Tokens, raw: &mut [u8], place: &
         // read lie below literal + run <= at <= TILE_RAW_BYTES, because every literal taken so far
         // advanced `position`, too.
         unsafe {
-            copy_piece(literals.add(literal), out.add(position));
+            let (from, to) = (literals.add(place.literal), out.add(place.position));
+            copy_piece(from, to);
             if run > PIECE {
-                copy_many(literals.add(literal), out.add(position), run);
+                copy_many(from, to, run);
             }
             let to = out.add(at);
             to.cast::<[u8; PIECE]>()
@@ -194,51 +201,30 @@ unsafe fn quickly<const SHUFFLE: bool>(tokens: &Tokens, raw: &mut [u8], place: &
                 copy_rest(to, distance, len);
             }
         }
-        index += 1;
-        before = literals_before;
-        literal += run;
-        position = at + len;
+        place.pass(literals_before, run, len);
     }
-    *place = Place {
-        index,
-        before,
-        literal,
-        position,
-    };
+    place
 }
 
 /// The slow path: copies the rest without overshooting, and reports invalid matches.
-fn carefully(tokens: &Tokens, raw: &mut [u8], place: Place) -> Result<usize, ErrorKind> {
-    let Place {
-        index,
-        mut before,
-        mut literal,
-        mut position,
-    } = place;
-    for index in index..tokens.length_count {
-        let run = usize::from(tokens.literals_before[index].wrapping_sub(before));
-        before = tokens.literals_before[index];
-        let len = usize::from(tokens.lengths[index]) + MATCH_BYTES_MIN;
-        let distance = usize::from(tokens.distances[index]) + 1;
-        let at = position + run;
-        let target = raw.get_mut(position..at).ok_or(ErrorKind::RawTooLong)?;
+fn carefully(tokens: &Tokens, raw: &mut [u8], mut place: Place) -> Result<usize, ErrorKind> {
+    for (literals_before, len, distance) in tokens.matches_from(place.index) {
+        let run = usize::from(literals_before.wrapping_sub(place.before));
+        let at = place.position + run;
+        let target = raw.get_mut(place.position..at);
+        let target = target.ok_or(ErrorKind::RawTooLong)?;
         if distance > at {
             return Err(ErrorKind::Distance);
         }
-        target.copy_from_slice(&tokens.literals[literal..literal + run]);
+        target.copy_from_slice(&tokens.literals[place.literal..place.literal + run]);
         copy_match(raw, at, distance, len)?;
-        literal += run;
-        position = at + len;
+        place.pass(literals_before, run, len);
     }
-    let run = tokens
-        .literal_count
-        .checked_sub(literal)
-        .ok_or(ErrorKind::RawTooLong)?;
-    let target = raw
-        .get_mut(position..position + run)
-        .ok_or(ErrorKind::RawTooLong)?;
-    target.copy_from_slice(&tokens.literals[literal..literal + run]);
-    Ok(position + run)
+    let rest = tokens.literals.get(place.literal..tokens.literal_count);
+    let rest = rest.ok_or(ErrorKind::RawTooLong)?;
+    let target = raw.get_mut(place.position..place.position + rest.len());
+    target.ok_or(ErrorKind::RawTooLong)?.copy_from_slice(rest);
+    Ok(place.position + rest.len())
 }
 
 /// Copies a match in safe code.

@@ -175,12 +175,7 @@ impl Lanes {
 pub(crate) fn refilled(bits: u64, count: u32, chunk: &Chunk, used: usize) -> (u64, u32, usize) {
     let at = used % LANE_COUNT * WORD_BYTES;
     let word = u32::from_le_bytes([chunk[at], chunk[at + 1], chunk[at + 2], chunk[at + 3]]);
-    // All ones where fewer than 32 bits are left.
-    let short = (i64::from(count) - 32) >> 63;
-    let more = (u64::from(word) << (count & 31)) & short as u64;
-    (
-        bits | more,
-        count + (short as u32 & 32),
-        (short & 1) as usize,
-    )
+    let is_short = count < 32;
+    let more = u64::from(word & u32::from(is_short).wrapping_neg()).wrapping_shl(count);
+    (bits | more, count | 32, usize::from(is_short))
 }

@@ -11,7 +11,7 @@ use super::tables::{
     DISTANCE, DISTANCE_START, END_VALUE, ENTRY_COUNT, LENGTH, LITERAL, POINTER, ROOT_BITS, SPECIAL,
     TAKE, Tables, value,
 };
-use super::tokens::{MATCH_MASK, Tokens};
+use super::tokens::{BEFORES, DISTANCES, LENGTHS, MATCH_MASK, Tokens};
 use crate::error::ErrorKind;
 use crate::limits::LANE_COUNT;
 
@@ -28,7 +28,7 @@ pub(crate) fn symbols(
     tokens: &mut Tokens,
     room: usize,
 ) -> Result<(), ErrorKind> {
-    // Start of each lane's table: 0 for a litlen symbol, DISTANCE_START with a length pending.
+    // Of each lane one bit, DISTANCE_START, which a pending length sets: where its table starts.
     let mut pending = [0_usize; LANE_COUNT];
     while let Some(chunk) = words.rest().first_chunk() {
         tokens.check_room(room)?;
@@ -95,9 +95,14 @@ fn round(
     let mut literal_count = tokens.literal_count;
     let mut length_count = tokens.length_count;
     let mut distance_count = tokens.distance_count;
-    for (lane, pending) in pending.iter_mut().enumerate().skip(first) {
+    #[expect(
+        clippy::needless_range_loop,
+        reason = "an iterator is one more counter"
+    )]
+    for lane in first..LANE_COUNT {
         let bits = lanes.bits[lane];
-        let mut entry = tables.0[(*pending + (bits & ROOT) as usize) % ENTRY_COUNT];
+        let start = pending[lane] & DISTANCE_START;
+        let mut entry = tables.0[start | (bits & ROOT) as usize];
         if entry & SPECIAL != 0 {
             entry = follow(tables, entry, bits);
             if entry & SPECIAL != 0 {
@@ -121,12 +126,12 @@ fn round(
 
         tokens.literals[literal_count & 0xFFFF] = value as u8;
         literal_count += ((entry / LITERAL) & 1) as usize;
-        tokens.literals_before[length_count & MATCH_MASK] = literal_count as u16;
-        tokens.lengths[length_count & MATCH_MASK] = value as u16;
+        tokens.matches[BEFORES + (length_count & MATCH_MASK)] = literal_count as u16;
+        tokens.matches[LENGTHS + (length_count & MATCH_MASK)] = value as u16;
         length_count += ((entry / LENGTH) & 1) as usize;
-        tokens.distances[distance_count & MATCH_MASK] = value as u16;
+        tokens.matches[DISTANCES + (distance_count & MATCH_MASK)] = value as u16;
         distance_count += ((entry / DISTANCE) & 1) as usize;
-        *pending = (entry & LENGTH) as usize / (LENGTH as usize / DISTANCE_START);
+        pending[lane] = entry as usize / (LENGTH as usize / DISTANCE_START);
     }
     tokens.literal_count = literal_count;
     tokens.length_count = length_count;
@@ -157,14 +162,14 @@ fn tail(
 ) -> Result<(), ErrorKind> {
     lanes.refill(end_lane, words)?;
     for lane in (end_lane + 1..LANE_COUNT).chain(0..end_lane) {
-        if pending[lane] != 0 {
+        if pending[lane] & DISTANCE_START != 0 {
             let bits = lanes.bits[lane];
             let entry = tables.0[(DISTANCE_START + (bits & ROOT) as usize) % ENTRY_COUNT];
             let entry = follow(tables, entry, bits);
             if entry & SPECIAL != 0 {
                 return Err(ErrorKind::BadSymbol);
             }
-            tokens.distances[tokens.distance_count] = value(entry, bits) as u16;
+            tokens.matches[DISTANCES + tokens.distance_count] = value(entry, bits) as u16;
             tokens.distance_count += 1;
             lanes.bits[lane] = bits.wrapping_shr(entry);
             lanes.counts[lane] -= entry & TAKE;

@@ -8,51 +8,32 @@
 //! **Aligned blocks.** In a tile that is stored as a whole, every lane but the first, which reads
 //! the headers, holds 32 bits when a group begins. Those lanes output the words that they took one
 //! group before, which lie in the tile in lane order: a group is one transposition of bytes, from
-//! the tile to the output, in which the first lane's word is replaced ([`aligned`]). Kernels differ
-//! in that transposition, `deal`.
+//! the tile to the output ([`deal`]), in which the first lane's word is replaced.
 //!
-//! **Other blocks** follow compressed ones ([`groups`]). Each lane's word is looked up by the order
-//! of the words, and shifted by a multiplication with a power of two, whose halves complete the low
-//! 32 bits and begin the high ones: baseline vector instructions have no shift per lane, but do
-//! have this product. So the compiler vectorizes all loops, wider where a caller is compiled for
-//! more.
+//! **Other blocks** follow compressed ones. Each lane's word is looked up by the words' order, and
+//! shifted by a multiplication with a power of two, whose halves complete the low 32 bits and begin
+//! the high ones: baseline vector instructions have no shift per lane, but do have this product. So
+//! the compiler vectorizes all loops, wider where a caller is compiled for more.
 
 #[cfg(target_arch = "x86_64")]
-pub(super) mod sse2;
+mod sse2;
 
+#[cfg(target_arch = "x86_64")]
+use self::sse2::deal;
 use super::lanes::{Chunk, Lanes, Words};
 use crate::error::ErrorKind;
 use crate::limits::LANE_COUNT;
 
-/// Bytes of four rounds.
-pub(crate) const GROUP_BYTES: usize = 4 * LANE_COUNT;
-
-const _: () = assert!(GROUP_BYTES == size_of::<Chunk>());
-
-/// Returns for each lane the index of the word it takes among a group's 32: by round, then by lane.
-fn word_order(counts: &[u32; LANE_COUNT]) -> [u32; LANE_COUNT] {
-    let mut order = [0; LANE_COUNT];
-    let mut next = 0;
-    for round in 0..4 {
-        for (lane, place) in order.iter_mut().enumerate() {
-            if (counts[lane] - 32) / 8 == round {
-                *place = next;
-                next += 1;
-            }
-        }
-    }
-    order
-}
+/// Bytes of four rounds: as many as the words that they are read from.
+const GROUP_BYTES: usize = size_of::<Chunk>();
 
 /// Decodes as many whole groups of a stored block as `raw` has room for, with the lanes refilled;
-/// returns the number of bytes written. `deal` writes the bytes of four rounds, from the next word
-/// of every lane, of which that of the first lane is given apart.
+/// returns the number of bytes written.
 #[inline(always)]
 pub(crate) fn groups(
     lanes: &mut Lanes,
     words: &mut Words<'_>,
     raw: &mut [u8],
-    deal: impl Fn(&Chunk, u32, &mut [u8; GROUP_BYTES]),
 ) -> Result<usize, ErrorKind> {
     let groups = raw.as_chunks_mut().0;
     let is_aligned = lanes.counts[1..].iter().all(|&count| count == 32);
@@ -60,23 +41,27 @@ pub(crate) fn groups(
     let has_words = words.left() >= groups.len() * LANE_COUNT;
     match groups {
         [] => {}
-        [first, others @ ..] if is_aligned && has_words => {
-            aligned(lanes, words, (first, others), deal);
-        }
+        [first, others @ ..] if is_aligned && has_words => aligned(lanes, words, first, others),
         _ => unaligned(lanes, words, groups)?,
     }
     Ok(raw.len() / GROUP_BYTES * GROUP_BYTES)
 }
 
-/// Decodes the groups of an aligned block, whose words are all present.
-#[inline(always)]
-fn aligned(
+/// [`groups`] compiled for AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+pub(super) fn groups_avx2(
     lanes: &mut Lanes,
     words: &mut Words<'_>,
-    (first, others): (&mut [u8; GROUP_BYTES], &mut [[u8; GROUP_BYTES]]),
-    deal: impl Fn(&Chunk, u32, &mut [u8; GROUP_BYTES]),
-) {
-    let mut held: Chunk = [0; GROUP_BYTES];
+    raw: &mut [u8],
+) -> Result<usize, ErrorKind> {
+    groups(lanes, words, raw)
+}
+
+/// Decodes the groups of an aligned block, whose words are all present.
+#[inline(always)]
+fn aligned(lanes: &mut Lanes, words: &mut Words<'_>, first: &mut Chunk, others: &mut [Chunk]) {
+    let mut held = [0; GROUP_BYTES];
     for (word, bits) in held.as_chunks_mut().0.iter_mut().zip(lanes.bits) {
         *word = (bits as u32).to_le_bytes();
     }
@@ -86,7 +71,7 @@ fn aligned(
     let surplus = lanes.counts[0] - 32;
     let is_late = surplus >= 8;
     let place = if is_late { LANE_COUNT - 1 } else { 0 };
-    let refill = |bits: u64, group: &[u8; GROUP_BYTES]| {
+    let refill = |bits: u64, group: &Chunk| {
         let word = u32::from_le_bytes(group.as_chunks().0[place]);
         bits >> 32 | u64::from(word) << surplus
     };
@@ -110,9 +95,18 @@ fn aligned(
 fn unaligned(
     lanes: &mut Lanes,
     words: &mut Words<'_>,
-    groups: &mut [[u8; GROUP_BYTES]],
+    groups: &mut [Chunk],
 ) -> Result<(), ErrorKind> {
-    let order = word_order(&lanes.counts);
+    // For each lane the index of the word that it takes among a group's: by round, then by lane.
+    let (mut order, mut next) = ([0; LANE_COUNT], 0);
+    for round in 0..4 {
+        for (lane, place) in order.iter_mut().enumerate() {
+            if (lanes.counts[lane] - 32) / 8 == round {
+                *place = next;
+                next += 1;
+            }
+        }
+    }
     let [mut low, mut high, mut scale] = lanes.halves();
     for scale in &mut scale {
         *scale = 1 << (*scale & 31);
@@ -123,7 +117,7 @@ fn unaligned(
         let taken = words_of(chunk);
         let mut next = [0; LANE_COUNT];
         for (next, place) in next.iter_mut().zip(order) {
-            *next = taken[place as usize % LANE_COUNT];
+            *next = taken[place % LANE_COUNT];
         }
         for lane in 0..LANE_COUNT {
             let placed = u64::from(next[lane]) * u64::from(scale[lane]);
@@ -170,7 +164,7 @@ fn words_of(chunk: &Chunk) -> [u32; LANE_COUNT] {
 
 /// Writes four rounds of bytes: the lowest of every lane, then the next of every lane, and so on.
 #[inline(always)]
-fn deal_words(words: &[u32; LANE_COUNT], raw: &mut [u8; GROUP_BYTES]) {
+fn deal_words(words: &[u32; LANE_COUNT], raw: &mut Chunk) {
     for (round, bytes) in raw.chunks_exact_mut(LANE_COUNT).enumerate() {
         for lane in 0..LANE_COUNT {
             bytes[lane] = (words[lane] >> (8 * round)) as u8;
@@ -181,7 +175,7 @@ fn deal_words(words: &[u32; LANE_COUNT], raw: &mut [u8; GROUP_BYTES]) {
 /// [`deal_words`] of a chunk, with `first` as the word of the first lane.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-pub(super) fn deal(words: &Chunk, first: u32, raw: &mut [u8; GROUP_BYTES]) {
+pub(super) fn deal(words: &Chunk, first: u32, raw: &mut Chunk) {
     let mut words = words_of(words);
     words[0] = first;
     deal_words(&words, raw);

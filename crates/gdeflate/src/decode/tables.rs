@@ -180,6 +180,6 @@ fn second_bits(code: &Canonical, len: u32, codeword: u32) -> u32 {
 /// the table's index plus the index in it.
 #[inline(always)]
 pub(crate) fn value(entry: u32, bits: u64) -> u32 {
-    let taken = bits & !u64::MAX.wrapping_shl(entry);
+    let taken = bits & !(u64::MAX << (entry & TAKE));
     (entry >> 16) + (taken as u32).wrapping_shr(entry >> 8)
 }

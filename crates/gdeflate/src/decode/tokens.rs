@@ -32,16 +32,18 @@ pub(crate) const MATCH_MASK: usize = MATCH_ROOM - 1;
 // A round stores at most 32 literals and 32 matches, the last of them in whole vectors.
 const _: () = assert!(TILE_MATCH_COUNT_MAX + LANE_COUNT + STREAM_SLACK <= MATCH_ROOM);
 
+/// Where the values of matches begin in [`Tokens::matches`]: the number of literals of this block
+/// before each match, modulo 2^16; lengths minus 3; distances minus 1.
+pub(crate) const BEFORES: usize = 0;
+pub(crate) const LENGTHS: usize = MATCH_ROOM;
+pub(crate) const DISTANCES: usize = 2 * MATCH_ROOM;
+
 /// The three streams of a block.
 #[derive(Debug, Clone)]
 pub(crate) struct Tokens {
     pub(crate) literals: Box<[u8; LITERAL_ROOM]>,
-    /// Number of literals of this block before each match, modulo 2^16.
-    pub(crate) literals_before: Box<[u16; MATCH_ROOM]>,
-    /// Match lengths minus 3.
-    pub(crate) lengths: Box<[u16; MATCH_ROOM]>,
-    /// Match distances minus 1.
-    pub(crate) distances: Box<[u16; MATCH_ROOM]>,
+    /// Together, so that a kernel needs one register for their address.
+    pub(crate) matches: Box<[u16; 3 * MATCH_ROOM]>,
     pub(crate) literal_count: usize,
     pub(crate) length_count: usize,
     pub(crate) distance_count: usize,
@@ -51,13 +53,22 @@ impl Tokens {
     pub(crate) fn new() -> Self {
         Self {
             literals: zeroed(),
-            literals_before: zeroed(),
-            lengths: zeroed(),
-            distances: zeroed(),
+            matches: zeroed(),
             literal_count: 0,
             length_count: 0,
             distance_count: 0,
         }
+    }
+
+    /// Returns the values of the matches from `first` on: literals before, length, distance.
+    #[inline]
+    pub(crate) fn matches_from(&self, first: usize) -> impl Iterator<Item = (u16, usize, usize)> {
+        let of = |start: usize| self.matches[start + first..start + self.length_count].iter();
+        let values = of(BEFORES).zip(of(LENGTHS)).zip(of(DISTANCES));
+        values.map(|((&before, &length), &distance)| {
+            let length = usize::from(length) + MATCH_BYTES_MIN;
+            (before, length, usize::from(distance) + 1)
+        })
     }
 
     /// Begins a block.

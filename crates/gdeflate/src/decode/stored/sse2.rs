@@ -10,7 +10,6 @@
 
 use core::arch::x86_64::*;
 
-use super::GROUP_BYTES;
 use crate::decode::lanes::Chunk;
 
 /// The words of 16 lanes.
@@ -30,9 +29,15 @@ fn interleave([a, b, c, d]: Quad) -> Quad {
 
 /// Writes four rounds of bytes: the lowest of every lane, then the next of every lane, and so on.
 /// `first` is the word of the first lane.
+#[inline(always)]
+pub(super) fn deal(words: &Chunk, first: u32, raw: &mut Chunk) {
+    // SAFETY: every x86-64 processor has SSE2.
+    unsafe { transpose(words, first, raw) }
+}
+
 #[inline]
 #[target_feature(enable = "sse2")]
-pub(crate) fn deal(words: &Chunk, first: u32, raw: &mut [u8; GROUP_BYTES]) {
+fn transpose(words: &Chunk, first: u32, raw: &mut Chunk) {
     let (from, to) = (words.as_chunks::<16>().0, raw.as_chunks_mut::<16>().0);
     for half in 0..2 {
         let mut quad = [_mm_setzero_si128(); 4];

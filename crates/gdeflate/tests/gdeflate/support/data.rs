@@ -3,7 +3,7 @@
 use fastrand::Rng;
 
 /// Kinds of data.
-pub(crate) const KINDS: [&str; 9] = [
+pub(crate) const KINDS: [&str; 10] = [
     "text",
     "mesh",
     "texture",
@@ -12,6 +12,7 @@ pub(crate) const KINDS: [&str; 9] = [
     "few",
     "periodic",
     "chains",
+    "table",
     "patchwork",
 ];
 
@@ -35,6 +36,14 @@ pub(crate) fn data(kind: &str, len: usize, seed: u64) -> Vec<u8> {
             }
             // Every second position has the same candidates, and none is much better than another.
             "chains" => out.extend([7, 7, 7, 7, random.u8(..), random.u8(..)]),
+            // A literal and a match of the three bytes after the one before it, again and again.
+            "table" => {
+                let mut value = random.u32(..65_536);
+                for _ in 0..random.usize(1..4000) {
+                    value += random.u32(..64);
+                    out.extend(value.to_le_bytes());
+                }
+            }
             _ => {
                 let kind = KINDS[random.usize(..8)];
                 let piece = data(kind, random.usize(1..9000), random.u64(..));
