@@ -13,7 +13,7 @@
 //! # Safety
 //! While a match ends at least [`SLACK`] bytes before the output does, literals and matches are
 //! copied in whole vectors, overshooting by less than that. The bound: a run or a match of n bytes
-//! is copied in pieces of 16 that begin below n or at 0, so it ends below n + 16; [`SLACK`] is 64.
+//! is copied in pieces of 16 or [`SLACK`] bytes that begin below n or at 0, ending below n + SLACK.
 //! The bytes that an overshoot overwrites lie after the end of the match and are written later,
 //! because output is produced in ascending order. Literal loads stay inside the literal stream,
 //! which has [`STREAM_SLACK`] bytes after the most literals a tile can have. Near the end of the
@@ -262,15 +262,15 @@ unsafe fn copy_piece(from: *const u8, to: *mut u8) {
     }
 }
 
-/// Copies the rest of a match of `len` bytes after its first 16, and up to 15 bytes more.
+/// Copies the rest of a match of `len` bytes after its first 16, and fewer than [`SLACK`] more.
 ///
 /// # Safety
 /// `distance` bytes are readable before `to`, `len + SLACK` bytes readable and writable from it on,
 /// all in one allocation; `distance > 0`; the first 16 bytes are written.
 #[inline(never)]
 unsafe fn copy_rest(to: *mut u8, distance: usize, len: usize) {
-    // SAFETY: every piece begins below `len` and is 16 bytes long, the `memcpy` ends at `len` and
-    // does not overlap; the caller upholds the rest.
+    // SAFETY: pieces of 16 bytes, and fours of them, begin below `len`; the `memcpy` ends at `len`
+    // and does not overlap; the caller upholds the rest.
     unsafe {
         let from = to.sub(distance).cast_const();
         if distance < PIECE {
@@ -287,8 +287,11 @@ unsafe fn copy_rest(to: *mut u8, distance: usize, len: usize) {
         } else {
             let mut done = PIECE;
             while done < len {
-                copy_piece(from.add(done), to.add(done));
-                done += PIECE;
+                // In fours: how many a match has is hard to predict.
+                for _ in 0..SLACK / PIECE {
+                    copy_piece(from.add(done), to.add(done));
+                    done += PIECE;
+                }
             }
         }
     }
