@@ -1,5 +1,5 @@
-//! The fast path of blocks in which most matches reach back less than 16 bytes, as in tables and
-//! vertices whose records differ in few bytes.
+//! The fast path of blocks in which most matches reach back less than 8 bytes, as in tables of
+//! numbers.
 //!
 //! Such a match begins in bytes that were just written, in pieces that overlap. Reading them back
 //! waits until all of them are in the cache, some 15 cycles, and the next match waits for this one.
@@ -7,8 +7,8 @@
 //! Where most matches reach further back, that would cost up to a fifth.
 //!
 //! # Safety
-//! As in [`super`]: a match is checked before its first byte, and copied in pieces of 16 bytes that
-//! begin below its end, at least [`SLACK`] bytes before that of the output.
+//! As in [`super`]: a match is checked before its first byte, and copied in pieces that begin below
+//! its end, at least [`SLACK`] bytes before that of the output.
 #![expect(
     unsafe_code,
     reason = "overshooting copies within checked bounds; see # Safety"
@@ -37,9 +37,9 @@ static MOVES: [u8; 3 * PIECE] = {
     moves
 };
 
-/// For each distance below 16 the shuffle that repeats the last `distance` bytes; for 16, zeros.
-static REPEATS: [[u8; PIECE]; PIECE + 1] = {
-    let mut repeats = [[ZERO; PIECE]; PIECE + 1];
+/// For each distance below 16 the shuffle that repeats the last `distance` bytes.
+static REPEATS: [[u8; PIECE]; PIECE] = {
+    let mut repeats = [[0; PIECE]; PIECE];
     let mut distance = 1;
     while distance < PIECE {
         let mut at = 0;
@@ -51,9 +51,6 @@ static REPEATS: [[u8; PIECE]; PIECE + 1] = {
     }
     repeats
 };
-
-/// Read instead of the output by a match that the register holds.
-static ZEROS: [u8; PIECE] = [0; PIECE];
 
 /// Returns whether most matches of a block are near enough, by the first of its distances. Those of
 /// 8 to 15 bytes can be kept in the register, but are as fast without.
@@ -104,7 +101,7 @@ pub(super) fn quickly(tokens: &Tokens, raw: &mut [u8], mut place: Place) -> Plac
         if distance > at || at + len > end_max {
             break;
         }
-        // SAFETY: as in the other fast path; a table's row, and `ZEROS`, have 16 bytes.
+        // SAFETY: as in the other fast path; a row of a table has 16 bytes.
         unsafe {
             let (from, to) = (literals.add(place.literal), out.add(place.position));
             let piece = load(from);
@@ -116,10 +113,10 @@ pub(super) fn quickly(tokens: &Tokens, raw: &mut [u8], mut place: Place) -> Plac
                 tail = append(tail, piece, run);
             }
             let to = out.add(at);
-            // A match that `tail` holds must not wait for bytes in memory.
-            let far = [to.sub(distance), ZEROS.as_ptr()][usize::from(distance < PIECE)];
-            let repeats = load(REPEATS[distance.min(PIECE)].as_ptr());
-            let piece = _mm_or_si128(load(far), _mm_shuffle_epi8(tail, repeats));
+            let piece = match REPEATS.get(distance) {
+                Some(repeats) => _mm_shuffle_epi8(tail, load(repeats.as_ptr())),
+                None => load(to.sub(distance)),
+            };
             _mm_storeu_si128(to.cast(), piece);
             if len > PIECE {
                 copy_rest(to, distance, len);
