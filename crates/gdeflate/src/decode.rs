@@ -161,7 +161,7 @@ impl Decoder {
         // takes the same word, since no other lane is read in between.
         lanes.refill(0, words)?;
         let done = match self.kernel {
-            // SAFETY: as for the symbols; with AVX-512 a processor has AVX2.
+            // SAFETY: as for the symbols; AVX2 is among the features of both kernels.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 | Kernel::Avx512 => unsafe { stored::groups_avx2(lanes, words, raw)? },
             _ => stored::groups(lanes, words, raw)?,

@@ -72,6 +72,7 @@ const _: () = assert!(TILE_MATCH_COUNT_MAX + 3 * LANE_COUNT <= MATCH_ROOM);
 /// Whether this machine has the CPU features that the kernel needs.
 pub(crate) fn is_available() -> bool {
     cpu_has!(
+        "avx2",
         "avx512f",
         "avx512bw",
         "avx512vl",
