@@ -13,32 +13,14 @@
 
 use std::ffi::{c_char, c_void};
 
+use windows::Win32::Graphics::Direct3D12::{
+    D3D12_BOX, D3D12_TILE_REGION_SIZE, D3D12_TILED_RESOURCE_COORDINATE,
+};
+pub use windows::core::GUID;
+
 pub type HRESULT = i32;
 pub type BOOL = i32;
 pub type HANDLE = *mut c_void;
-
-/// An interface identifier.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GUID {
-    pub data1: u32,
-    pub data2: u16,
-    pub data3: u16,
-    pub data4: [u8; 8],
-}
-
-impl GUID {
-    /// Returns the identifier with these 128 bits, most significant first, as it is written.
-    #[must_use]
-    pub const fn from_u128(bits: u128) -> GUID {
-        GUID {
-            data1: (bits >> 96) as u32,
-            data2: (bits >> 80) as u16,
-            data3: (bits >> 64) as u16,
-            data4: (bits as u64).to_be_bytes(),
-        }
-    }
-}
 
 macro_rules! identifiers {
     ($($name:ident = $bits:literal;)*) => {
@@ -58,7 +40,6 @@ identifiers! {
     IID_IDStorageCustomDecompressionQueue = 0x97179b2f_2c21_49ca_8291_4e1bf4a160df;
     IID_IDStorageCustomDecompressionQueue1 = 0x0d47c6c9_e61a_4706_93b4_68bfe3f4aa4a;
     IID_IDStorageCompressionCodec = 0x84ef5121_9b43_4d03_b5c1_cc34606b262d;
-    IID_ID3D12Fence = 0x0a753dcf_c4d8_4b91_adf6_be5a60d95a76;
 }
 
 macro_rules! results {
@@ -105,12 +86,7 @@ results! {
 /// Returns the `HRESULT` of an error number of the system.
 #[must_use]
 pub const fn hresult_from_win32(error: u32) -> HRESULT {
-    match error {
-        0 => S_OK,
-        // Already one.
-        error if error >= 1 << 31 => error as HRESULT,
-        error => ((error & 0xffff) | 0x8007_0000) as HRESULT,
-    }
+    windows::core::HRESULT::from_win32(error).0
 }
 
 pub const DSTORAGE_MIN_QUEUE_CAPACITY: u16 = 0x80;
@@ -145,6 +121,10 @@ enumerations! {
     enum DSTORAGE_REQUEST_DESTINATION_TYPE: u64 {
         DSTORAGE_REQUEST_DESTINATION_MEMORY = 0,
         DSTORAGE_REQUEST_DESTINATION_BUFFER = 1,
+        DSTORAGE_REQUEST_DESTINATION_TEXTURE_REGION = 2,
+        DSTORAGE_REQUEST_DESTINATION_MULTIPLE_SUBRESOURCES = 3,
+        DSTORAGE_REQUEST_DESTINATION_TILES = 4,
+        DSTORAGE_REQUEST_DESTINATION_MULTIPLE_SUBRESOURCES_RANGE = 5,
     }
     enum DSTORAGE_COMPRESSION_FORMAT: u8 {
         DSTORAGE_COMPRESSION_FORMAT_NONE = 0,
@@ -206,11 +186,8 @@ macro_rules! layouts {
 
 layouts! {
     struct DSTORAGE_QUEUE_DESC {
-        SourceType: DSTORAGE_REQUEST_SOURCE_TYPE,
-        Capacity: u16,
-        Priority: DSTORAGE_PRIORITY,
-        Name: *const c_char,
-        Device: *mut c_void,
+        SourceType: DSTORAGE_REQUEST_SOURCE_TYPE, Capacity: u16, Priority: DSTORAGE_PRIORITY,
+        Name: *const c_char, Device: *mut c_void,
     }
     struct DSTORAGE_QUEUE_INFO {
         Desc: DSTORAGE_QUEUE_DESC, EmptySlotCount: u16, RequestCountUntilAutoSubmit: u16,
@@ -224,13 +201,31 @@ layouts! {
     struct DSTORAGE_SOURCE_FILE { Source: *mut c_void, Offset: u64, Size: u32, }
     struct DSTORAGE_SOURCE_MEMORY { Source: *const c_void, Size: u32, }
     struct DSTORAGE_DESTINATION_MEMORY { Buffer: *mut c_void, Size: u32, }
+    struct DSTORAGE_DESTINATION_BUFFER { Resource: *mut c_void, Offset: u64, Size: u32, }
+    struct DSTORAGE_DESTINATION_TEXTURE_REGION {
+        Resource: *mut c_void, SubresourceIndex: u32, Region: D3D12_BOX,
+    }
+    struct DSTORAGE_DESTINATION_MULTIPLE_SUBRESOURCES {
+        Resource: *mut c_void, FirstSubresource: u32,
+    }
+    struct DSTORAGE_DESTINATION_TILES {
+        Resource: *mut c_void,
+        TiledRegionStartCoordinate: D3D12_TILED_RESOURCE_COORDINATE,
+        TileRegionSize: D3D12_TILE_REGION_SIZE,
+    }
+    struct DSTORAGE_DESTINATION_MULTIPLE_SUBRESOURCES_RANGE {
+        Resource: *mut c_void, FirstSubresource: u32, NumSubresources: u32,
+    }
     /// Which member is valid depends on [`DSTORAGE_REQUEST_OPTIONS::source_type`].
     union DSTORAGE_SOURCE { Memory: DSTORAGE_SOURCE_MEMORY, File: DSTORAGE_SOURCE_FILE, }
     /// Which member is valid depends on [`DSTORAGE_REQUEST_OPTIONS::destination_type`].
     union DSTORAGE_DESTINATION {
         Memory: DSTORAGE_DESTINATION_MEMORY,
-        /// The destinations of D3D12, which are refused.
-        D3D12: [u64; 5],
+        Buffer: DSTORAGE_DESTINATION_BUFFER,
+        Texture: DSTORAGE_DESTINATION_TEXTURE_REGION,
+        MultipleSubresources: DSTORAGE_DESTINATION_MULTIPLE_SUBRESOURCES,
+        Tiles: DSTORAGE_DESTINATION_TILES,
+        MultipleSubresourcesRange: DSTORAGE_DESTINATION_MULTIPLE_SUBRESOURCES_RANGE,
     }
     struct DSTORAGE_REQUEST {
         Options: DSTORAGE_REQUEST_OPTIONS,
@@ -256,42 +251,29 @@ layouts! {
         Event: DSTORAGE_ERROR_PARAMETERS_EVENT,
     }
     struct DSTORAGE_ERROR_FIRST_FAILURE {
-        HResult: HRESULT,
-        CommandType: DSTORAGE_COMMAND_TYPE,
-        Parameters: DSTORAGE_ERROR_PARAMETERS,
+        HResult: HRESULT, CommandType: DSTORAGE_COMMAND_TYPE, Parameters: DSTORAGE_ERROR_PARAMETERS,
     }
     struct DSTORAGE_ERROR_RECORD {
         FailureCount: u32, FirstFailure: DSTORAGE_ERROR_FIRST_FAILURE,
     }
     struct DSTORAGE_CUSTOM_DECOMPRESSION_REQUEST {
         Id: u64,
-        CompressionFormat: DSTORAGE_COMPRESSION_FORMAT,
-        Reserved: [u8; 3],
+        CompressionFormat: DSTORAGE_COMPRESSION_FORMAT, Reserved: [u8; 3],
         Flags: DSTORAGE_CUSTOM_DECOMPRESSION_FLAGS,
-        SrcSize: u64,
-        SrcBuffer: *const c_void,
-        DstSize: u64,
-        DstBuffer: *mut c_void,
+        SrcSize: u64, SrcBuffer: *const c_void,
+        DstSize: u64, DstBuffer: *mut c_void,
     }
     struct DSTORAGE_CUSTOM_DECOMPRESSION_RESULT { Id: u64, Result: HRESULT, }
     struct DSTORAGE_CONFIGURATION {
-        NumSubmitThreads: u32,
-        NumBuiltInCpuDecompressionThreads: i32,
-        ForceMappingLayer: BOOL,
-        DisableBypassIO: BOOL,
-        DisableTelemetry: BOOL,
-        DisableGpuDecompressionMetacommand: BOOL,
-        DisableGpuDecompression: BOOL,
+        NumSubmitThreads: u32, NumBuiltInCpuDecompressionThreads: i32,
+        ForceMappingLayer: BOOL, DisableBypassIO: BOOL, DisableTelemetry: BOOL,
+        DisableGpuDecompressionMetacommand: BOOL, DisableGpuDecompression: BOOL,
     }
     /// Begins as [`DSTORAGE_CONFIGURATION`].
     struct DSTORAGE_CONFIGURATION1 {
-        NumSubmitThreads: u32,
-        NumBuiltInCpuDecompressionThreads: i32,
-        ForceMappingLayer: BOOL,
-        DisableBypassIO: BOOL,
-        DisableTelemetry: BOOL,
-        DisableGpuDecompressionMetacommand: BOOL,
-        DisableGpuDecompression: BOOL,
+        NumSubmitThreads: u32, NumBuiltInCpuDecompressionThreads: i32,
+        ForceMappingLayer: BOOL, DisableBypassIO: BOOL, DisableTelemetry: BOOL,
+        DisableGpuDecompressionMetacommand: BOOL, DisableGpuDecompression: BOOL,
         ForceFileBuffering: BOOL,
     }
 }

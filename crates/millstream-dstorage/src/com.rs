@@ -11,6 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use windows::core::{IUnknown, Interface};
+
 use crate::abi::{E_NOINTERFACE, E_POINTER, GUID, HRESULT, IID_IUnknown, S_OK};
 use crate::registry::Registry;
 use crate::vtables::IUnknownVtbl;
@@ -207,6 +209,16 @@ pub(crate) fn guard<R>(otherwise: R, body: impl FnOnce() -> R) -> R {
 /// Locks what stays consistent even if a thread panicked while it held the lock.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns a reference to an object of the program; `None` for null, and for an object without the
+/// interface.
+///
+/// # Safety
+/// `object` is null, or a COM object that the caller holds.
+pub(crate) unsafe fn query<T: Interface>(object: *mut c_void) -> Option<T> {
+    // SAFETY: as the caller promises.
+    unsafe { IUnknown::from_raw_borrowed(&object) }?.cast().ok()
 }
 
 /// Copies what a program passes a pointer to; `None` for null.

@@ -1,31 +1,29 @@
 //! Event objects of Windows, closed when they are dropped.
 #![expect(unsafe_code, reason = "calls functions of Windows on handles")]
 
-use windows_sys::Win32::Foundation::{
-    CloseHandle, DUPLICATE_SAME_ACCESS, DuplicateHandle, GetLastError, WAIT_OBJECT_0,
-};
+use std::os::windows::io::{AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
+use std::time::Duration;
+
+use windows_sys::Win32::Foundation::{GetLastError, WAIT_OBJECT_0};
 use windows_sys::Win32::System::Threading::{
-    CreateEventW, GetCurrentProcess, ResetEvent, SetEvent, WaitForSingleObject,
+    CreateEventW, ResetEvent, SetEvent, WaitForSingleObject,
 };
 
 use crate::abi::{E_HANDLE, HANDLE, HRESULT, S_OK, hresult_from_win32};
 
 /// An event object, or another handle to one of the program.
-pub(crate) struct Event(HANDLE);
-
-// SAFETY: a handle may be used from any thread.
-unsafe impl Send for Event {}
-// SAFETY: as above; the calls are atomic.
-unsafe impl Sync for Event {}
+pub(crate) struct Event(OwnedHandle);
 
 impl Event {
     /// Creates an event that stays set until it is reset.
     pub(crate) fn new() -> Result<Event, HRESULT> {
-        // SAFETY: no attributes and no name.
-        let handle = unsafe { CreateEventW(std::ptr::null(), 1, 0, std::ptr::null()) };
-        match handle.is_null() {
-            true => Err(last_error()),
-            false => Ok(Event(handle)),
+        // SAFETY: no attributes and no name; a handle that was made is owned.
+        unsafe {
+            let handle = CreateEventW(std::ptr::null(), 1, 0, std::ptr::null());
+            match handle.is_null() {
+                true => Err(last_error()),
+                false => Ok(Event(OwnedHandle::from_raw_handle(handle))),
+            }
         }
     }
 
@@ -36,46 +34,33 @@ impl Event {
         if handle.is_null() || handle as isize >= -16 && (handle as isize) < 0 {
             return Err(E_HANDLE);
         }
-        let mut own = std::ptr::null_mut();
-        // SAFETY: the system checks the handle; `own` receives another.
-        let duplicated = unsafe {
-            let (process, same) = (GetCurrentProcess(), DUPLICATE_SAME_ACCESS);
-            DuplicateHandle(process, handle, process, &mut own, 0, 0, same)
-        };
-        match duplicated {
-            0 => Err(last_error()),
-            _ => Ok(Event(own)),
-        }
+        // SAFETY: the system checks the handle.
+        let own = unsafe { BorrowedHandle::borrow_raw(handle) }.try_clone_to_owned();
+        own.map(Event).map_err(|_| last_error())
     }
 
     pub(crate) fn handle(&self) -> HANDLE {
-        self.0
+        self.0.as_raw_handle()
     }
 
     /// Sets it; fails for another kind of handle.
     pub(crate) fn set(&self) -> HRESULT {
         // SAFETY: an open handle.
-        match unsafe { SetEvent(self.0) } {
+        match unsafe { SetEvent(self.handle()) } {
             0 => last_error(),
             _ => S_OK,
         }
     }
 
-    pub(crate) fn is_set(&self) -> bool {
+    /// Waits until it is set, at most so long; returns whether it is.
+    pub(crate) fn is_set_within(&self, time: Duration) -> bool {
         // SAFETY: an open handle of an event.
-        unsafe { WaitForSingleObject(self.0, 0) == WAIT_OBJECT_0 }
+        unsafe { WaitForSingleObject(self.handle(), time.as_millis() as u32) == WAIT_OBJECT_0 }
     }
 
     pub(crate) fn reset(&self) {
         // SAFETY: an open handle of an event.
-        unsafe { ResetEvent(self.0) };
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        // SAFETY: an open handle that nothing uses any more.
-        unsafe { CloseHandle(self.0) };
+        unsafe { ResetEvent(self.handle()) };
     }
 }
 

@@ -38,12 +38,23 @@ static FILES: Registry<StorageFile> = Registry::new();
 
 /// A file that requests read.
 pub(crate) struct StorageFile {
-    runtime: Arc<Runtime>,
     pub(crate) id: FileId,
     /// The path as the program passed it, as long as a record has room for it.
     pub(crate) name: Box<[u16]>,
     /// `None` once it is closed.
-    handle: Mutex<Option<File>>,
+    handle: Mutex<Option<(File, Arc<EngineFile>)>>,
+}
+
+/// The file of the engine, closed once it is dropped.
+pub(crate) struct EngineFile(Arc<Runtime>, FileId);
+
+impl Drop for EngineFile {
+    fn drop(&mut self) {
+        if !system::is_exiting() {
+            // It fails only once the storage is closed, which closes all files.
+            let _ = self.0.closes.close(self.1);
+        }
+    }
 }
 
 impl StorageFile {
@@ -58,6 +69,12 @@ impl StorageFile {
 
     pub(crate) fn is_open(&self) -> bool {
         lock(&self.handle).is_some()
+    }
+
+    /// Keeps the file of the engine open for a request that is submitted, and read later.
+    pub(crate) fn keep_open(&self) -> Option<Arc<EngineFile>> {
+        let handle = lock(&self.handle);
+        handle.as_ref().map(|(_, file)| Arc::clone(file))
     }
 
     fn open(runtime: Arc<Runtime>, path: Vec<u16>) -> Result<StorageFile, HRESULT> {
@@ -77,10 +94,9 @@ impl StorageFile {
         runtime.add_user();
         log::line(|| format!("file {id:?} opened: {path:?}"));
         Ok(StorageFile {
-            runtime,
             id,
             name,
-            handle: Mutex::new(Some(file)),
+            handle: Mutex::new(Some((file, Arc::new(EngineFile(runtime, id))))),
         })
     }
 
@@ -88,20 +104,23 @@ impl StorageFile {
         if system::is_exiting() {
             return;
         }
-        let handle = lock(&self.handle).take();
-        if handle.is_none() {
+        let Some((_, file)) = lock(&self.handle).take() else {
             return;
-        }
-        // It fails only once the storage is closed, which closes all files.
-        let _ = self.runtime.closes.close(self.id);
-        self.runtime.remove_user();
+        };
+        file.0.remove_user();
+        drop(file);
         log::line(|| format!("file {:?} closed", self.id));
     }
 
     fn information(&self) -> Result<BY_HANDLE_FILE_INFORMATION, HRESULT> {
         let handle = lock(&self.handle);
-        let file = handle.as_ref().ok_or(E_DSTORAGE_FILE_NOT_OPEN)?;
-        information_of(file)
+        let (file, _) = handle.as_ref().ok_or(E_DSTORAGE_FILE_NOT_OPEN)?;
+        let mut information = BY_HANDLE_FILE_INFORMATION::default();
+        // SAFETY: an open handle, and memory for the answer.
+        match unsafe { GetFileInformationByHandle(file.as_raw_handle(), &mut information) } {
+            0 => Err(last_error()),
+            _ => Ok(information),
+        }
     }
 }
 
@@ -133,15 +152,6 @@ fn open_twice(runtime: &Runtime, path: &OsStr) -> Result<(File, LocalFile), HRES
     }
     log::error(|| format!("cannot open {path:?}: it is replaced all the time"));
     Err(E_FAIL)
-}
-
-fn information_of(file: &File) -> Result<BY_HANDLE_FILE_INFORMATION, HRESULT> {
-    let mut information = BY_HANDLE_FILE_INFORMATION::default();
-    // SAFETY: an open handle, and memory for the answer.
-    match unsafe { GetFileInformationByHandle(file.as_raw_handle(), &mut information) } {
-        0 => Err(last_error()),
-        _ => Ok(information),
-    }
 }
 
 impl Drop for StorageFile {

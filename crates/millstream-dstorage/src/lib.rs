@@ -1,7 +1,7 @@
 //! `dstorage.dll`: the interface of DirectStorage 1.3, served by Millstream.
 //!
 //! Programs written for DirectStorage load this library in place of Microsoft's. Requests read
-//! files or memory into memory; destinations of D3D12 are refused. `docs/DIRECTSTORAGE.md` says how
+//! files or memory into memory or resources of D3D12. `docs/DIRECTSTORAGE.md` says how
 //! to install it and what each method does. On systems other than Windows the crate is empty.
 //!
 //! | file | what it does |
@@ -10,6 +10,7 @@
 //! | `exports`, `factory`, `runtime` | the four functions, the factory, the storage behind it |
 //! | `file`, `status`, `codec` | the objects that need no queue |
 //! | `queue`, `request`, `record`, `fence`, `event` | queues: entries, order, errors, markers |
+//! | `gpu` | destinations that are resources of D3D12 |
 //! | `memory`, `custom`, `access` | sources in memory; custom decompression; bad addresses |
 //! | `com`, `registry`, `results`, `log` | objects, their addresses, errors, the log |
 //! | `system` | the end of the process, the loader lock |
@@ -38,6 +39,7 @@ mod exports;
 mod factory;
 mod fence;
 mod file;
+mod gpu;
 mod log;
 mod memory;
 mod queue;

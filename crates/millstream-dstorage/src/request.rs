@@ -11,7 +11,8 @@ use millstream::{Buffer, CodecId, Decode, Read};
 use crate::abi::*;
 use crate::access::check_memory;
 use crate::fence::Gate;
-use crate::file::StorageFile;
+use crate::file::{EngineFile, StorageFile};
+use crate::gpu::{Copy, Gpu, Space, Target};
 use crate::memory::{Descriptor, codec_of};
 use crate::record::{Failure, RequestName, request_name};
 use crate::runtime::MEMORY_CODEC;
@@ -26,7 +27,12 @@ pub(crate) struct PreparedRequest {
     name: RequestName,
     pub(crate) file: Option<Arc<StorageFile>>,
     pub(crate) gate: Option<Gated>,
+    /// For a resource: in the upload heap, once there is space.
     pub(crate) destination: DSTORAGE_DESTINATION_MEMORY,
+    target: Option<Target>,
+    space: Option<Space>,
+    /// Keeps the file open from the submission of a request that waits for space.
+    pub(crate) open_file: Option<Arc<EngineFile>>,
 }
 
 // SAFETY: the pointers belong to the program, which lets the library use them on its threads.
@@ -45,34 +51,32 @@ pub(crate) enum Work {
 }
 
 impl PreparedRequest {
-    /// Checks a request for a queue of a source type.
+    /// Checks a request for a queue of a source type and a device.
     ///
     /// # Safety
     /// Its name is null, or readable up to a NUL or 63 bytes.
     pub(crate) unsafe fn new(
         request: DSTORAGE_REQUEST,
         queue: DSTORAGE_REQUEST_SOURCE_TYPE,
+        gpu: Option<&Gpu>,
         gate: Option<Gated>,
     ) -> Result<PreparedRequest, Box<Failure>> {
         // SAFETY: as the caller promises.
         let name = unsafe { request_name(request.Name) };
         let mut file = None;
-        let checked = check(&request, queue, &mut file);
-        match checked {
-            Ok(destination) => Ok(PreparedRequest {
-                request,
-                name,
-                file,
-                gate,
-                destination,
-            }),
-            Err(result) => Err(Failure::of_request(
-                result,
-                &request,
-                &name,
-                file.as_deref(),
-            )),
-        }
+        let checked = check(&request, queue, gpu, &mut file);
+        let failure = |result| Failure::of_request(result, &request, &name, file.as_deref());
+        let (destination, target) = checked.map_err(failure)?;
+        Ok(PreparedRequest {
+            request,
+            name,
+            file,
+            gate,
+            destination,
+            target,
+            space: None,
+            open_file: None,
+        })
     }
 
     pub(crate) fn tag(&self) -> u64 {
@@ -90,6 +94,35 @@ impl PreparedRequest {
             // SAFETY: a request without a file has that member; see `check`.
             None => Some(unsafe { self.request.Source.Memory }),
         }
+    }
+
+    /// Returns whether it writes to a resource to which nothing is copied yet.
+    pub(crate) fn has_target(&self) -> bool {
+        self.target.is_some()
+    }
+
+    /// Returns whether its drop may release objects of the program, or close a file.
+    pub(crate) fn holds_objects(&self) -> bool {
+        self.gate.is_some() || self.target.is_some() || self.open_file.is_some()
+    }
+
+    /// Returns whether it must not be read before it has space in the upload heap.
+    pub(crate) fn needs_space(&self) -> bool {
+        self.target.is_some() && self.space.is_none() && self.destination.Size > 0
+    }
+
+    pub(crate) fn set_space(&mut self, space: Space) {
+        self.destination.Buffer = space.address() as *mut _;
+        self.space = Some(space);
+    }
+
+    /// Returns the copy to the resource, of a request that has space.
+    pub(crate) fn take_copy(&mut self, sequence: u64) -> Option<Copy> {
+        Some(Copy {
+            sequence,
+            space: self.space.take()?,
+            target: self.target.take()?,
+        })
     }
 
     pub(crate) fn failure(&self, result: HRESULT) -> Box<Failure> {
@@ -111,7 +144,7 @@ impl PreparedRequest {
     /// The program keeps its memory valid until the request completes.
     pub(crate) unsafe fn work(&self, builtin: bool, user_data: u64) -> Work {
         let len = self.destination.Size as usize;
-        if len == 0 {
+        if len == 0 || self.needs_space() {
             return self.wake(user_data).unwrap_or(Work::Nothing);
         }
         let own_codec = match self.format() {
@@ -166,8 +199,9 @@ impl PreparedRequest {
 fn check(
     request: &DSTORAGE_REQUEST,
     queue: DSTORAGE_REQUEST_SOURCE_TYPE,
+    gpu: Option<&Gpu>,
     file: &mut Option<Arc<StorageFile>>,
-) -> Result<DSTORAGE_DESTINATION_MEMORY, HRESULT> {
+) -> Result<(DSTORAGE_DESTINATION_MEMORY, Option<Target>), HRESULT> {
     let options = &request.Options;
     if options.has_reserved() {
         return Err(E_DSTORAGE_RESERVED_FIELDS);
@@ -191,23 +225,35 @@ fn check(
             source.Size
         }
     };
-    if options.destination_type() != DSTORAGE_REQUEST_DESTINATION_MEMORY {
-        return Err(E_DSTORAGE_INVALID_DESTINATION_TYPE);
-    }
-    // SAFETY: as above.
-    let destination = unsafe { request.Destination.Memory };
+    let target = match (options.destination_type(), gpu) {
+        (DSTORAGE_REQUEST_DESTINATION_MEMORY, _) => None,
+        (DSTORAGE_REQUEST_DESTINATION_TILES | 6.., _) | (_, None) => {
+            return Err(E_DSTORAGE_INVALID_DESTINATION_TYPE);
+        }
+        (_, Some(gpu)) => Some(Target::new(request, &gpu.device)?),
+    };
     let size = match options.CompressionFormat {
         DSTORAGE_COMPRESSION_FORMAT_NONE => source_size,
         DSTORAGE_CUSTOM_COMPRESSION_0.. => request.UncompressedSize,
         format if codec_of(format).is_some() => request.UncompressedSize,
         _ => return Err(E_INVALIDARG),
     };
-    if destination.Size != size {
+    let is_stored = options.CompressionFormat == DSTORAGE_COMPRESSION_FORMAT_NONE;
+    // SAFETY: as above; its address is replaced if it is no memory.
+    let mut destination = unsafe { request.Destination.Memory };
+    let fits = match &target {
+        None => destination.Size == size,
+        Some(target) => target.fits(size, is_stored),
+    };
+    if !fits {
         return Err(E_DSTORAGE_INVALID_DESTINATION_SIZE);
     }
-    check_memory(destination.Buffer as usize, size, true)?;
+    destination.Size = size;
+    if target.is_none() {
+        check_memory(destination.Buffer as usize, size, true)?;
+    }
     if source_size == 0 && size > 0 {
         return Err(E_DSTORAGE_DECOMPRESSION_ERROR);
     }
-    Ok(destination)
+    Ok((destination, target))
 }

@@ -56,6 +56,8 @@ pub(crate) struct Runtime {
     /// The queue of the closes of files.
     pub(crate) closes: Queue,
     pub(crate) builtin: bool,
+    /// Length of the upload heap of a queue.
+    pub(crate) staging_bytes: usize,
     /// Queues and files that are open: the configuration is fixed while there are any.
     users: AtomicUsize,
 }
@@ -63,7 +65,8 @@ pub(crate) struct Runtime {
 impl Runtime {
     pub(crate) fn new(configuration: &Configuration) -> Result<Arc<Runtime>, HRESULT> {
         let mut options = StorageOptions::default();
-        options.staging_bytes = STAGING_BYTES_MIN.max(configuration.staging_bytes as usize);
+        let staging_bytes = STAGING_BYTES_MIN.max(configuration.staging_bytes as usize);
+        options.staging_bytes = staging_bytes;
         // Buffers are for what the program decompresses alone: no more stay than staging has.
         options.retained_bytes = options.staging_bytes;
         // Files stay open until their close, with up to two handles each: one closed to make
@@ -96,6 +99,7 @@ impl Runtime {
             storage,
             closes,
             builtin: configuration.builtin,
+            staging_bytes,
             users: AtomicUsize::new(0),
         }))
     }

@@ -1,5 +1,5 @@
-//! The tables of methods of the ten interfaces and of `ID3D12Fence`, in the order that the binary
-//! interface has. A derived interface begins with the table of its base.
+//! The tables of methods of the ten interfaces, in the order that the binary interface has. A
+//! derived interface begins with the table of its base.
 #![expect(
     non_snake_case,
     missing_docs,
@@ -111,17 +111,5 @@ tables! {
         ) -> HRESULT;
         fn DecompressBuffer(*const c_void, usize, *mut c_void, usize, *mut usize) -> HRESULT;
         fn CompressBufferBound(usize) -> usize;
-    }
-
-    /// The methods of `ID3D12Object` and `ID3D12DeviceChild` are never called.
-    struct ID3D12FenceVtbl: IUnknownVtbl {
-        fn GetPrivateData();
-        fn SetPrivateData();
-        fn SetPrivateDataInterface();
-        fn SetName();
-        fn GetDevice();
-        fn GetCompletedValue() -> u64;
-        fn SetEventOnCompletion(u64, HANDLE) -> HRESULT;
-        fn Signal(u64) -> HRESULT;
     }
 }

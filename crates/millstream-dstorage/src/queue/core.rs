@@ -27,6 +27,7 @@ use crate::abi::*;
 use crate::com::{guard, lock};
 use crate::custom::{self, CompressedSource, CustomRequest};
 use crate::event::Event;
+use crate::gpu::Gpu;
 use crate::queue::state::{Entry, Marker, QueueState, ReadyMarker, Stage};
 use crate::record::{Command, Failure};
 use crate::request::Work;
@@ -47,6 +48,8 @@ pub(super) struct QueueCore {
     own: Weak<QueueCore>,
     runtime: Arc<Runtime>,
     engine: Queue,
+    /// If the queue has a device.
+    pub(super) gpu: Option<Arc<Gpu>>,
     pub(super) source_type: DSTORAGE_REQUEST_SOURCE_TYPE,
     pub(super) capacity: u16,
     pub(super) priority: DSTORAGE_PRIORITY,
@@ -88,6 +91,15 @@ impl QueueCore {
                 _ => hresult_of(&error),
             }
         })?;
+        let gpu = match description.Device.is_null() {
+            true => None,
+            // SAFETY: the program passes a device that it holds.
+            false => Some(unsafe { Gpu::new(description.Device, runtime.staging_bytes) }),
+        };
+        let gpu = gpu.transpose().map_err(|error| {
+            log::error(|| format!("cannot create a copy queue: {error}"));
+            error.code().0
+        })?;
         let state = QueueState::new(description.Capacity, Event::new()?);
         runtime.add_user();
         let (running, ended) = mpsc::channel();
@@ -95,6 +107,7 @@ impl QueueCore {
             own: own.clone(),
             runtime,
             engine,
+            gpu,
             source_type: description.SourceType,
             capacity: description.Capacity,
             priority: description.Priority,
@@ -197,8 +210,33 @@ impl QueueCore {
                 state.end(sequence, result);
             }
         }
+        self.place(state, &mut batch);
         batch.submit();
         self.changed.notify_all();
+    }
+
+    /// Starts requests that wait for space in the upload heap, as far as there is any.
+    fn place(&self, state: &mut QueueState, batch: &mut Batch) {
+        while let Some(&sequence) = state.waiting.front()
+            && let Some(gpu) = &self.gpu
+        {
+            let request = state.request(sequence).expect("it waits");
+            let placed = match request.canceled {
+                true => Err(S_OK),
+                false => match gpu.take(request.prepared.destination.Size.into()) {
+                    Ok(None) => break,
+                    Ok(Some(space)) => {
+                        request.prepared.set_space(space);
+                        self.start(state, sequence, batch)
+                    }
+                    Err(error) => Err(error.code().0),
+                },
+            };
+            state.waiting.pop_front();
+            if let Err(result) = placed {
+                state.end_or_copy(sequence, result);
+            }
+        }
     }
 
     /// Starts a request; `Err` is its result if it has ended.
@@ -208,9 +246,16 @@ impl QueueCore {
         sequence: u64,
         batch: &mut Batch,
     ) -> Result<(), HRESULT> {
-        let prepared = state.request(sequence).expect("it was enqueued");
-        if prepared.file.as_ref().is_some_and(|file| !file.is_open()) {
-            return Err(E_DSTORAGE_FILE_NOT_OPEN);
+        let prepared = &mut state.request(sequence).expect("it was enqueued").prepared;
+        if prepared.open_file.is_none()
+            && let Some(file) = &prepared.file
+        {
+            let open = file.keep_open().ok_or(E_DSTORAGE_FILE_NOT_OPEN)?;
+            prepared.open_file = prepared.has_target().then_some(open);
+        }
+        if prepared.needs_space() && prepared.gate.is_none() {
+            state.waiting.push_back(sequence);
+            return Ok(());
         }
         // SAFETY: the program keeps its memory valid until the request completes, and `close`
         // returns only once the engine uses none of it.
@@ -232,18 +277,19 @@ impl QueueCore {
     /// Passes a request to the program, with the bytes that were read for it.
     fn lend(&self, state: &mut QueueState, sequence: u64, buffer: Option<Buffer>) {
         state.advance(sequence, Stage::Custom);
-        let prepared = state.request(sequence).expect("it has not ended");
+        let prepared = &state.request(sequence).expect("it has not ended").prepared;
         let source = match (prepared.memory(), buffer) {
             (None, Some(buffer)) => CompressedSource::Buffer(buffer),
             (Some(memory), _) => CompressedSource::Program(memory.Source, u64::from(memory.Size)),
             (None, None) => unreachable!("a file was read for it"),
         };
         let core = self.own.upgrade().expect("a caller holds it");
+        let (format, destination) = (prepared.format(), prepared.destination);
         custom::push(CustomRequest {
             queue: self.address(),
-            format: prepared.format(),
+            format,
             source,
-            destination: prepared.destination,
+            destination,
             done: Box::new(move |result| core.finish_custom(sequence, result)),
         });
     }
@@ -255,10 +301,14 @@ impl QueueCore {
 
     fn finish_custom(&self, sequence: u64, result: HRESULT) {
         let mut state = self.state();
-        state.end(sequence, result);
+        state.end_or_copy(sequence, result);
         self.changed.notify_all();
         drop(state);
         self.retire();
+        if self.gpu.is_some() {
+            // The thread copies, and waits for the GPU.
+            self.ring();
+        }
     }
 
     /// Takes completions of the engine.
@@ -271,7 +321,7 @@ impl QueueCore {
             }
             let ended = guard(Some(E_FAIL), || self.finish_one(&mut state, completion));
             if let Some(result) = ended {
-                state.end(sequence, result);
+                state.end_or_copy(sequence, result);
             }
         }
         self.changed.notify_all();
@@ -280,9 +330,14 @@ impl QueueCore {
     /// Passes a request on to the program, or returns its result.
     fn finish_one(&self, state: &mut QueueState, completion: &mut Completion) -> Option<HRESULT> {
         let sequence = completion.user_data;
+        let is_closed = state.closed;
+        let request = state.request(sequence).expect("it has not ended");
         let result = match &completion.result {
             Ok(_) => S_OK,
-            Err(error) if error.kind() == ErrorKind::Canceled => S_OK,
+            Err(error) if error.kind() == ErrorKind::Canceled => {
+                request.canceled = true;
+                S_OK
+            }
             Err(error) => {
                 log::line(|| format!("request failed: {error}"));
                 hresult_of(error)
@@ -290,14 +345,19 @@ impl QueueCore {
         };
         // Only a read that the program decompresses, or one without bytes, returns a buffer.
         match completion.take_memory::<Buffer>() {
-            Some(buffer) if completion.result.is_ok() && !state.closed => {
-                let has_bytes = state
-                    .request(sequence)
-                    .is_some_and(|it| it.destination.Size > 0);
-                if has_bytes {
-                    self.lend(state, sequence, Some(buffer));
+            Some(buffer) if completion.result.is_ok() => {
+                if is_closed || request.prepared.destination.Size == 0 {
+                    return Some(S_OK);
                 }
-                (!has_bytes).then_some(S_OK)
+                match request.prepared.needs_space() {
+                    // It only waited for its gate.
+                    true => {
+                        state.advance(sequence, Stage::Enqueued);
+                        state.waiting.push_back(sequence);
+                    }
+                    false => self.lend(state, sequence, Some(buffer)),
+                }
+                None
             }
             _ => Some(result),
         }
@@ -307,8 +367,7 @@ impl QueueCore {
     /// another thread doing so returns, and that thread looks again. A call of a fence that this
     /// thread signals goes on behind that signal, which was the last that this thread took.
     fn retire(&self) {
-        let gates = std::mem::take(&mut self.state().left_gates);
-        drop(gates);
+        self.drop_left();
         let current = std::thread::current().id();
         let mut state = self.state();
         let before = state.retiring;
@@ -336,13 +395,45 @@ impl QueueCore {
         self.changed.notify_all();
     }
 
+    /// Drops what requests held that ended.
+    fn drop_left(&self) {
+        let left = std::mem::take(&mut self.state().left);
+        drop(left);
+    }
+
+    /// Copies to resources what is in the upload heap, and starts others in the space that is free
+    /// then. Waits for the GPU.
+    fn copy(&self) {
+        let Some(gpu) = &self.gpu else { return };
+        loop {
+            self.drop_left();
+            let mut state = self.state();
+            let mut batch = self.engine.batch();
+            self.place(&mut state, &mut batch);
+            batch.submit();
+            let copies = std::mem::take(&mut state.copies);
+            if copies.is_empty() && state.left.is_empty() {
+                break;
+            }
+            drop(state);
+            let sequences: Vec<u64> = copies.iter().map(|copy| copy.sequence).collect();
+            let copied = gpu.copy(copies);
+            let result = copied.map_or_else(|error| error.code().0, |()| S_OK);
+            let mut state = self.state();
+            for sequence in sequences {
+                state.end(sequence, result);
+            }
+            self.changed.notify_all();
+        }
+    }
+
     fn run(&self) {
         let mut completions: [Completion; COMPLETIONS] =
             std::array::from_fn(|_| Default::default());
         // An error: the storage is closed, and has completed all requests.
         while self.engine.wait_completions(None).is_ok() {
             self.take_completions(&mut completions);
-            if self.stopping.load(Ordering::Acquire) && self.state().in_engine == 0 {
+            if self.stopping.load(Ordering::Acquire) && self.state().is_idle() {
                 break;
             }
         }
@@ -355,6 +446,7 @@ impl QueueCore {
                 break;
             }
             guard((), || self.finish(&mut completions[..count]));
+            guard((), || self.copy());
             guard((), || self.retire());
         }
     }
@@ -371,7 +463,7 @@ impl QueueCore {
     }
 
     pub(super) fn cancel(&self, mask: u64, value: u64) {
-        self.state().cancel_unsubmitted(mask, value);
+        self.state().cancel_enqueued(mask, value);
         self.engine.cancel_tagged(mask, value);
     }
 
@@ -404,9 +496,8 @@ impl QueueCore {
             self.pump();
             state = self.state();
         }
-        let gates = std::mem::take(&mut state.left_gates);
         drop(state);
-        drop(gates);
+        self.drop_left();
         self.leave();
     }
 
@@ -420,15 +511,20 @@ impl QueueCore {
         }
     }
 
+    /// Wakes the thread.
+    fn ring(&self) {
+        let doorbell = Read::memory(Arc::from([0])).user_data(DOORBELL);
+        // It fails only once the storage is closed, which ends the thread.
+        let _ = self.engine.post(doorbell);
+    }
+
     /// Tells the thread to end once the engine has no request of the queue, and waits for that if
     /// it has none.
     pub(super) fn release(&self) {
         self.leave();
         self.stopping.store(true, Ordering::Release);
-        let doorbell = Read::memory(Arc::from([0])).user_data(DOORBELL);
-        // It fails only once the storage is closed, which ends the thread.
-        let _ = self.engine.post(doorbell);
-        let is_idle = self.state().in_engine == 0;
+        self.ring();
+        let is_idle = self.state().is_idle();
         // Under the loader lock the thread may be one that could not start yet.
         if is_idle && !self.is_own_thread() && !system::holds_loader_lock() {
             let _ = lock(&self.ended).recv();
@@ -445,7 +541,11 @@ fn take_effect(ready: ReadyMarker) -> Option<(u64, HRESULT, Command)> {
             statuses.set(index, stored);
             S_OK
         }
-        Marker::Signal(fence, value) => fence.signal(value),
+        // SAFETY: without pointers.
+        Marker::Signal(fence, value) => match unsafe { fence.Signal(value) } {
+            Ok(()) => S_OK,
+            Err(error) => error.code().0,
+        },
         Marker::Event(event) => event.set(),
     };
     (result < S_OK).then_some((sequence, result, command))

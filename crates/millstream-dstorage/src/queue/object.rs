@@ -4,10 +4,12 @@
 use std::ffi::{CStr, CString, c_void};
 use std::sync::Arc;
 
+use windows::core::Interface;
+
 use crate::abi::*;
 use crate::com::{self, Class, methods, unknown};
 use crate::event::Event;
-use crate::fence::{D3D12Fence, Gate};
+use crate::fence::Gate;
 use crate::log;
 use crate::memory::codec_of;
 use crate::queue::core::QueueCore;
@@ -101,9 +103,6 @@ fn check(description: &DSTORAGE_QUEUE_DESC) -> Result<(), HRESULT> {
         Err(E_DSTORAGE_INVALID_QUEUE_PRIORITY)
     } else if is_memory && description.Priority != DSTORAGE_PRIORITY_REALTIME {
         Err(E_DSTORAGE_INVALID_MEMORY_QUEUE_PRIORITY)
-    } else if !description.Device.is_null() {
-        // Destinations of D3D12 are not served: the program learns of it before it enqueues any.
-        Err(E_NOTIMPL)
     } else {
         Ok(())
     }
@@ -127,8 +126,9 @@ unsafe fn enqueue(
         (None, _) => refuse(E_INVALIDARG, unsafe { std::mem::zeroed() }),
         (Some(request), Err(result)) => refuse(result, request),
         (Some(request), Ok(gate)) => {
+            let (source, gpu) = (queue.source_type, queue.gpu.as_deref());
             // SAFETY: as the caller promises.
-            match unsafe { PreparedRequest::new(request, queue.source_type, gate) } {
+            match unsafe { PreparedRequest::new(request, source, gpu, gate) } {
                 Ok(prepared) => Entry::Request(Box::new(RequestState::new(prepared))),
                 Err(failure) => Entry::Refused(failure),
             }
@@ -154,7 +154,7 @@ unsafe fn gate_of(
     flags: DSTORAGE_ENQUEUE_REQUEST_FLAGS,
 ) -> Result<Option<Gated>, HRESULT> {
     let before_write_only = match flags {
-        // No request uses a GPU.
+        // A resource is written after the fence, so the GPU is used after it.
         DSTORAGE_ENQUEUE_REQUEST_FLAG_NONE
         | DSTORAGE_ENQUEUE_REQUEST_FLAG_FENCE_WAIT_BEFORE_GPU_WORK => true,
         DSTORAGE_ENQUEUE_REQUEST_FLAG_FENCE_WAIT_BEFORE_SOURCE_ACCESS => false,
@@ -164,7 +164,8 @@ unsafe fn gate_of(
         return Ok(None);
     }
     // SAFETY: as the caller promises.
-    let gate = Gate::new(unsafe { D3D12Fence::new(fence) }?, value)?;
+    let fence = unsafe { com::query(fence) }.ok_or(E_DSTORAGE_INVALID_FENCE)?;
+    let gate = Gate::new(fence, value)?;
     Ok(gate.map(|gate| (gate, before_write_only)))
 }
 
@@ -202,7 +203,8 @@ methods! { QueueCore as queue;
 
     fn enqueue_signal(fence: *mut c_void, value: u64) {
         // SAFETY: null or a fence of the caller.
-        let marker = unsafe { D3D12Fence::new(fence) }.map(|it| Marker::Signal(it, value));
+        let marker = unsafe { com::query(fence) }.map(|it| Marker::Signal(it, value));
+        let marker = marker.ok_or(E_DSTORAGE_INVALID_FENCE);
         enqueue_marker(&queue, marker, Command::Signal(fence, value));
     }
 
@@ -249,7 +251,7 @@ methods! { QueueCore as queue;
                     true => std::ptr::null(),
                     false => queue.name.as_ptr(),
                 },
-                Device: std::ptr::null_mut(),
+                Device: queue.gpu.as_ref().map_or_else(std::ptr::null_mut, |it| it.device.as_raw()),
             },
             EmptySlotCount: empty,
             RequestCountUntilAutoSubmit: until,

@@ -9,21 +9,22 @@
 //!   one that remains, since the last status. So a status needs no look back.
 //! - Once `closed` is set, no marker becomes ready and no failure of a request is recorded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::abi::{HRESULT, S_OK};
 use crate::event::Event;
-use crate::fence::D3D12Fence;
+use crate::fence::ID3D12Fence;
+use crate::gpu::Copy;
 use crate::record::{Command, Failure, Record};
-use crate::request::{Gated, PreparedRequest};
+use crate::request::PreparedRequest;
 use crate::status::Statuses;
 use crate::{abi, log};
 
 /// An entry that takes effect in the order of enqueueing.
 pub(super) enum Marker {
     Status(Arc<Statuses>, u32),
-    Signal(D3D12Fence, u64),
+    Signal(ID3D12Fence, u64),
     Event(Event),
 }
 
@@ -41,7 +42,9 @@ pub(super) enum Entry {
 /// Where a request is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
+    /// Or submitted, and waiting for space in the upload heap.
     Enqueued,
+    /// Or copied to a resource.
     Engine,
     /// With the program, or waiting for it.
     Custom,
@@ -50,7 +53,7 @@ pub(super) enum Stage {
 pub(super) struct RequestState {
     pub(super) prepared: PreparedRequest,
     stage: Stage,
-    canceled: bool,
+    pub(super) canceled: bool,
 }
 
 impl RequestState {
@@ -79,8 +82,12 @@ pub(super) struct QueueState {
     pub(super) closed: bool,
     /// The thread that lets markers take effect, if one does.
     pub(super) retiring: Option<std::thread::ThreadId>,
-    /// Gates of requests that ended, to be dropped without the lock: that releases fences.
-    pub(super) left_gates: Vec<Gated>,
+    /// Submitted requests that wait for space in the upload heap.
+    pub(super) waiting: VecDeque<u64>,
+    /// What is to be copied.
+    pub(super) copies: Vec<Copy>,
+    /// Requests that ended, to be dropped without the lock: that releases fences and resources.
+    pub(super) left: Vec<Entry>,
     failure: HRESULT,
     record: Record,
     pub(super) error_event: Event,
@@ -100,7 +107,9 @@ impl QueueState {
             in_engine: 0,
             closed: false,
             retiring: None,
-            left_gates: Vec::new(),
+            waiting: VecDeque::new(),
+            copies: Vec::new(),
+            left: Vec::new(),
             failure: S_OK,
             record: Record::default(),
             error_event,
@@ -149,10 +158,32 @@ impl QueueState {
         Some(None)
     }
 
-    pub(super) fn request(&self, sequence: u64) -> Option<&PreparedRequest> {
-        match self.entries.get(&sequence)? {
-            Entry::Request(request) => Some(&request.prepared),
+    pub(super) fn request(&mut self, sequence: u64) -> Option<&mut RequestState> {
+        match self.entries.get_mut(&sequence)? {
+            Entry::Request(request) => Some(request),
             _ => None,
+        }
+    }
+
+    /// Returns whether no request is in the engine or will return to it.
+    pub(super) fn is_idle(&self) -> bool {
+        let mut submitted = self.entries.range(..self.submitted);
+        let returns = |it: &Entry| matches!(it, Entry::Request(it) if it.prepared.has_target());
+        self.in_engine == 0 && !submitted.any(|(_, it)| returns(it))
+    }
+
+    /// Completes a request, unless its bytes are to be copied to a resource before.
+    pub(super) fn end_or_copy(&mut self, sequence: u64, result: HRESULT) {
+        let is_wanted = result >= S_OK && !self.closed;
+        let request = self
+            .request(sequence)
+            .filter(|it| is_wanted && !it.canceled);
+        match request.and_then(|it| it.prepared.take_copy(sequence)) {
+            Some(copy) => {
+                self.copies.push(copy);
+                self.advance(sequence, Stage::Engine);
+            }
+            None => self.end(sequence, result),
         }
     }
 
@@ -167,18 +198,19 @@ impl QueueState {
 
     /// Completes a request and frees its slot.
     pub(super) fn end(&mut self, sequence: u64, result: HRESULT) {
-        let Some(Entry::Request(mut request)) = self.entries.remove(&sequence) else {
+        let Some(Entry::Request(request)) = self.entries.remove(&sequence) else {
             unreachable!("a request completes once");
         };
         self.in_engine -= usize::from(request.stage == Stage::Engine);
         self.completed += 1;
-        self.left_gates.extend(request.prepared.gate.take());
-        if self.closed {
-            return;
+        if !self.closed {
+            self.used -= 1;
+            if result < S_OK {
+                self.fail_entry(sequence, request.prepared.failure(result));
+            }
         }
-        self.used -= 1;
-        if result < S_OK {
-            self.fail_entry(sequence, request.prepared.failure(result));
+        if request.prepared.holds_objects() {
+            self.left.push(Entry::Request(request));
         }
     }
 
@@ -210,10 +242,11 @@ impl QueueState {
         self.fail(u64::MAX, failure);
     }
 
-    /// Marks the enqueued requests with a tag as canceled, that were not submitted.
-    pub(super) fn cancel_unsubmitted(&mut self, mask: u64, value: u64) {
-        for entry in self.entries.range_mut(self.submitted..) {
-            if let (_, Entry::Request(request)) = entry
+    /// Marks the requests with a tag as canceled that were not started.
+    pub(super) fn cancel_enqueued(&mut self, mask: u64, value: u64) {
+        for entry in self.entries.values_mut() {
+            if let Entry::Request(request) = entry
+                && request.stage == Stage::Enqueued
                 && request.prepared.tag() & mask == value
             {
                 request.canceled = true;
@@ -276,6 +309,7 @@ impl QueueState {
     pub(super) fn close(&mut self) -> BTreeMap<u64, Entry> {
         self.closed = true;
         self.used = 0;
+        self.waiting.clear();
         self.submitted = self.next;
         let is_started =
             |entry: &Entry| matches!(entry, Entry::Request(it) if it.stage != Stage::Enqueued);

@@ -55,12 +55,12 @@ fn wrong_descriptions_are_refused() {
         let found = create(&description(source, capacity, priority));
         assert_eq!(found, expected, "{source:?} {capacity} {priority}");
     }
-    // A device of D3D12 is refused without being used.
+    // An object that is no device.
     let mut device = description(FILE, 128, 0);
     let object: windows_core::IUnknown = session.factory.cast().expect("IUnknown");
     // SAFETY: it outlives the request.
     device.Device = unsafe { readonly_copy(&object) };
-    assert_eq!(create(&device), abi::E_NOTIMPL);
+    assert_eq!(create(&device), abi::E_INVALIDARG);
     let null: windows_core::Result<IDStorageQueue> =
         // SAFETY: parameters that the method takes.
         unsafe { session.factory.CreateQueue(std::ptr::null()) };

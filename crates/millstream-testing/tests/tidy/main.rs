@@ -43,7 +43,7 @@ const LINES_MAX: &[(&str, usize, &[&str])] = &[
             "millstream-testing",
         ],
     ),
-    ("DirectStorage", 3_900, &["millstream-dstorage"]),
+    ("DirectStorage", 4_600, &["millstream-dstorage"]),
     ("Bevy", 900, &["bevy_millstream"]),
     (
         "archives of other programs",

@@ -1,0 +1,144 @@
+//! Copies to resources of D3D12: the device of a queue, its upload heap, and its copy queue.
+//!
+//! The bytes of a request are read or decompressed into the upload heap. Then the thread of the
+//! queue copies them, with all others that are there, on a command queue of the library, and waits
+//! for its fence, while the engine reads on. Only public methods of D3D12 are called.
+//!
+//! A fence that is not reached in [`COPY_TIMEOUT`] loses the copy queue: what it was to copy fails,
+//! and nothing that the GPU may still use is released.
+#![expect(unsafe_code, reason = "calls D3D12 on objects of the program")]
+
+mod heap;
+mod target;
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use windows::Win32::Foundation::HANDLE;
+use windows::Win32::Graphics::Direct3D12::*;
+use windows::core::{HRESULT, Interface, Result};
+
+use crate::abi::{E_DSTORAGE_IO_TIMEOUT, E_INVALIDARG, S_OK};
+use crate::com::{lock, query};
+use crate::event::Event;
+use crate::log;
+
+use self::heap::Heap;
+pub(crate) use self::heap::Space;
+pub(crate) use self::target::Target;
+
+/// How long a copy may take: far longer than a driver lets a GPU hang.
+const COPY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A request whose bytes are in the upload heap.
+pub(crate) struct Copy {
+    pub(crate) sequence: u64,
+    pub(crate) target: Target,
+    pub(crate) space: Space,
+}
+
+pub(crate) struct Gpu {
+    pub(crate) device: ID3D12Device,
+    heap: Arc<Heap>,
+    queue: ID3D12CommandQueue,
+    allocator: ID3D12CommandAllocator,
+    /// Closed, except while copies are recorded.
+    list: ID3D12GraphicsCommandList,
+    fence: ID3D12Fence,
+    reached: Event,
+    /// The value of the fence after the last copies. Locked during copies.
+    value: Mutex<u64>,
+    /// Why nothing is copied any more.
+    lost: AtomicI32,
+}
+
+impl Gpu {
+    /// Makes a copy queue on a device of the program.
+    ///
+    /// # Safety
+    /// `device` is a COM object that the caller holds.
+    pub(crate) unsafe fn new(device: *mut c_void, heap_len: usize) -> Result<Arc<Gpu>> {
+        let kind = D3D12_COMMAND_LIST_TYPE_COPY;
+        let description = D3D12_COMMAND_QUEUE_DESC {
+            Type: kind,
+            ..Default::default()
+        };
+        // SAFETY: as the caller promises; a description, and objects of the device.
+        unsafe {
+            let device: ID3D12Device = query(device).ok_or(HRESULT(E_INVALIDARG))?;
+            let allocator: ID3D12CommandAllocator = device.CreateCommandAllocator(kind)?;
+            let list: ID3D12GraphicsCommandList =
+                device.CreateCommandList(0, kind, &allocator, None)?;
+            list.Close()?;
+            Ok(Arc::new(Gpu {
+                heap: Heap::new(&device, heap_len),
+                queue: device.CreateCommandQueue(&description)?,
+                allocator,
+                list,
+                fence: device.CreateFence(0, D3D12_FENCE_FLAG_NONE)?,
+                device,
+                reached: Event::new().map_err(HRESULT)?,
+                value: Mutex::new(0),
+                lost: AtomicI32::new(S_OK),
+            }))
+        }
+    }
+
+    /// Returns space in the upload heap; `None` until other space is free.
+    pub(crate) fn take(&self, len: u64) -> Result<Option<Space>> {
+        HRESULT(self.lost.load(Ordering::Relaxed)).ok()?;
+        self.heap.take(len)
+    }
+
+    /// Copies; returns the result of all, once the GPU has done it.
+    pub(crate) fn copy(self: &Arc<Gpu>, copies: Vec<Copy>) -> Result<()> {
+        let mut value = lock(&self.value);
+        HRESULT(self.lost.load(Ordering::Relaxed)).ok()?;
+        if copies.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: without arguments.
+        let check = || unsafe { self.device.GetDeviceRemovedReason() };
+        check()?;
+        self.record(&copies)?;
+        *value += 1;
+        if !self.execute(*value)? {
+            log::error(|| String::from("a copy queue is lost: its fence is not reached"));
+            self.lost.store(E_DSTORAGE_IO_TIMEOUT, Ordering::Relaxed);
+            std::mem::forget((copies, Arc::clone(self)));
+            return Err(HRESULT(E_DSTORAGE_IO_TIMEOUT).into());
+        }
+        check()
+    }
+
+    fn record(&self, copies: &[Copy]) -> Result<()> {
+        // SAFETY: the GPU has done what was recorded before.
+        unsafe {
+            self.allocator.Reset()?;
+            self.list.Reset(&self.allocator, None)?;
+        }
+        for copy in copies {
+            let (buffer, offset) = (copy.space.resource(), copy.space.offset());
+            copy.target.record(&self.list, buffer, offset);
+        }
+        // SAFETY: without arguments.
+        unsafe { self.list.Close() }
+    }
+
+    /// Returns whether the GPU has done what is recorded.
+    fn execute(&self, value: u64) -> Result<bool> {
+        self.reached.reset();
+        // SAFETY: the list is closed; the event stays open until it is set.
+        unsafe {
+            self.queue.ExecuteCommandLists(&[Some(self.list.cast()?)]);
+            let waits = self.queue.Signal(&self.fence, value).and_then(|()| {
+                let event = HANDLE(self.reached.handle());
+                self.fence.SetEventOnCompletion(value, event)
+            });
+            let is_reached = waits.is_ok() && self.reached.is_set_within(COPY_TIMEOUT);
+            Ok(is_reached || self.fence.GetCompletedValue() >= value)
+        }
+    }
+}
