@@ -229,11 +229,8 @@ layouts! {
     }
     struct DSTORAGE_REQUEST {
         Options: DSTORAGE_REQUEST_OPTIONS,
-        Source: DSTORAGE_SOURCE,
-        Destination: DSTORAGE_DESTINATION,
-        UncompressedSize: u32,
-        CancellationTag: u64,
-        Name: *const c_char,
+        Source: DSTORAGE_SOURCE, Destination: DSTORAGE_DESTINATION,
+        UncompressedSize: u32, CancellationTag: u64, Name: *const c_char,
     }
     struct DSTORAGE_ERROR_PARAMETERS_REQUEST {
         Filename: [u16; MAX_PATH],

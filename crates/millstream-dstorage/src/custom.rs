@@ -162,12 +162,8 @@ pub(crate) fn take(
 /// Ends a request that was taken; returns whether there is one with this id.
 pub(crate) fn finish(id: u64, result: HRESULT) -> bool {
     let lent = lock(&CUSTOM).lent.remove(&id);
-    match lent {
-        Some(request) => {
-            // Without the lock: the queue may push another request.
-            (request.done)(result);
-            true
-        }
-        None => false,
-    }
+    let Some(request) = lent else { return false };
+    // Without the lock: the queue may push another request.
+    (request.done)(result);
+    true
 }

@@ -4,8 +4,8 @@
 //! queue copies them, with all others that are there, on a command queue of the library, and waits
 //! for its fence, while the engine reads on. Only public methods of D3D12 are called.
 //!
-//! A fence that is not reached in [`COPY_TIMEOUT`] loses the copy queue: what it was to copy fails,
-//! and nothing that the GPU may still use is released.
+//! A fence that is not reached in time loses the copy queue: what it was to copy fails, and nothing
+//! that the GPU may still use is released.
 #![expect(unsafe_code, reason = "calls D3D12 on objects of the program")]
 
 mod heap;
@@ -29,8 +29,11 @@ use self::heap::Heap;
 pub(crate) use self::heap::Space;
 pub(crate) use self::target::Target;
 
-/// How long a copy may take: far longer than a driver lets a GPU hang.
-const COPY_TIMEOUT: Duration = Duration::from_secs(30);
+/// The environment variable that says how long a copy may take.
+const SECONDS_VARIABLE: &str = "MILLSTREAM_DSTORAGE_COPY_SECONDS";
+
+/// Far longer than a driver lets a GPU hang.
+const SECONDS_DEFAULT: u16 = 30;
 
 /// A request whose bytes are in the upload heap.
 pub(crate) struct Copy {
@@ -48,6 +51,7 @@ pub(crate) struct Gpu {
     list: ID3D12GraphicsCommandList,
     fence: ID3D12Fence,
     reached: Event,
+    timeout: Duration,
     /// The value of the fence after the last copies. Locked during copies.
     value: Mutex<u64>,
     /// Why nothing is copied any more.
@@ -65,6 +69,10 @@ impl Gpu {
             Type: kind,
             ..Default::default()
         };
+        let seconds = std::env::var(SECONDS_VARIABLE).map(|it| it.parse());
+        let seconds = seconds
+            .unwrap_or(Ok(SECONDS_DEFAULT))
+            .unwrap_or(SECONDS_DEFAULT);
         // SAFETY: as the caller promises; a description, and objects of the device.
         unsafe {
             let device: ID3D12Device = query(device).ok_or(HRESULT(E_INVALIDARG))?;
@@ -80,6 +88,7 @@ impl Gpu {
                 fence: device.CreateFence(0, D3D12_FENCE_FLAG_NONE)?,
                 device,
                 reached: Event::new().map_err(HRESULT)?,
+                timeout: Duration::from_secs(seconds.into()),
                 value: Mutex::new(0),
                 lost: AtomicI32::new(S_OK),
             }))
@@ -137,7 +146,7 @@ impl Gpu {
                 let event = HANDLE(self.reached.handle());
                 self.fence.SetEventOnCompletion(value, event)
             });
-            let is_reached = waits.is_ok() && self.reached.is_set_within(COPY_TIMEOUT);
+            let is_reached = waits.is_ok() && self.reached.is_set_within(self.timeout);
             Ok(is_reached || self.fence.GetCompletedValue() >= value)
         }
     }

@@ -167,9 +167,7 @@ impl Record {
         let taken = std::mem::take(self);
         DSTORAGE_ERROR_RECORD {
             FailureCount: taken.count,
-            FirstFailure: taken
-                .first
-                .map_or_else(no_failure, |(_, failure)| failure.0),
+            FirstFailure: taken.first.map_or_else(no_failure, |it| it.1.0),
         }
     }
 }

@@ -212,6 +212,10 @@ impl QueueCore {
         }
         self.place(state, &mut batch);
         batch.submit();
+        if !state.waiting.is_empty() {
+            // What failed may have left space, which only the thread gives to others.
+            self.ring();
+        }
         self.changed.notify_all();
     }
 

@@ -336,20 +336,55 @@ fn programs_decompress_into_resources() {
     queue.submit();
     let mut ended = 0;
     assert!(wait_for(|| {
-        ended += decompress_as_program(&session);
+        let taken = take_as_program(&session);
+        finish_as_program(&session, &taken);
+        ended += taken.len();
         ended == 3
     }));
     assert!(wait_for(|| statuses.is_complete(0)));
     assert_eq!(result(&statuses, 0), OK);
     assert!(gpu.buffer_bytes(&into, 30_000) == raw.repeat(3));
-    // One that is lent while its queue is closed and released.
+    // The program has one of them, the other waits for it, while their queue is closed.
+    let event = session.custom().event();
     queue.request(&held[0]);
     queue.submit();
-    let event = session.custom().event();
+    expect_set(event);
+    let taken = take_as_program(&session);
+    queue.request(&held[1]);
+    queue.submit();
     expect_set(event);
     queue.close();
     drop(queue);
-    assert_eq!(decompress_as_program(&session), 0, "it was withdrawn");
+    assert!(take_as_program(&session).is_empty(), "it was withdrawn");
+    finish_as_program(&session, &taken);
+    // The program fails one of a queue that is released and not closed; the other is copied.
+    let queue = gpu.storage_queue(&session, FILE);
+    let into = gpu.buffer(20_000);
+    for at in [0, 10_000] {
+        queue.request(&source.request(CUSTOM, &raw, &To::Buffer(&into, at, 10_000)));
+    }
+    queue.submit();
+    drop(queue);
+    let mut taken = Vec::new();
+    assert!(wait_for(|| {
+        taken.extend(take_as_program(&session));
+        taken.len() == 2
+    }));
+    let failed = DSTORAGE_CUSTOM_DECOMPRESSION_RESULT {
+        Id: taken[0].Id,
+        Result: HRESULT(-5),
+    };
+    session
+        .custom()
+        .set_results(&[failed])
+        .expect("it is known");
+    finish_as_program(&session, &taken[1..]);
+    let copied = || {
+        let found = gpu.buffer_bytes(&into, 20_000);
+        found[..10_000] == raw || found[10_000..] == raw
+    };
+    assert!(wait_for(copied));
+    restore_staging(&session, source);
 }
 
 #[test]
@@ -505,6 +540,60 @@ fn a_removed_device_fails_its_requests_alone() {
         OK
     );
     queue.request(&request);
+    queue.submit();
+    queue.close();
+}
+
+#[test]
+fn a_copy_that_never_ends_fails_and_holds_up_nothing() {
+    const VARIABLE: &str = "MILLSTREAM_DSTORAGE_COPY_SECONDS";
+    if std::env::var_os(VARIABLE).is_none() {
+        // In a process of its own: the device loses the signals of all its queues.
+        let program = std::env::current_exe().expect("the path of this program");
+        let own = "d3d12::a_copy_that_never_ends_fails_and_holds_up_nothing";
+        let mut child = std::process::Command::new(program);
+        let child = child
+            .args(["--exact", own, "--nocapture"])
+            .env(VARIABLE, "1");
+        assert!(child.status().expect("it runs").success());
+        return;
+    }
+    let Some(gpu) = Device::new() else { return };
+    let session = Session::new();
+    session
+        .factory
+        .set_staging(4 << 20)
+        .expect("no queue is open");
+    let mut source = Source::new(&session);
+    let into = gpu.buffer(8 << 20);
+    gpu.lose_signals();
+    let queue = gpu.storage_queue(&session, FILE);
+    let raw = pattern(1 << 20, 1);
+    let requests: Vec<_> = (0..8)
+        .map(|at| source.request(GDEFLATE, &raw, &To::Buffer(&into, at << 20, 1 << 20)))
+        .collect();
+    let timed_out = HRESULT(abi::E_DSTORAGE_IO_TIMEOUT);
+    // Twice what the heap has room for: those that wait fail as well.
+    assert_eq!(run(&session, &queue, &requests), timed_out);
+    let found = record(&queue);
+    assert_eq!(
+        (found.FailureCount, found.FirstFailure.HResult),
+        (8, timed_out)
+    );
+    assert_eq!(run(&session, &queue, &requests[..1]), timed_out);
+    let mut memory = [0; 100];
+    assert_eq!(
+        run(&session, &queue, &[read(source.last(), 0, &mut memory)]),
+        OK
+    );
+    queue.request(&requests[0]);
+    queue.submit();
+    queue.close();
+    // Queues that close while a copy runs wait for it, and no longer.
+    let queue = gpu.storage_queue(&session, FILE);
+    for request in &requests {
+        queue.request(request);
+    }
     queue.submit();
     queue.close();
 }

@@ -3,6 +3,7 @@
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
+use std::sync::OnceLock;
 
 use direct_storage::*;
 use windows::Win32::Graphics::Direct3D12::*;
@@ -17,6 +18,27 @@ const FEATURE_LEVEL_11_0: i32 = 0xb000;
 
 type CreateDevice =
     unsafe extern "system" fn(*mut c_void, i32, *const GUID, *mut *mut c_void) -> HRESULT;
+
+type CreateQueue = unsafe extern "system" fn(
+    *mut c_void,
+    *const D3D12_COMMAND_QUEUE_DESC,
+    *const GUID,
+    *mut *mut c_void,
+) -> HRESULT;
+
+/// Gives an object a changed copy of its table of methods.
+///
+/// # Safety
+/// The table has this type.
+unsafe fn change<T>(object: *mut c_void, change: impl FnOnce(&mut T)) {
+    // SAFETY: an object begins with a pointer to its table.
+    unsafe {
+        let table = object.cast::<*const T>();
+        let mut changed = Box::new(std::ptr::read(*table));
+        change(&mut changed);
+        *table = Box::into_raw(changed);
+    }
+}
 
 /// A device and a queue of the program.
 pub(crate) struct Device {
@@ -277,6 +299,37 @@ impl Device {
         made
     }
 
+    /// Has the queues that the device makes from now on lose their signals.
+    pub(crate) fn lose_signals(&self) {
+        static CREATE: OnceLock<CreateQueue> = OnceLock::new();
+        unsafe extern "system" fn create(
+            this: *mut c_void,
+            description: *const D3D12_COMMAND_QUEUE_DESC,
+            iid: *const GUID,
+            out: *mut *mut c_void,
+        ) -> HRESULT {
+            // SAFETY: the parameters of the call that it replaces; a queue that was made.
+            unsafe {
+                let result = CREATE.get().expect("set before")(this, description, iid, out);
+                result.ok().expect("a queue");
+                change(*out, |table: &mut ID3D12CommandQueue_Vtbl| {
+                    table.Signal = signal
+                });
+                result
+            }
+        }
+        unsafe extern "system" fn signal(_: *mut c_void, _: *mut c_void, _: u64) -> HRESULT {
+            OK
+        }
+        // SAFETY: an object whose table has this type.
+        unsafe {
+            change(self.device.as_raw(), |table: &mut ID3D12Device_Vtbl| {
+                CREATE.set(table.CreateCommandQueue).expect("set once");
+                table.CreateCommandQueue = create;
+            });
+        }
+    }
+
     /// Has the device removed: a list is executed that is still recorded.
     pub(crate) fn remove(&self) {
         let (_allocator, list) = self.list();
@@ -405,35 +458,36 @@ pub(crate) fn to_resource(mut request: DSTORAGE_REQUEST, to: &To, len: usize) ->
     request
 }
 
-/// Decompresses, as the program, all requests that wait for it; returns how many.
-pub(crate) fn decompress_as_program(session: &Session) -> usize {
-    let custom = session.custom();
-    let mut ended = 0;
-    loop {
-        let mut requests = [DSTORAGE_CUSTOM_DECOMPRESSION_REQUEST::default(); 16];
-        let mut count = 0;
-        // SAFETY: room for as many requests as it has.
-        unsafe { custom.GetRequests(&mut requests, &mut count) }.expect("requests");
-        if count == 0 {
-            return ended;
+/// Takes, as the program, all requests that wait for it.
+pub(crate) fn take_as_program(session: &Session) -> Vec<DSTORAGE_CUSTOM_DECOMPRESSION_REQUEST> {
+    let mut requests = vec![DSTORAGE_CUSTOM_DECOMPRESSION_REQUEST::default(); 64];
+    let mut count = 0;
+    // SAFETY: room for as many requests as it has.
+    unsafe { session.custom().GetRequests(&mut requests, &mut count) }.expect("requests");
+    requests.truncate(count as usize);
+    requests
+}
+
+/// Decompresses requests that were taken: their bytes are copied.
+pub(crate) fn finish_as_program(
+    session: &Session,
+    requests: &[DSTORAGE_CUSTOM_DECOMPRESSION_REQUEST],
+) {
+    for request in requests {
+        assert_eq!(request.SrcSize, request.DstSize);
+        // SAFETY: memory of the library, until the result is set.
+        unsafe {
+            let (from, to) = (request.SrcBuffer.cast::<u8>(), request.DstBuffer.cast());
+            std::ptr::copy_nonoverlapping(from, to, request.DstSize as usize);
         }
-        for request in &requests[..count as usize] {
-            assert_eq!(
-                request.SrcSize, request.DstSize,
-                "a copy is the decompression"
-            );
-            // SAFETY: memory of the library, until the result is set.
-            unsafe {
-                let (from, to) = (request.SrcBuffer.cast::<u8>(), request.DstBuffer.cast());
-                std::ptr::copy_nonoverlapping(from, to, request.DstSize as usize);
-            }
-            let result = DSTORAGE_CUSTOM_DECOMPRESSION_RESULT {
-                Id: request.Id,
-                Result: OK,
-            };
-            custom.set_results(&[result]).expect("it is known");
-        }
-        ended += count as usize;
+        let result = DSTORAGE_CUSTOM_DECOMPRESSION_RESULT {
+            Id: request.Id,
+            Result: OK,
+        };
+        session
+            .custom()
+            .set_results(&[result])
+            .expect("it is known");
     }
 }
 
