@@ -14,7 +14,7 @@ use windows::core::Result;
 
 use crate::com::lock;
 
-/// Alignment of each space: the size of a tile, and a multiple of what textures need.
+/// Alignment of each space: a multiple of what textures and direct reads need.
 const ALIGNMENT: u64 = 64 << 10;
 
 /// A buffer of the heap, mapped as long as it exists.

@@ -6,9 +6,10 @@
 //! thread of the library uses memory of the program. Releasing the object lets what is submitted
 //! complete; the thread ends after that.
 //!
-//! Locks: the state is locked before that of the custom decompression queue, and no lock is held
-//! while code of the program runs (fences). Markers take effect on one thread at a time, so a fence
-//! is signaled in the order of enqueueing.
+//! Locks: the state is locked before that of the custom decompression queue and that of the upload
+//! heap, and no lock of them is held while code of the program runs (fences) or the GPU is waited
+//! for. Markers take effect on one thread at a time, so a fence is signaled in the order of
+//! enqueueing.
 #![expect(unsafe_code, reason = "lends memory of the program to the engine")]
 
 use std::convert::Infallible;

@@ -14,12 +14,12 @@ use crate::calls::*;
 use crate::common::*;
 use crate::device::*;
 
-const ZSTD: DSTORAGE_COMPRESSION_FORMAT =
+pub(crate) const ZSTD: DSTORAGE_COMPRESSION_FORMAT =
     DSTORAGE_COMPRESSION_FORMAT(abi::DSTORAGE_COMPRESSION_FORMAT_ZSTD);
 
 const FORMATS: [DSTORAGE_COMPRESSION_FORMAT; 3] = [NONE, GDEFLATE, ZSTD];
 
-fn encode(format: DSTORAGE_COMPRESSION_FORMAT, raw: &[u8]) -> Vec<u8> {
+pub(crate) fn encode(format: DSTORAGE_COMPRESSION_FORMAT, raw: &[u8]) -> Vec<u8> {
     match format {
         GDEFLATE => gdeflate::compress(raw, Level::FASTEST, 1).expect("it is compressed"),
         ZSTD => {

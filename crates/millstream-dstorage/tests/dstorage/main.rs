@@ -13,6 +13,7 @@ mod custom;
 mod d3d12;
 mod decompression;
 mod device;
+mod device_schedules;
 mod fences;
 mod files;
 mod layout;

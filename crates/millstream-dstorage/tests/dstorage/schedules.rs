@@ -39,14 +39,14 @@ struct Plan {
     stored: Vec<u8>,
 }
 
-fn count() -> u64 {
+pub(crate) fn count() -> u64 {
     match std::env::var("SCHEDULE_COUNT") {
         Ok(text) => text.parse().expect("SCHEDULE_COUNT must be a number"),
         Err(_) => COUNT,
     }
 }
 
-fn first_seed() -> u64 {
+pub(crate) fn first_seed() -> u64 {
     match std::env::var("MILLSTREAM_SEED") {
         Ok(text) => text.parse().expect("MILLSTREAM_SEED must be a number"),
         Err(_) => 0,
