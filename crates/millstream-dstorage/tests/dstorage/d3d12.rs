@@ -611,6 +611,10 @@ fn wrong_resources_are_failures_with_the_documented_result() {
     let description = texture(DXGI_FORMAT_R8G8B8A8_UNORM, 16, 16, 1, 2);
     let a_texture = gpu.resource(&description);
     let compressed = gpu.resource(&texture(DXGI_FORMAT_BC1_UNORM, 16, 16, 1, 1));
+    let mut sampled = texture(DXGI_FORMAT_R8G8B8A8_UNORM, 16, 16, 1, 1);
+    sampled.SampleDesc.Count = 4;
+    sampled.Flags = D3D12_RESOURCE_FLAG_ALLOW_RENDER_TARGET;
+    let sampled = gpu.resource(&sampled);
     let foreign = other.buffer(1000);
     let wrong = HRESULT(abi::E_INVALIDARG);
     let refused = HRESULT(abi::E_DSTORAGE_INVALID_DESTINATION_TYPE);
@@ -701,6 +705,12 @@ fn wrong_resources_are_failures_with_the_documented_result() {
             9999,
             wrong,
         ),
+        (
+            To::Region(&sampled, 0, region(0, 0, 16, 16, 1)),
+            9999,
+            wrong,
+        ),
+        (To::All(&sampled, 0), 9999, wrong),
         (To::All(&a_texture, 0), of_all, OK),
         (To::All(&a_texture, 0), of_all - 1, size),
         (To::All(&a_texture, 2), 9999, wrong),
