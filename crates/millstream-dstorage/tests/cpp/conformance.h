@@ -208,8 +208,12 @@ inline DSTORAGE_REQUEST of_memory(const Bytes &from, Bytes &into,
     return request;
 }
 
+// Grows with each queue that is finished; `main` ends a program in which it does not.
+inline std::atomic<uint64_t> progress{0};
+
 // Submits the queue and waits until all that was enqueued has completed.
 inline void finish(IDStorageQueue3 *queue) {
+    progress++;
     Event done;
     queue->EnqueueSetEvent(done.handle);
     queue->Submit();
@@ -261,5 +265,6 @@ inline Bytes compressed(const Bytes &raw) {
 void check_objects();
 void check_requests();
 void check_queues();
+void check_too_many_queues();
 void check_schedules(uint64_t first_seed, uint64_t count);
 void check_leaks(uint64_t loads);

@@ -71,5 +71,5 @@ void check_leaks(uint64_t loads) {
            (long long)left, (long long)grown / 1024);
     // Threads that end just now have a few; an allocator keeps some memory.
     CHECK(left < 40);
-    CHECK(grown < 8 << 20);
+    CHECK(grown < 4 << 20);
 }

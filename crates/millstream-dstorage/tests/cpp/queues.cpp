@@ -466,6 +466,25 @@ static void check_null() {
         CHECK(queue->GetCompressionSupport(DSTORAGE_COMPRESSION_FORMAT(format)) == 0);
 }
 
+void check_too_many_queues() {
+    Session session;
+    DSTORAGE_QUEUE_DESC desc{FROM_FILE, 128, DSTORAGE_PRIORITY_NORMAL, nullptr, nullptr};
+    std::vector<Held<IDStorageQueue>> queues;
+    HRESULT result;
+    do {
+        void *out = nullptr;
+        result = session.factory->CreateQueue(&desc, __uuidof(IDStorageQueue), &out);
+        CHECK(SUCCEEDED(result) == (out != nullptr));
+        if (out)
+            queues.emplace_back(static_cast<IDStorageQueue *>(out));
+    } while (SUCCEEDED(result));
+    EXPECT(E_DSTORAGE_TOO_MANY_QUEUES, result);
+    CHECK(queues.size() > 4000);
+    // One that is released makes room.
+    queues.pop_back();
+    session.queue(FROM_FILE);
+}
+
 void check_queues() {
     check_slots_of_a_queue();
     check_order();
