@@ -6,8 +6,8 @@
 //!   many reads in flight.
 //!
 //! The file is in the system's cache. Contenders take turns; figures are medians of the rounds, of
-//! ratios as well. CPU is user and system time of the process. Every byte that arrives is
-//! compared.
+//! ratios as well. CPU is user and system time of the process. What a round leaves in memory is
+//! compared with the file.
 //!
 //!     cargo run --release -p millstream-dstorage --example request_cost [ROUNDS [READS]]
 //!

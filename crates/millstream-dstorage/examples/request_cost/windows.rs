@@ -43,8 +43,9 @@ struct Cost {
     cpu: f64,
 }
 
-/// Reads blocks of a file into the blocks of `into`: read `n` is block `order(n)`.
 trait Contender {
+    /// Reads blocks of the file: read `n` is block [`block_of`] `n`, and lands in block `n` of
+    /// `into`, which begins anew at its end.
     fn read(&mut self, reads: usize, size: usize, into: &mut [u8]);
 }
 
@@ -68,13 +69,13 @@ pub(super) fn run() {
         .collect();
     std::fs::write(&path, &bytes).expect("a file");
 
-    let (mut com, mut crate_itself) = (Com::new(&path), Crate::new(&path));
+    let (mut com, mut direct) = (Com::new(&path), Crate::new(&path));
     let small = |contender: &mut dyn Contender| {
         let mut into = vec![0; BATCH * SMALL];
         measure(contender, BATCHES, BATCH, SMALL, &mut into, &bytes)
     };
     let pairs: Vec<_> = (0..rounds)
-        .map(|round| turns(round, &small, &mut com, &mut crate_itself))
+        .map(|round| turns(round, &small, &mut com, &mut direct))
         .collect();
     report("batches of 1,000 reads of 4 KiB, through the crate", &pairs);
 
@@ -121,6 +122,7 @@ fn measure(
         wall: begin.elapsed().as_secs_f64() * 1e6 / count,
         cpu: (process_us() - cpu) / count,
     };
+    // The last read of each place: the memory was empty before.
     let places = into.len() / size;
     for (place, found) in into.chunks_exact(size).enumerate().take(reads) {
         let last = (reads - 1 - place) / places * places + place;
@@ -169,12 +171,12 @@ fn wide(path: &Path) -> Vec<u16> {
 
 /// A program of DirectStorage.
 struct Com {
-    _factory: IDStorageFactory,
     file: IDStorageFile,
-    queue: IDStorageQueue3,
+    /// For reads of 4 KiB and of 64 KiB. As many of the latter are in flight as the other contender
+    /// has: `EnqueueRequest` waits for a free slot.
+    queues: [IDStorageQueue3; 2],
     done: HANDLE,
-    capacity: u16,
-    description: Box<dyn Fn(u16) -> IDStorageQueue3>,
+    _factory: IDStorageFactory,
 }
 
 impl Com {
@@ -186,10 +188,7 @@ impl Com {
         HRESULT(result).ok().expect("a factory");
         // SAFETY: a reference that the call returned.
         let factory = unsafe { IDStorageFactory::from_raw(out) };
-        // SAFETY: a path that ends with a NUL.
-        let file = unsafe { factory.OpenFile(PCWSTR(wide(path).as_ptr())) }.expect("it opens");
-        let of = factory.clone();
-        let description = Box::new(move |capacity| {
+        let queues = [8192, DEPTH as u16 + 1].map(|capacity| {
             let description = DSTORAGE_QUEUE_DESC {
                 SourceType: DSTORAGE_REQUEST_SOURCE_FILE,
                 Capacity: capacity,
@@ -198,29 +197,24 @@ impl Com {
                 Device: ManuallyDrop::new(None),
             };
             // SAFETY: a description without a device.
-            unsafe { of.CreateQueue(&description) }.expect("a queue")
+            unsafe { factory.CreateQueue(&description) }.expect("a queue")
         });
+        // SAFETY: a path that ends with a NUL.
+        let file = unsafe { factory.OpenFile(PCWSTR(wide(path).as_ptr())) };
         // SAFETY: no attributes and no name.
         let done = unsafe { CreateEventW(std::ptr::null(), 0, 0, std::ptr::null()) };
         Com {
-            _factory: factory,
-            file,
-            queue: description(8192),
+            file: file.expect("it opens"),
+            queues,
             done: HANDLE(done),
-            capacity: 8192,
-            description,
+            _factory: factory,
         }
     }
 }
 
 impl Contender for Com {
     fn read(&mut self, reads: usize, size: usize, into: &mut [u8]) {
-        // With 128, as many are in flight as the other contender has, and the call waits for more.
-        let capacity = if size == LARGE { 128 } else { 8192 };
-        if self.capacity != capacity {
-            self.queue = (self.description)(capacity);
-            self.capacity = capacity;
-        }
+        let queue = &self.queues[usize::from(size == LARGE)];
         let places = into.len() / size;
         let mut request = DSTORAGE_REQUEST::default();
         request.Options.set_SourceType(DSTORAGE_REQUEST_SOURCE_FILE);
@@ -237,17 +231,17 @@ impl Contender for Com {
                 Size: size as u32,
             };
             // SAFETY: the memory is there until the event below is set.
-            unsafe { self.queue.EnqueueRequest(&request) };
+            unsafe { queue.EnqueueRequest(&request) };
         }
         // SAFETY: an open handle; without arguments.
         let waited = unsafe {
-            self.queue.EnqueueSetEvent(self.done);
-            self.queue.Submit();
+            queue.EnqueueSetEvent(self.done);
+            queue.Submit();
             WaitForSingleObject(self.done.0, INFINITE)
         };
         assert_eq!(waited, WAIT_OBJECT_0);
         // SAFETY: the object is held.
-        let record = unsafe { self.queue.RetrieveErrorRecord() };
+        let record = unsafe { queue.RetrieveErrorRecord() };
         assert_eq!(record.FailureCount, 0);
     }
 }
