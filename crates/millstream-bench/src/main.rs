@@ -9,10 +9,10 @@
 //! Modules: `cases` has the cases, which are data (`cases.toml`); `case` runs contenders in turns;
 //! `metric` computes figures from runs; `session` is a run as the workloads see it; `corpus` is
 //! what is read and `memory` where to; `files` and `throttle` set the state of the page cache and
-//! the disk; `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs` and
-//! `weights` are the workloads; `ours` and `lend` have Millstream's storages and the memory lent to
-//! them; `peers` has the rivals; `stats`, `rows` and `goals` evaluate the figures. The tables of
-//! goals (`goals.toml`) and of the studies' figures (`study.toml`) are data, too.
+//! the disk; `read`, `requests`, `startup`, `packages`, `archives`, `streams`, `pnm`, `scenes`,
+//! `codecs` and `weights` are the workloads; `ours` and `lend` have Millstream's storages and the
+//! memory lent to them; `peers` has the rivals; `stats`, `rows` and `goals` evaluate the figures.
+//! The tables of goals (`goals.toml`) and of the studies' figures (`study.toml`) are data, too.
 //!
 //! The program ends with status 0 if all went well, 1 if something failed or delivered wrong bytes,
 //! and 2 after a usage error. Signals have their default actions: what is written beside its target
@@ -30,6 +30,7 @@ use crate::error::{Error, Result};
 use crate::files::{check_writable, replace};
 use crate::session::{Options, Session};
 
+mod archives;
 mod case;
 mod cases;
 mod clock;
@@ -66,12 +67,13 @@ millstream_testing::watch!();
 type Workload = fn(&mut Session<'_>) -> Result<()>;
 
 /// The workloads, in the order in which they run; the module of the same name documents each.
-const WORKLOADS: [(&str, Workload); 9] = [
+const WORKLOADS: [(&str, Workload); 10] = [
     ("read", read::run),
     ("requests", requests::run),
     ("startup", startup::run),
     ("scenes", scenes::run),
     ("packages", packages::run),
+    ("archives", archives::run),
     ("codecs", codecs::run),
     ("pnm", pnm::run),
     ("streams", streams::run),

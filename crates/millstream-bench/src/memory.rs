@@ -8,15 +8,42 @@
 //!
 //! Contenders that lend it to the kernel wait for every operation before their borrow ends; the
 //! rings of `millstream-peers` do so when their reads in flight are dropped.
+#![expect(unsafe_code, reason = "calls malloc_trim")]
 
 use std::ops::{Deref, DerefMut, Range};
 
 use memmap2::{Advice, MmapMut};
 
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 
 /// Size of a huge page on x86-64 and (with 4 KiB pages) aarch64.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Gives free memory of the C library's heap to the system, so that new memory has fresh pages.
+pub(crate) fn trim_heap() {
+    // SAFETY: it releases only memory that is free.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0)
+    };
+}
+
+/// Returns what `work` does, and the MiB by which it raised the resident memory of the process at
+/// its peak.
+pub(crate) fn peak_of<T>(work: impl FnOnce() -> T) -> Result<(T, f64)> {
+    let resident = |key: &str| {
+        let status = std::fs::read_to_string("/proc/self/status")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+        kib.ok_or_else(|| Error::new(format!("the system reports no {key}")))
+    };
+    trim_heap();
+    let before = resident("VmRSS:")?;
+    // Makes the peak what is resident now.
+    std::fs::write("/proc/self/clear_refs", "5").what("reset the peak of memory")?;
+    let done = work();
+    Ok((done, (resident("VmHWM:")? - before) / 1024.0))
+}
 
 /// Recycled, pre-faulted memory for results, aligned to a huge page.
 pub(crate) struct Destination {

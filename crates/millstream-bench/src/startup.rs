@@ -6,9 +6,6 @@
 //! queue read the same files and leave out the canceled ones. `held` is the time that the queuing
 //! threads spend inside calls; without a queue, all of the time.
 //!
-//! The lookups alone, without a read, are a separate case: the cost of finding a handle by name in
-//! three ways.
-//!
 //! [`CANCEL_ONE_IN`]: crate::limits::CANCEL_ONE_IN
 
 use std::sync::Barrier;
@@ -47,12 +44,6 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
             ensure(work.requests == count as u64, "not every request ended")?;
             plan.check(bytes)
         });
-        session.run(case)?;
-    }
-    for instance in session.cases("startup", "lookup") {
-        let plan = Plan::new(session.corpus.small(instance.get("count"))?, 0xF11E);
-        let mut case = session.begin(&instance);
-        study::add_lookups(&mut case, &plan);
         session.run(case)?;
     }
     Ok(())

@@ -10,8 +10,9 @@
 //! lacks something (io_uring, locked memory, CMake at build time), `start` fails with the likely
 //! cause.
 //!
-//! Libraries are behind cargo features: `rust` those that compile no C, `sdl` SDL, `all` both.
-//! Rivals that need no library are in every build ([`bare`]).
+//! Libraries are behind cargo features: `rust` those that compile no C, `sdl` SDL, `physfs`
+//! PhysicsFS, which reads archives ([`physfs`]), `all` these three. Rivals that need no library are
+//! in every build ([`bare`]).
 //!
 //! | rival | what it does |
 //! |---|---|
@@ -25,6 +26,8 @@ use std::io;
 
 pub mod experts;
 mod lent;
+#[cfg(feature = "physfs")]
+pub mod physfs;
 mod plan;
 mod pools;
 mod ring;

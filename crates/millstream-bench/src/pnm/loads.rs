@@ -4,7 +4,7 @@
 //! 3: the whole file in memory, a tokenizer, `atoi`. 4: the same with a hand-written integer
 //! parser. 5: as 4, over a map of the file. All read well-formed files and check nothing, as in the
 //! study.
-#![expect(unsafe_code, reason = "calls atoi and malloc_trim, and maps files")]
+#![expect(unsafe_code, reason = "calls atoi, and maps files")]
 
 use std::io::Read as _;
 use std::path::Path;
@@ -14,6 +14,7 @@ use millstream::{CodecId, Decode, FileOptions, Read, Storage};
 use millstream_pnm::{Image, Kernel, Loader, Mapped, Options, view};
 
 use super::pictures::Picture;
+use crate::memory::trim_heap;
 use crate::ours::defaults;
 use crate::ours::{queue_for, serve};
 use crate::prelude::*;
@@ -57,14 +58,9 @@ pub(super) fn add<'a>(case: &mut Case<'a>, name: &'static str, picture: &'a Pict
     true
 }
 
-/// Returns free heap memory to the system, so that the next image is in fresh memory. Called before
-/// each run.
-pub(super) fn give_memory_back() -> Result<()> {
-    // SAFETY: it only releases memory that is free.
-    #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::malloc_trim(0)
-    };
+/// Has the next image be in fresh memory. Called before each run.
+fn give_memory_back() -> Result<()> {
+    trim_heap();
     Ok(())
 }
 

@@ -19,6 +19,7 @@ use std::sync::{Mutex, PoisonError};
 
 use millstream::RegionAllocator;
 
+use crate::memory::trim_heap;
 use crate::prelude::*;
 
 /// Regions by their length, given again to the next storage.
@@ -73,11 +74,7 @@ impl Drop for KeptHeap {
     fn drop(&mut self) {
         // glibc's initial thresholds.
         set_thresholds(128 << 10, 128 << 10);
-        // SAFETY: giving free memory to the system touches none that is in use.
-        #[cfg(target_env = "gnu")]
-        unsafe {
-            libc::malloc_trim(0)
-        };
+        trim_heap();
     }
 }
 

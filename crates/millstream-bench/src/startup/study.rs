@@ -16,7 +16,6 @@
 use std::cmp::Reverse;
 use std::fs::File;
 use std::hash::{Hash, Hasher};
-use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
@@ -207,48 +206,6 @@ impl<'a, K: Key> Ticker<'a, K> {
         let read = file.read_exact_at(&mut into[entry.place.clone()], 0);
         read.on("read", &entry.file.path)
     }
-}
-
-const ROUNDS: usize = 20;
-
-/// Adds contenders that find a handle by name without a read: by names compared with folded case,
-/// by hashes computed once, and by index into an array, as the engine's file ids are.
-pub(super) fn add_lookups(case: &mut Case<'_>, plan: &Plan) {
-    let names = plan
-        .entries
-        .iter()
-        .map(|entry| entry.file.path.to_string_lossy());
-    let names: Vec<String> = names.map(Into::into).collect();
-    by_key::<FoldedName>(case, "folded-name", &names);
-    by_key::<NameHash>(case, "hash-32", &names);
-    let array: Vec<usize> = (0..names.len()).collect();
-    let ids: Vec<usize> = (0..names.len()).rev().collect();
-    case.add("array", move |_| {
-        Ok(look_up_all(ids.len(), |index| {
-            array.get(ids[index]).copied()
-        }))
-    });
-}
-
-fn by_key<K: Key>(case: &mut Case<'_>, name: &str, names: &[String]) {
-    let keys: Vec<K> = names.iter().map(|name| K::of(name)).collect();
-    let numbered = keys.iter().cloned().enumerate();
-    let handles: Handles<K, usize> = numbered.map(|(index, key)| (key, index)).collect();
-    case.add(name, move |_| {
-        let lookup = |index: usize| handles.get(&keys[index]).copied();
-        Ok(look_up_all(keys.len(), lookup))
-    });
-}
-
-fn look_up_all(count: usize, lookup: impl Fn(usize) -> Option<usize>) -> Work {
-    let start = Instant::now();
-    for _ in 0..ROUNDS {
-        for index in 0..count {
-            black_box(lookup(black_box(index)));
-        }
-    }
-    let each = start.elapsed().as_nanos() as f64 / (ROUNDS * count) as f64;
-    Work::figures(vec![(Metric::of("lookup ns"), each)])
 }
 
 #[cfg(test)]
