@@ -1,20 +1,24 @@
 //! Archives of other programs: what they hold is loaded byte for byte, by every route, and all that
 //! is wrong with one is an error that names the entry.
 
+use std::collections::HashMap;
+use std::io::Read as _;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::disk::Disk;
 use crate::support::{Bench, entries, noise, words};
 use crate::zip::{
     Around, DEFLATE, Entry, Pck, STORED, ZSTD, Zip, crc32, entry, godot, has_zstd, quake, zip,
 };
-use millstream::{CodecId, Queue, QueueOptions, Storage};
+use millstream::{Buffer, CodecId, Queue, QueueOptions, Storage};
 use millstream_pak::{
     Archive, BatchOptions, Error, ErrorKind, Item, Mounts, PackOptions, PackageOptions, write_file,
 };
 use millstream_source::Source as _;
+use millstream_testing::Unavailable;
+use xxhash_rust::xxh3::xxh3_64;
 
 impl Bench {
     fn put(&self, name: &str, bytes: &[u8]) -> PathBuf {
@@ -1161,5 +1165,86 @@ fn archives_of_other_programs_have_the_same_bytes() {
             let loaded = load(&bench.queue(), &archive, index(&archive, name)).expect("sound");
             assert!(loaded == *raw, "{name}");
         }
+    }
+}
+
+/// The zips below a folder.
+fn zips_below(folder: &Path) -> Vec<PathBuf> {
+    let listed = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
+    let paths = listed.map(|entry| entry.expect("listed").path());
+    let mut found = Vec::new();
+    for path in paths.filter(|path| !path.is_symlink()) {
+        match path.extension().and_then(|it| it.to_str()) {
+            _ if path.is_dir() => found.extend(zips_below(&path)),
+            Some("zip" | "pk3" | "jar") => found.push(path),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Compares every entry with what `unzip` finds; returns their number.
+fn compare_with_unzip(bench: &Bench, path: &Path) -> u32 {
+    let unzip = |option: &str, name: &[u8]| {
+        let mut command = Command::new("unzip");
+        command.arg(option).arg(path).stdout(Stdio::piped());
+        if !name.is_empty() {
+            command.arg(str::from_utf8(name).expect("UTF-8"));
+        }
+        command.spawn().expect("unzip starts")
+    };
+    let archive = Archive::open(&bench.storage, path).expect("sound");
+    let (all, mut hashes) = ((0..archive.len()).collect::<Vec<u32>>(), HashMap::new());
+    let options = BatchOptions::default();
+    let hash = &mut |index, loaded: Result<Buffer, Error>| {
+        let bytes = loaded.unwrap_or_else(|error| panic!("{error}"));
+        hashes.insert(index, (bytes.len(), xxh3_64(&bytes)));
+        ControlFlow::Continue(())
+    };
+    let visited = archive.visit(&bench.queue(), &all, &options, hash);
+    visited.expect("sound");
+    // It lists and writes entries in the order of the directory.
+    let names = unzip("-Z1", b"").wait_with_output().expect("listed").stdout;
+    let mut writer = unzip("-p", b"");
+    let mut written = writer.stdout.take().expect("a pipe");
+    let mut refused = 0;
+    let is_file = |name: &&[u8]| !name.is_empty() && !name.ends_with(b"/");
+    for name in names.split(|&byte| byte == b'\n').filter(is_file) {
+        let shown = String::from_utf8_lossy(name);
+        let (len, hash) = match archive.lookup(name) {
+            Ok(found) => {
+                let hash = found.and_then(|index| hashes.remove(&index));
+                hash.unwrap_or_else(|| panic!("{path:?} has no {shown}"))
+            }
+            // It leads out, as one in a package of OpenArena does.
+            Err(_) => {
+                refused += 1;
+                let alone = unzip("-p", name).wait_with_output().expect("written");
+                (alone.stdout.len(), xxh3_64(&alone.stdout))
+            }
+        };
+        let mut wanted = vec![0; len];
+        written.read_exact(&mut wanted).expect("as many bytes");
+        assert_eq!(hash, xxh3_64(&wanted), "{path:?}: {shown}");
+    }
+    assert_eq!(refused, archive.refused().len(), "{path:?}");
+    assert_eq!(written.read(&mut [0]).expect("read"), 0, "{path:?}");
+    assert!(writer.wait().expect("waited for").success() && hashes.is_empty());
+    archive.len()
+}
+
+#[test]
+fn archives_of_real_programs_have_the_bytes_that_unzip_extracts() {
+    let Some(folder) = std::env::var_os("MILLSTREAM_ARCHIVES") else {
+        let why = "MILLSTREAM_ARCHIVES names no folder of archives: `.ci/full archives`";
+        return Unavailable::because(why).announce();
+    };
+    let bench = Bench::new();
+    let all = zips_below(Path::new(&folder));
+    assert!(!all.is_empty(), "{folder:?} has no archive");
+    for path in all {
+        let entries = compare_with_unzip(&bench, &path);
+        println!("{}: {entries} entries", path.display());
+        millstream_testing::alive();
     }
 }
