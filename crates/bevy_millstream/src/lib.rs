@@ -7,21 +7,15 @@
 //!
 //! ```no_run
 //! # use std::time::{Duration, Instant};
-//! # use bevy_app::{App, Startup};
-//! # use bevy_asset::{AssetPlugin, AssetServer, Handle, LoadedUntypedAsset as Chunk};
+//! # use bevy_asset::{AssetServer, Handle, LoadedUntypedAsset as Chunk};
 //! # use bevy_ecs::system::Res;
-//! use bevy_millstream::{Millstream, MillstreamAssetPlugin, Priority};
+//! use bevy_millstream::{Millstream, Priority};
 //!
 //! fn load(server: Res<AssetServer>, millstream: Res<Millstream>) {
 //!     let near: Handle<Chunk> = server.load("chunks/3.bin");
 //!     let soon = Instant::now() + Duration::from_secs(2);
 //!     millstream.reprioritize(near.clone(), Priority::High, Some(soon));
 //! }
-//!
-//! // Before `AssetPlugin`, which `DefaultPlugins` has. Loose files hide entries of the package.
-//! let assets = MillstreamAssetPlugin::open(["game.mpak", "assets"])?;
-//! App::new().add_plugins((assets, AssetPlugin::default())).add_systems(Startup, load).run();
-//! # Ok::<(), bevy_millstream::Error>(())
 //! ```
 //!
 //! Limits: a load cannot be canceled before its `.meta` file is read. Loose files are looked up on
@@ -90,11 +84,13 @@ impl MillstreamAssetPlugin {
         let storage = Storage::new(StorageOptions::default())?;
         let (mut mounts, mut folders) = (Mounts::new(), Vec::new());
         for path in paths {
-            let path = FileAssetReader::get_base_path().join(path);
+            let (path, mut head) = (FileAssetReader::get_base_path().join(path), [0; 8]);
+            // What cannot be read is reported when it is mounted.
+            let _ = File::open(&path).and_then(|mut file| file.read_exact(&mut head));
             if path.is_dir() {
                 mounts.mount_folder(&storage, &path)?;
                 folders.push(path);
-            } else if begins_as_package(&path) {
+            } else if is_package(&head) {
                 mounts.mount_package(&storage, &path)?;
             } else {
                 mounts.mount_archive(&storage, &path)?;
@@ -130,8 +126,7 @@ impl MillstreamAssetPlugin {
     }
 
     /// Sets the bounds on what is read and not yet taken by loaders: bytes, 64 MiB by default, and
-    /// reads, 128 by default and at most 8192. A larger asset is read alone. With fewer reads, one
-    /// that becomes urgent arrives sooner.
+    /// reads, 128 by default and at most 8192. A larger asset is read alone.
     #[must_use]
     pub fn in_flight(mut self, bytes: u64, reads: u64) -> Self {
         self.bounds = (bytes, reads.min(u64::from(limits::QUEUE_CAPACITY_DEFAULT)));
@@ -177,13 +172,6 @@ impl Plugin for MillstreamAssetPlugin {
     fn is_unique(&self) -> bool {
         false
     }
-}
-
-/// Whether a file begins as a package. One that cannot be read is not: that error is reported.
-fn begins_as_package(path: &Path) -> bool {
-    let mut head = [0; 8];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
-    read.is_ok() && is_package(&head)
 }
 
 /// Controls the loads of all sources of [`MillstreamAssetPlugin`]. A clone is another handle.

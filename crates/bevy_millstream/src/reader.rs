@@ -45,7 +45,14 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    fn open(&self, asset: &Path, suffix: &str) -> Result<EntryReader, AssetReaderError> {
+    /// Looks an entry up, once the tasks for urgent assets have passed this one.
+    async fn open(&self, asset: &Path, suffix: &str) -> Result<EntryReader, AssetReaderError> {
+        let mut is_behind = false;
+        let turn = |cx: &mut Context<'_>| {
+            let was_behind = std::mem::replace(&mut is_behind, true);
+            self.scheduler.poll_turn(asset, was_behind, cx.waker())
+        };
+        poll_fn(turn).await;
         let name = name_of(asset, suffix);
         let found = self.mounts.find(&name).map_err(IoError::from)?;
         let entry = found.ok_or_else(|| AssetReaderError::NotFound(asset.to_owned()))?;
@@ -72,11 +79,11 @@ impl Entries {
 
 impl AssetReader for Entries {
     async fn read<'a>(&'a self, path: &'a Path) -> Result<impl Reader + 'a, AssetReaderError> {
-        self.open(path, "")
+        self.open(path, "").await
     }
 
     async fn read_meta<'a>(&'a self, path: &'a Path) -> Result<impl Reader + 'a, AssetReaderError> {
-        self.open(path, META_SUFFIX)
+        self.open(path, META_SUFFIX).await
     }
 
     async fn read_directory<'a>(
@@ -94,7 +101,7 @@ impl AssetReader for Entries {
 
     async fn is_directory<'a>(&'a self, path: &'a Path) -> Result<bool, AssetReaderError> {
         // Looked up first: listing an archive's folder looks at all of its names.
-        let is_file = !path.as_os_str().is_empty() && self.open(path, "").is_ok();
+        let is_file = !path.as_os_str().is_empty() && self.open(path, "").await.is_ok();
         Ok(!is_file && self.list(path).map(|_| true)?)
     }
 }

@@ -7,12 +7,12 @@
 //! - Bytes count from their submission until the task takes them, those of a dropped read until the
 //!   engine lets go of their memory.
 //! - Reads wait only while others are in flight: one that exceeds the bound is read alone.
-//! - Wakers are called, and tickets of canceled reads dropped, without the lock: a dropped ticket
-//!   may call the scheduler as its waker.
+//! - Wakers of other tasks are called, and tickets of canceled reads dropped, without the lock: a
+//!   dropped ticket may call the scheduler as its waker.
 //! - Nothing here owns a storage: the last owner may be dropped on a thread of the storage.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker, ready};
@@ -55,6 +55,7 @@ struct Entry {
     submitted: Option<Result<Ticket<Buffer>, Error>>,
     /// The task, until the engine has its waker.
     waker: Option<Waker>,
+    was_awaited: bool,
 }
 
 /// The reads of an asset, and its urgency while this handle lives.
@@ -66,6 +67,10 @@ struct Asset {
 }
 
 impl Asset {
+    fn is_urgent(&self) -> bool {
+        self.urgency.0.0 > Priority::Normal && self.handle.strong_count() > 0
+    }
+
     fn is_needed(&self) -> bool {
         !self.reads.is_empty() || self.handle.strong_count() > 0
     }
@@ -78,6 +83,10 @@ struct Table {
     /// In the order in which they are admitted.
     waiting: BTreeMap<(Urgency, u64), Read>,
     assets: HashMap<Arc<Path>, Asset>,
+    /// Urgent assets whose reads have not started, reads of such, and tasks that wait for these.
+    awaited: HashSet<Arc<Path>>,
+    ahead: usize,
+    parked: Vec<Waker>,
     /// Number of assets that remained when the table was last pruned.
     pruned: usize,
     /// Dropped reads whose memory the engine still has, with their bytes.
@@ -128,6 +137,21 @@ impl Scheduler {
         }
     }
 
+    /// Pends, unless this asset is urgent: once while an urgent one is awaited, whose task is
+    /// behind in Bevy's list, and then until the urgent reads that were awaited are taken.
+    pub(crate) fn poll_turn(&self, path: &Path, is_behind: bool, waker: &Waker) -> Poll<()> {
+        let mut table = self.table();
+        let is_urgent = table.assets.get(path).is_some_and(Asset::is_urgent);
+        if is_urgent || (table.ahead == 0 && (table.awaited.is_empty() || is_behind)) {
+            return Poll::Ready(());
+        }
+        match table.ahead {
+            0 => waker.wake_by_ref(),
+            _ => table.parked.push(waker.clone()),
+        }
+        Poll::Pending
+    }
+
     /// Registers a read of `bytes` bytes for an asset. It starts as soon as there is room.
     pub(crate) fn start(self: &Arc<Self>, path: &Arc<Path>, request: Read, bytes: u64) -> Load {
         let mut table = self.table();
@@ -137,12 +161,15 @@ impl Scheduler {
         asset.reads.push(id);
         let set = (asset.handle.strong_count() > 0).then_some(asset.urgency);
         let urgency = set.unwrap_or_default();
+        let was_awaited = table.awaited.remove(path);
+        table.ahead += usize::from(was_awaited);
         let entry = Entry {
             path: Arc::clone(path),
             bytes,
             urgency,
             submitted: None,
             waker: None,
+            was_awaited,
         };
         table.entries.insert(id, entry);
         table.waiting.insert((urgency, id), request);
@@ -154,6 +181,9 @@ impl Scheduler {
     fn submit_admitted(&self, mut table: MutexGuard<'_, Table>) {
         let gone = table.reap();
         let (mut batch, mut wakers) = (None, Vec::new());
+        if table.ahead == 0 {
+            wakers.append(&mut table.parked);
+        }
         while let Some((entry, request)) = table.admit(self.bounds, batch.is_some()) {
             let (Reverse(priority), Reverse(deadline)) = entry.urgency;
             let mut request = request.priority(priority);
@@ -185,10 +215,15 @@ impl Table {
         if self.assets.len() > 1024.max(2 * self.pruned) {
             self.assets.retain(|_, asset| asset.is_needed());
             self.pruned = self.assets.len();
+            self.awaited.retain(|path| self.assets.contains_key(path));
         }
         for (path, handle, urgency) in changes {
-            let asset = self.assets.entry(path).or_default();
+            let asset = self.assets.entry(Arc::clone(&path)).or_default();
             (asset.urgency, asset.handle) = (urgency, handle);
+            match asset.is_urgent() && asset.reads.is_empty() {
+                true => self.awaited.insert(path),
+                false => self.awaited.remove(&path),
+            };
             for id in &asset.reads {
                 let entry = self.entries.get_mut(id).expect("the reads of an asset");
                 let before = std::mem::replace(&mut entry.urgency, urgency);
@@ -231,6 +266,7 @@ impl Table {
         let entry = self.entries.remove(&id)?;
         let asset = self.assets.get_mut(&entry.path).expect("its asset");
         asset.reads.retain(|other| *other != id);
+        self.ahead -= usize::from(entry.was_awaited);
         if !asset.is_needed() {
             self.assets.remove(&entry.path);
         }

@@ -1,6 +1,10 @@
 //! Loads in flight: bounds, urgency, cancellation. The storage has no threads: nothing is read
 //! until a test pumps it.
 
+use std::sync::{Arc, Barrier};
+
+use bevy_tasks::{IoTaskPool, block_on};
+
 use super::*;
 
 /// A storage that reads when it is pumped, and a plugin with `count` files of `len` bytes.
@@ -108,6 +112,32 @@ fn a_file_above_the_bound_is_read_alone() {
     assert_eq!(test.stats().in_flight, 1);
     test.run_until_loaded(3);
     assert_eq!(test.stats().bytes_in_flight_peak, 10_000);
+}
+
+#[test]
+fn an_urgent_asset_goes_ahead_of_tasks_that_bevy_polls_first() {
+    let mut test = Pumped::new(200, 1000, |plugin| plugin);
+    let millstream = test.app.world().resource::<Millstream>().clone();
+    // Until the handle is urgent, no task is polled.
+    let pool = IoTaskPool::get();
+    let gate = Arc::new(Barrier::new(pool.thread_num() + 1));
+    for _ in 0..pool.thread_num() {
+        let gate = Arc::clone(&gate);
+        let block = async move { (gate.wait(), gate.wait()) };
+        pool.spawn(block).detach();
+    }
+    gate.wait();
+    let mut load_nth = |nth| load(&test.app, &format!("{nth}.whole"));
+    let handles: Vec<Handle<Bytes>> = (0..200).map(&mut load_nth).collect();
+    assert!(millstream.reprioritize(handles[199].clone(), Priority::Realtime, None));
+    gate.wait();
+    run_until(&mut test.app, |_| millstream.load_stats().in_flight > 0);
+    // Behind all of them in the list of tasks.
+    block_on(pool.spawn(async {}));
+    let stats = millstream.load_stats();
+    assert_eq!((stats.in_flight, stats.waiting), (1, 0));
+    test.run_until_loaded(200);
+    assert_eq!(bytes(&test.app, &handles[7]), Some(&[7; 1000][..]));
 }
 
 #[test]
