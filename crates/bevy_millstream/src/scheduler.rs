@@ -48,6 +48,7 @@ pub(crate) type Bounds = (u64, u64);
 pub(crate) type Urgency = (Reverse<Priority>, Reverse<Option<Reverse<Instant>>>);
 
 struct Entry {
+    id: u64,
     path: Arc<Path>,
     bytes: u64,
     urgency: Urgency,
@@ -83,9 +84,10 @@ struct Table {
     /// In the order in which they are admitted.
     waiting: BTreeMap<(Urgency, u64), Read>,
     assets: HashMap<Arc<Path>, Asset>,
-    /// Urgent assets whose reads have not started, reads of such, and tasks that wait for these.
+    /// Urgent assets whose reads have not started; reads of such that the engine has, which end
+    /// whatever tasks do; and tasks that wait for these.
     awaited: HashSet<Arc<Path>>,
-    ahead: usize,
+    ahead: Vec<u64>,
     parked: Vec<Waker>,
     /// Number of assets that remained when the table was last pruned.
     pruned: usize,
@@ -138,16 +140,17 @@ impl Scheduler {
     }
 
     /// Pends, unless this asset is urgent: once while an urgent one is awaited, whose task is
-    /// behind in Bevy's list, and then until the urgent reads that were awaited are taken.
+    /// behind in Bevy's list, and then until the engine has done the urgent reads that it has.
     pub(crate) fn poll_turn(&self, path: &Path, is_behind: bool, waker: &Waker) -> Poll<()> {
         let mut table = self.table();
         let is_urgent = table.assets.get(path).is_some_and(Asset::is_urgent);
-        if is_urgent || (table.ahead == 0 && (table.awaited.is_empty() || is_behind)) {
+        let is_first = table.ahead.is_empty();
+        if is_urgent || (is_first && (table.awaited.is_empty() || is_behind)) {
             return Poll::Ready(());
         }
-        match table.ahead {
-            0 => waker.wake_by_ref(),
-            _ => table.parked.push(waker.clone()),
+        match is_first {
+            true => waker.wake_by_ref(),
+            false => table.parked.push(waker.clone()),
         }
         Poll::Pending
     }
@@ -162,8 +165,8 @@ impl Scheduler {
         let set = (asset.handle.strong_count() > 0).then_some(asset.urgency);
         let urgency = set.unwrap_or_default();
         let was_awaited = table.awaited.remove(path);
-        table.ahead += usize::from(was_awaited);
         let entry = Entry {
+            id,
             path: Arc::clone(path),
             bytes,
             urgency,
@@ -178,12 +181,10 @@ impl Scheduler {
     }
 
     /// Submits the most urgent reads that there is room for, then unlocks.
-    fn submit_admitted(&self, mut table: MutexGuard<'_, Table>) {
+    fn submit_admitted(self: &Arc<Self>, mut table: MutexGuard<'_, Table>) {
         let gone = table.reap();
-        let (mut batch, mut wakers) = (None, Vec::new());
-        if table.ahead == 0 {
-            wakers.append(&mut table.parked);
-        }
+        let (mut batch, mut ahead) = (None, Vec::new());
+        let mut wakers = table.landed();
         while let Some((entry, request)) = table.admit(self.bounds, batch.is_some()) {
             let (Reverse(priority), Reverse(deadline)) = entry.urgency;
             let mut request = request.priority(priority);
@@ -192,7 +193,12 @@ impl Scheduler {
             }
             let batch = batch.get_or_insert_with(|| self.queue.batch());
             let submitted = batch.try_add(request).map_err(Error::from);
-            if let Some(waker) = entry.waker.take() {
+            if let (true, Ok(ticket)) = (entry.was_awaited, &submitted)
+                && !ticket.wake_when_complete(&Waker::from(Arc::clone(self)))
+            {
+                // Its task may not look at it for long: it is woken from here.
+                ahead.push(entry.id);
+            } else if let Some(waker) = entry.waker.take() {
                 let ticket = submitted.as_ref().ok();
                 if ticket.is_none_or(|ticket| ticket.wake_when_complete(&waker)) {
                     wakers.push(waker);
@@ -200,6 +206,7 @@ impl Scheduler {
             }
             entry.submitted = Some(submitted);
         }
+        table.ahead.append(&mut ahead);
         // Submitted before another thread can poll a ticket.
         drop(batch);
         table.stats.waiting = table.waiting.len() as u64;
@@ -261,12 +268,29 @@ impl Table {
         self.stats.bytes_in_flight -= bytes;
     }
 
+    /// Takes the wakers of the tasks whose urgent reads have been done since, and then, if there
+    /// is no such read left, of those that wait for them.
+    fn landed(&mut self) -> Vec<Waker> {
+        let (entries, mut wakers) = (&mut self.entries, Vec::new());
+        self.ahead.retain(|id| {
+            let Some(entry) = entries.get_mut(id) else {
+                return false;
+            };
+            let is_out = entry.is_out();
+            wakers.extend(entry.waker.take_if(|_| !is_out));
+            is_out
+        });
+        if self.ahead.is_empty() {
+            wakers.append(&mut self.parked);
+        }
+        wakers
+    }
+
     /// Removes a read from the table and from its asset, unless its result was returned.
     fn remove(&mut self, id: u64) -> Option<Entry> {
         let entry = self.entries.remove(&id)?;
         let asset = self.assets.get_mut(&entry.path).expect("its asset");
         asset.reads.retain(|other| *other != id);
-        self.ahead -= usize::from(entry.was_awaited);
         if !asset.is_needed() {
             self.assets.remove(&entry.path);
         }
@@ -283,10 +307,18 @@ impl Table {
     }
 }
 
-/// Called when a dropped read completes.
+/// Called when a dropped read, or an urgent one, completes.
 impl Wake for Scheduler {
     fn wake(self: Arc<Self>) {
         self.submit_admitted(self.table());
+    }
+}
+
+impl Entry {
+    /// Whether the engine still has it.
+    fn is_out(&self) -> bool {
+        let ticket = self.submitted.as_ref().and_then(|it| it.as_ref().ok());
+        ticket.is_some_and(|ticket| !(ticket.is_complete() || ticket.is_still_held()))
     }
 }
 
@@ -297,9 +329,14 @@ impl Load {
     /// Polls for the bytes, until they are ready.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Buffer, Error>> {
         let mut table = self.0.table();
+        let is_ahead = table.ahead.contains(&self.1);
         let entry = table.entries.get_mut(&self.1).expect("it is not ready");
         let result = match &mut entry.submitted {
             None => {
+                entry.waker = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            Some(Ok(ticket)) if is_ahead && !ticket.is_complete() => {
                 entry.waker = Some(context.waker().clone());
                 return Poll::Pending;
             }

@@ -114,11 +114,8 @@ fn a_file_above_the_bound_is_read_alone() {
     assert_eq!(test.stats().bytes_in_flight_peak, 10_000);
 }
 
-#[test]
-fn an_urgent_asset_goes_ahead_of_tasks_that_bevy_polls_first() {
-    let mut test = Pumped::new(200, 1000, |plugin| plugin);
-    let millstream = test.app.world().resource::<Millstream>().clone();
-    // Until the handle is urgent, no task is polled.
+/// Keeps tasks from being polled until the returned function is called.
+fn hold_tasks() -> impl FnOnce() {
     let pool = IoTaskPool::get();
     let gate = Arc::new(Barrier::new(pool.thread_num() + 1));
     for _ in 0..pool.thread_num() {
@@ -127,13 +124,37 @@ fn an_urgent_asset_goes_ahead_of_tasks_that_bevy_polls_first() {
         pool.spawn(block).detach();
     }
     gate.wait();
+    move || _ = gate.wait()
+}
+
+#[test]
+fn an_urgent_asset_that_needs_another_one_before_its_own_bytes_is_loaded() {
+    let mut test = Pumped::new(2, 1000, |plugin| plugin);
+    let path = test.folder.path().join("loose/deep.nested");
+    fs::write(path, [9; 500]).expect("written");
+    let millstream = test.app.world().resource::<Millstream>().clone();
+    let go = hold_tasks();
+    let handle = load(&test.app, "deep.nested");
+    assert!(millstream.reprioritize(handle.clone(), Priority::Realtime, None));
+    go();
+    test.run_until(|app| state(app, &handle).is_loaded());
+    let expected = [&[1; 1000][..], &[9; 500]].concat();
+    assert_eq!(bytes(&test.app, &handle), Some(&expected[..]));
+}
+
+#[test]
+fn an_urgent_asset_goes_ahead_of_tasks_that_bevy_polls_first() {
+    let mut test = Pumped::new(200, 1000, |plugin| plugin);
+    let millstream = test.app.world().resource::<Millstream>().clone();
+    // Until the handle is urgent, no task is polled.
+    let go = hold_tasks();
     let mut load_nth = |nth| load(&test.app, &format!("{nth}.whole"));
     let handles: Vec<Handle<Bytes>> = (0..200).map(&mut load_nth).collect();
     assert!(millstream.reprioritize(handles[199].clone(), Priority::Realtime, None));
-    gate.wait();
+    go();
     run_until(&mut test.app, |_| millstream.load_stats().in_flight > 0);
     // Behind all of them in the list of tasks.
-    block_on(pool.spawn(async {}));
+    block_on(IoTaskPool::get().spawn(async {}));
     let stats = millstream.load_stats();
     assert_eq!((stats.in_flight, stats.waiting), (1, 0));
     test.run_until_loaded(200);

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::future::poll_fn;
 use std::io::{SeekFrom, Write as _};
 use std::path::Path;
+use std::pin::pin;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bevy_app::{App, TaskPoolPlugin};
@@ -38,6 +41,8 @@ enum Loader {
     Pieces,
     /// The second half first, then the first, then to the end from the middle of the first.
     Seeks,
+    /// To the end, once it has begun to, and read another file meanwhile, which comes first.
+    Nested,
 }
 
 impl AssetLoader for Loader {
@@ -49,7 +54,7 @@ impl AssetLoader for Loader {
         &self,
         reader: &mut dyn Reader,
         _: &(),
-        _: &mut LoadContext<'_>,
+        context: &mut LoadContext<'_>,
     ) -> Result<Bytes, std::io::Error> {
         let mut bytes = Vec::new();
         match self {
@@ -66,6 +71,17 @@ impl AssetLoader for Loader {
                         count => bytes.extend_from_slice(&piece[..count]),
                     }
                 }
+            }
+            Loader::Nested => {
+                let mut first = [0];
+                let begin = |cx: &mut Context<'_>| {
+                    let is_ready = pin!(reader.read(&mut first)).poll(cx).is_ready();
+                    Poll::Ready(assert!(!is_ready, "nothing has been pumped"))
+                };
+                poll_fn(begin).await;
+                let other = context.read_asset_bytes("1.whole").await;
+                bytes.extend(other.map_err(std::io::Error::other)?);
+                reader.read_to_end(&mut bytes).await?;
             }
             Loader::Seeks => {
                 let reader = reader.seekable().expect("entries can be sought");
@@ -93,6 +109,7 @@ impl AssetLoader for Loader {
             Loader::Whole => &["whole"],
             Loader::Pieces => &["pieces"],
             Loader::Seeks => &["seeks"],
+            Loader::Nested => &["nested"],
         }
     }
 }
@@ -106,6 +123,8 @@ fn app(plugin: MillstreamAssetPlugin, watch: bool) -> App {
     };
     app.add_plugins((TaskPoolPlugin::default(), DiagnosticsPlugin, plugin, assets))
         .init_asset::<Bytes>()
+        // Metadata names the type alone, and so means the last one.
+        .register_asset_loader(Loader::Nested)
         .register_asset_loader(Loader::Whole)
         .register_asset_loader(Loader::Pieces)
         .register_asset_loader(Loader::Seeks);
