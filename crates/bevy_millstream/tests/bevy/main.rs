@@ -76,7 +76,8 @@ impl AssetLoader for Loader {
                 let mut first = [0];
                 let begin = |cx: &mut Context<'_>| {
                     let is_ready = pin!(reader.read(&mut first)).poll(cx).is_ready();
-                    Poll::Ready(assert!(!is_ready, "nothing has been pumped"))
+                    assert!(!is_ready, "nothing has been pumped");
+                    Poll::Ready(())
                 };
                 poll_fn(begin).await;
                 let other = context.read_asset_bytes("1.whole").await;
