@@ -11,7 +11,7 @@
 //! cause.
 //!
 //! Libraries are behind cargo features: `rust` those that compile no C, `sdl` SDL, `physfs`
-//! PhysicsFS, which reads archives ([`physfs`]), `all` these three. Rivals that need no library are
+//! PhysicsFS, which reads archives (`physfs`), `all` these three. Rivals that need no library are
 //! in every build ([`bare`]).
 //!
 //! | rival | what it does |
