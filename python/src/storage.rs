@@ -214,7 +214,7 @@ fn stats_dict<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict
     set!(device_idle_ns device_busy_ns jobs decode_wait_ns decode_ns worker_starved_ns);
     set!(opens read_with_open open_ns open_max_ns descriptors staging_bytes staging_peak_bytes);
     set!(staging_capacity_bytes in_flight_bytes in_flight stalls);
-    set!(blocked_by_application windows_outside close_errors read_by_callers);
+    set!(blocked_by_application windows_outside close_errors);
     for (name, priority) in options::PRIORITIES.into_iter().zip(Priority::ALL) {
         dict.set_item(format!("p50_ns_{name}"), stats.latency_ns(priority, 0.5))?;
         dict.set_item(format!("p99_ns_{name}"), stats.latency_ns(priority, 0.99))?;

@@ -377,8 +377,9 @@ typedef void *(*mst_allocate_fn)(void *user, size_t size, size_t alignment);
 typedef void (*mst_deallocate_fn)(void *user, void *memory, size_t size, size_t alignment);
 
 /**
- * Memory for staging and buffers. Both functions are needed. A thread of the library that is about
- * to end may give memory back for a moment after `mst_storage_free` has returned.
+ * Memory for staging, buffers and the slots of experts. Both functions are needed. A thread of the
+ * library that is about to end may give memory back for a moment after `mst_storage_free` has
+ * returned; slots come back with their cache and the experts that are held.
  */
 struct mst_allocator {
     /** Passed to both. */
@@ -760,8 +761,6 @@ struct mst_stats {
      * syncs of files of the path report it.
      */
     uint64_t close_errors;
-    /** Requests whose bytes the thread read that waited for them. */
-    uint64_t read_by_callers;
 };
 
 /**

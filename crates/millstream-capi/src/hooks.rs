@@ -35,8 +35,9 @@ pub type mst_deallocate_fn = Option<
     unsafe extern "C" fn(user: *mut c_void, memory: *mut c_void, size: usize, alignment: usize),
 >;
 
-/// Memory for staging and buffers. Both functions are needed. A thread of the library that is about
-/// to end may give memory back for a moment after `mst_storage_free` has returned.
+/// Memory for staging, buffers and the slots of experts. Both functions are needed. A thread of the
+/// library that is about to end may give memory back for a moment after `mst_storage_free` has
+/// returned; slots come back with their cache and the experts that are held.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct mst_allocator {

@@ -281,8 +281,6 @@ pub struct mst_stats {
     /// Closes that reported an error, of a delayed write for example. Each is logged, and the next
     /// syncs of files of the path report it.
     pub close_errors: u64,
-    /// Requests whose bytes the thread read that waited for them.
-    pub read_by_callers: u64,
 }
 // SAFETY: as above.
 unsafe impl Descriptor for mst_stats {}
@@ -302,7 +300,7 @@ impl mst_stats {
             device_idle_ns device_busy_ns jobs decode_wait_ns decode_ns worker_starved_ns opens
             read_with_open open_ns open_max_ns descriptors staging_bytes staging_peak_bytes
             staging_capacity_bytes in_flight_bytes in_flight stalls
-            blocked_by_application windows_outside close_errors read_by_callers
+            blocked_by_application windows_outside close_errors
         })
     }
 }

@@ -262,14 +262,8 @@ pub const LOAD_BYTES_MAX: u64 = 128 << 10;
 /// The same for a file in the page cache.
 pub const LOAD_CACHED_BYTES_MAX: u64 = 2 << 20;
 
-/// From this [`Storage::read`](crate::Storage::read) of a handle on, counted from 0, its file is
-/// open a second time, for the calling thread.
-pub const LOCAL_READS: u32 = 1;
-
-/// The same for a short read that a thread waits for ([`Ticket::wait`](crate::Ticket::wait)).
-pub const LOCAL_WAITS: u32 = 8;
-
-/// Maximum number of files that are open a second time, for reads on the calling thread.
+/// Maximum number of files that are open a second time, for
+/// [`Storage::read`](crate::Storage::read) on the calling thread.
 pub const LOCAL_FILES_MAX: usize = 16;
 
 /// At most one file is open a second time for so many

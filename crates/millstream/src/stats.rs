@@ -145,8 +145,6 @@ stats! {
         opens,
         /// Requests whose bytes were in the page cache and were read with the open of their file.
         read_with_open,
-        /// Requests whose bytes the thread read that waited for them.
-        read_by_callers,
         /// Time that opening took, summed over opens.
         open_ns,
     }

@@ -92,7 +92,7 @@ impl Queue {
         self.0.shared.mailbox.recorder.is_on()
     }
 
-    pub(crate) fn shared(&self) -> &Arc<QueueShared> {
+    fn shared(&self) -> &Arc<QueueShared> {
         &self.0.shared
     }
 
@@ -132,8 +132,7 @@ impl Queue {
     /// # Errors
     /// As [`Queue::submit`].
     pub fn post<R: Request>(&self, mut request: R) -> Result<(), Error> {
-        let parts = request.parts_mut();
-        self.shared().put_parts(parts, Delivery::Posted, true)?;
+        self.put_parts(request.parts_mut(), Delivery::Posted, true)?;
         Ok(())
     }
 
@@ -143,14 +142,34 @@ impl Queue {
     /// # Errors
     /// As [`Queue::submit`].
     pub fn detach<R: Request>(&self, mut request: R) -> Result<(), Error> {
-        let parts = request.parts_mut();
-        self.shared().put_parts(parts, Delivery::Detached, true)?;
+        self.put_parts(request.parts_mut(), Delivery::Detached, true)?;
         Ok(())
     }
 
-    #[inline]
     fn put<R: Request>(&self, request: &mut R, block: bool) -> Result<Ticket<R::Output>, Error> {
-        self.shared().put(request, block)
+        let id = self.put_parts(request.parts_mut(), Delivery::Ticket, block)?;
+        Ok(Ticket::new(self.shared().pool.ticket(id)))
+    }
+
+    fn put_parts(&self, parts: &mut Parts, mode: Delivery, block: bool) -> Result<Id, Error> {
+        let shared = self.shared();
+        let charge = charge_of(shared, parts);
+        take_room(shared, charge, 1, block)?;
+        let priority = accept(shared, parts, charge);
+        let has_order = parts.verb == Verb::Sync;
+        let submitted = shared.submit_one(priority, has_order, |pool, cache| {
+            if !pool.secure(cache, 1) {
+                return None;
+            }
+            if let Some(group) = &parts.usual.group {
+                group.add();
+            }
+            Some(pool.fill(cache, parts, mode, priority))
+        });
+        if submitted.is_err() {
+            release_now(shared, 1, charge);
+        }
+        submitted
     }
 
     /// Cancels the requests submitted before this call whose `tag & mask == value`.
@@ -286,43 +305,6 @@ impl fmt::Debug for Queue {
             .field("name", &self.shared().options.name)
             .field("live", &self.live())
             .finish_non_exhaustive()
-    }
-}
-
-impl QueueShared {
-    /// As [`Queue::submit`], or never blocking.
-    pub(crate) fn put<R: Request>(
-        self: &Arc<Self>,
-        request: &mut R,
-        block: bool,
-    ) -> Result<Ticket<R::Output>, Error> {
-        let id = self.put_parts(request.parts_mut(), Delivery::Ticket, block)?;
-        Ok(Ticket::new(self.pool.ticket(id)))
-    }
-
-    fn put_parts(
-        self: &Arc<Self>,
-        parts: &mut Parts,
-        mode: Delivery,
-        block: bool,
-    ) -> Result<Id, Error> {
-        let charge = charge_of(self, parts);
-        take_room(self, charge, 1, block)?;
-        let priority = accept(self, parts, charge);
-        let has_order = parts.verb == Verb::Sync;
-        let submitted = self.submit_one(priority, has_order, |pool, cache| {
-            if !pool.secure(cache, 1) {
-                return None;
-            }
-            if let Some(group) = &parts.usual.group {
-                group.add();
-            }
-            Some(pool.fill(cache, parts, mode, priority))
-        });
-        if submitted.is_err() {
-            release_now(self, 1, charge);
-        }
-        submitted
     }
 }
 

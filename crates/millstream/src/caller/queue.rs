@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::mem::discriminant;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -28,26 +28,10 @@ use crate::options::QueueOptions;
 use crate::priority::Priority;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, fence, lock};
 
-mod in_place;
-
 /// What callers, workers and the engine of a storage share.
 pub(crate) type Mailbox = Shared<QueueShared>;
-pub(crate) type Table = slots::Table<Home>;
-pub(crate) type EngineSide = slots::EngineSide<Home>;
-
-/// Where the slots of a queue belong, for their tickets, which may outlive the queue.
-pub(crate) struct Home {
-    mailbox: Arc<Mailbox>,
-    pub(crate) queue: Weak<QueueShared>,
-}
-
-impl std::ops::Deref for Home {
-    type Target = Arc<Mailbox>;
-
-    fn deref(&self) -> &Arc<Mailbox> {
-        &self.mailbox
-    }
-}
+pub(crate) type Table = slots::Table<Arc<Mailbox>>;
+pub(crate) type EngineSide = slots::EngineSide<Arc<Mailbox>>;
 
 /// An entry that takes effect in its place, once everything before it has completed.
 pub(crate) enum Fifo {
@@ -56,8 +40,6 @@ pub(crate) enum Fifo {
     Close(FileId),
     /// Engine only: an ordered request may start now.
     Start(Id),
-    /// In place of a read that its caller did itself: so many bytes in so many nanoseconds.
-    Served(Priority, u64, u64),
 }
 
 /// In a parcel's `indices`: stands for the next of its `fifos`.
@@ -150,8 +132,6 @@ struct Submitted {
     dirty: bool,
     /// The storage accepts nothing more.
     closed: bool,
-    paused: bool,
-    has_bandwidth: bool,
     /// Free slots for requests that are submitted one by one.
     cache: Cache,
 }
@@ -167,7 +147,7 @@ pub(crate) struct QueueShared {
     pub(crate) index: AtomicU32,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) options: QueueOptions,
-    pub(crate) pool: PoolOwner<Home>,
+    pub(crate) pool: PoolOwner<Arc<Mailbox>>,
     submitted: Mutex<Submitted>,
     /// Entries accepted, or reserved by a batch, that have not completed.
     live: AtomicU64,
@@ -197,31 +177,13 @@ impl QueueShared {
         mailbox: Arc<Mailbox>,
         table: Arc<Table>,
         options: QueueOptions,
-    ) -> Arc<QueueShared> {
-        Arc::new_cyclic(|own| {
-            let home = Home {
-                mailbox: Arc::clone(&mailbox),
-                queue: Weak::clone(own),
-            };
-            QueueShared::with_home(home, mailbox, table, options)
-        })
-    }
-
-    fn with_home(
-        home: Home,
-        mailbox: Arc<Mailbox>,
-        table: Arc<Table>,
-        options: QueueOptions,
     ) -> QueueShared {
         let slots_max = options.capacity.saturating_add(options.unclaimed);
         QueueShared {
             index: AtomicU32::new(NO_INDEX),
-            pool: Pool::create(table, slots_max, home),
+            pool: Pool::create(table, slots_max, Arc::clone(&mailbox)),
             mailbox,
-            submitted: Mutex::new(Submitted {
-                has_bandwidth: options.bandwidth.is_some(),
-                ..Submitted::default()
-            }),
+            submitted: Mutex::default(),
             live: AtomicU64::new(0),
             held: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -378,7 +340,7 @@ impl QueueShared {
         self: &Arc<Self>,
         priority: Priority,
         has_order: bool,
-        fill: impl FnOnce(&PoolOwner<Home>, &mut Cache) -> Option<Id>,
+        fill: impl FnOnce(&PoolOwner<Arc<Mailbox>>, &mut Cache) -> Option<Id>,
     ) -> Result<Id, Error> {
         if self.mailbox.is_forked() {
             return Err(closed_error());
@@ -452,12 +414,6 @@ impl QueueShared {
         if !submitted.closed {
             let next = submitted.next_sequence;
             wish(&mut submitted.wishes, next);
-            if let Some(paused) = submitted.wishes.paused {
-                submitted.paused = paused;
-            }
-            if let Some(bandwidth) = submitted.wishes.bandwidth {
-                submitted.has_bandwidth = bandwidth.is_some();
-            }
             self.wake_engine(submitted);
         }
     }
@@ -597,7 +553,7 @@ fn fire_closed(fifo: Option<Fifo>) {
     match fifo {
         Some(Fifo::Signal(fence, value)) => fence.signal(value),
         Some(Fifo::Status(statuses, index)) => statuses.write(index, Some(ErrorKind::Closed)),
-        Some(Fifo::Close(..) | Fifo::Start(_) | Fifo::Served(..)) | None => {}
+        Some(Fifo::Close(..) | Fifo::Start(_)) | None => {}
     }
 }
 

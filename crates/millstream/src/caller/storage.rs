@@ -38,7 +38,7 @@ use crate::caller::ticket::Ticket;
 use crate::caller::waits::WaitsFor;
 use crate::error::{Error, ErrorKind};
 use crate::handover::mailbox::{Change, CloseReport, Letter, Shared, closed_error};
-use crate::handover::names::{Names, NewFile, cleaned};
+use crate::handover::names::{Local, Names, NewFile, cleaned};
 use crate::handover::park;
 use crate::ids::{FileId, Id, StorageNumber};
 use crate::limits;
@@ -276,12 +276,7 @@ impl Storage {
             let cause = "the range ends before it begins";
             return Err(Error::new(ErrorKind::InvalidArgument, cause));
         };
-        if let Some(local) = self
-            .0
-            .own
-            .shared()
-            .local_file(file, len, limits::LOCAL_READS)
-        {
+        if let Some(local) = self.local_file(file, len) {
             let mut buffer = self.buffer(len as usize)?;
             let read = local.read_at(range.start, &mut buffer);
             if read.is_ok_and(|read| read == buffer.len()) {
@@ -291,6 +286,45 @@ impl Storage {
         }
         let read = Read::range(file, range.start, len).priority(Priority::High);
         self.0.own.submit(read)?.wait()
+    }
+
+    /// The file through which the calling thread reads so many bytes of a handle, if it may.
+    fn local_file(&self, file: FileId, len: u64) -> Option<Arc<LocalFile>> {
+        let options = &self.mailbox().options;
+        let most = limits::LOCAL_FILES_MAX.min(options.descriptors / limits::DESCRIPTORS_PER_LOCAL);
+        let is_short = (1..limits::DIRECT_BYTES_MIN).contains(&len);
+        if !is_short || options.disk_model.is_some() || self.mailbox().is_closing() {
+            return None;
+        }
+        let found = lock(&self.mailbox().names).local(file, most);
+        match found {
+            Local::Open(local) => Some(local),
+            Local::Unread | Local::Never => None,
+            Local::Unknown(place) => self.open_local_file(file, &place, most),
+        }
+    }
+
+    /// Opens the file of a handle a second time, if its path still leads to it.
+    fn open_local_file(
+        &self,
+        file: FileId,
+        place: &Arc<Path>,
+        most: usize,
+    ) -> Option<Arc<LocalFile>> {
+        let info = self.opened(file).ok()?.wait().ok()?;
+        let birth_ns = info.local?;
+        let local = self.open_local(place, FileOptions::default()).ok()?;
+        let opened = local.opened();
+        // A later file may have the number of one that was removed, and its time of modification.
+        let is_same = opened.identity == info.identity && opened.birth_ns == Some(birth_ns);
+        let local = is_same.then(|| Arc::new(local))?;
+        let mut names = lock(&self.mailbox().names);
+        // A close takes what was lent, once no more is.
+        if !self.mailbox().is_closing() {
+            names.lend(file, &local, most);
+        }
+        drop(names);
+        Some(local)
     }
 
     /// Opens a file on the calling thread, through the page cache. For small files and the first
@@ -560,7 +594,7 @@ fn queue_of(
         return Err(Error::new(ErrorKind::Limit, "4096 queues are alive"));
     }
     let (own, table) = (Arc::clone(mailbox), Arc::clone(table));
-    let queue = QueueShared::new(own, table, options);
+    let queue = Arc::new(QueueShared::new(own, table, options));
     if !mailbox.send(Letter::Queue(Arc::clone(&queue))) {
         queue.close();
         return Err(closed_error());

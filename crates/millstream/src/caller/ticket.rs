@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use crate::caller::queue::{Home, Mailbox};
+use crate::caller::queue::Mailbox;
 use crate::caller::waits::WaitsFor;
 use crate::error::{Error, ErrorKind};
 use crate::handover::mailbox::Change;
@@ -76,14 +76,14 @@ impl<T: 'static> Outcome<T> {
 /// awaiting the ticket drops the memory; [`Ticket::outcome`] returns it.
 #[must_use = "dropping a ticket detaches its request; `Batch::detach` if that is meant"]
 pub struct Ticket<T> {
-    slot: SlotTicket<Home>,
+    slot: SlotTicket<Arc<Mailbox>>,
     cancel_on_drop: bool,
     memory: PhantomData<fn() -> T>,
 }
 
 impl<T: 'static> Ticket<T> {
     #[inline(always)]
-    pub(crate) fn new(slot: SlotTicket<Home>) -> Ticket<T> {
+    pub(crate) fn new(slot: SlotTicket<Arc<Mailbox>>) -> Ticket<T> {
         Ticket {
             slot,
             cancel_on_drop: false,
@@ -127,9 +127,7 @@ impl<T: 'static> Ticket<T> {
         self.slot.shared().waits_for(self.slot.cause()?)
     }
 
-    /// Blocks until the request has completed. A short read of a file on a local disk that threads
-    /// have waited for again and again is done by this thread, if the engine has nothing to do and
-    /// has not begun it ([`Stats::read_by_callers`](crate::Stats::read_by_callers)).
+    /// Blocks until the request has completed.
     ///
     /// # Errors
     /// The request's error. `NotSubmitted`, `OnStorageThread`, `StillHeld`, and `Closed` in a
@@ -178,21 +176,9 @@ impl<T: 'static> Ticket<T> {
     #[cold]
     fn block(&mut self, deadline: Option<Instant>) -> Result<Option<Outcome<T>>, Error> {
         park::may_block()?;
-        if deadline.is_none() && self.read_in_place() {
-            return Ok(self.try_take());
-        }
         let mailbox = Arc::clone(self.slot.shared());
         let polled = mailbox.block_on(deadline, |waker| self.poll_with(waker));
         polled.transpose()
-    }
-
-    /// Reads on this thread, if the engine has not begun to; returns whether the request has ended.
-    fn read_in_place(&mut self) -> bool {
-        let is_plain = self.slot.is_plain_read();
-        let queue = is_plain
-            .then(|| self.slot.shared().queue.upgrade())
-            .flatten();
-        queue.is_some_and(|queue| queue.read_in_place(self.slot.id()))
     }
 
     /// Polls for the outcome; `Err`: it will never complete.

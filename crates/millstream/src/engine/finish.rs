@@ -266,7 +266,7 @@ impl Engine {
                     self.finish_file(file.0.index());
                 }
             }
-            Fifo::Signal(..) | Fifo::Status(..) | Fifo::Served(..) => {}
+            Fifo::Signal(..) | Fifo::Status(..) => {}
         }
     }
 }

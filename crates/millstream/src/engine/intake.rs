@@ -90,23 +90,8 @@ impl Engine {
     }
 
     fn take_fifo(&mut self, queue: u32, sequence: u64, fifo: Fifo) {
-        match &fifo {
-            Fifo::Close(file) => self.close_arrived(*file),
-            Fifo::Served(priority, bytes, ns) => {
-                let counters = &self.shared.counters;
-                let ones = [
-                    &counters.requests,
-                    &counters.done,
-                    &counters.read_by_callers,
-                ];
-                ones.into_iter().for_each(|counter| counter.add(1));
-                let sums = [&counters.stored_bytes, &counters.raw_bytes];
-                sums.into_iter().for_each(|counter| counter.add(*bytes));
-                counters.latency[*priority as usize].add(*ns);
-                let side = &self.side;
-                self.early.retain(|id, _| side.is_pending(*id));
-            }
-            _ => {}
+        if let Fifo::Close(file) = &fifo {
+            self.close_arrived(*file);
         }
         self.queues.touch(queue).add_fifo(sequence, fifo);
     }

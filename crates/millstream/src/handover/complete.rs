@@ -170,11 +170,9 @@ impl QueueState {
 
     /// Entries below `sequence` were taken in.
     pub(crate) fn taken_in(&mut self, sequence: u64) {
-        // A read that its caller did comes after entries that were submitted after it.
-        self.next_sequence = self.next_sequence.max(sequence);
+        self.next_sequence = sequence;
         if !self.selections.is_empty() {
-            let next = self.next_sequence;
-            self.selections.retain(|one| one.before > next);
+            self.selections.retain(|one| one.before > sequence);
         }
     }
 

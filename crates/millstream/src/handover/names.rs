@@ -2,8 +2,8 @@
 //! from then on a file is an id. Each open gives a new id; handles of one path are linked, newest
 //! first. The lock is held for a table access only, never over a system call.
 //!
-//! A handle whose callers wait for short reads again and again has a descriptor for them, too, if
-//! one of the same file can be opened.
+//! A handle that [`Storage::read`](crate::Storage::read) reads again and again has a descriptor for
+//! its callers, too, if one of the same file can be opened.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -39,10 +39,10 @@ struct Named {
 /// How callers read a handle on their own threads.
 #[derive(Clone)]
 pub(crate) enum Local {
-    /// So many reads of callers that waited for them; the next ones may open it.
-    Unread(u32),
-    /// To be opened now, by the path that the handle was opened by.
-    Due(Arc<Path>),
+    /// No caller has read it so far.
+    Unread,
+    /// To be looked at, by the path that it was opened by.
+    Unknown(Arc<Path>),
     /// Through this.
     Open(Arc<LocalFile>),
     /// Not at all.
@@ -86,7 +86,7 @@ impl Names {
                     is_open: true,
                     older: None,
                     newer: None,
-                    local: Local::Unread(0),
+                    local: Local::Unread,
                 });
                 self.entries.len() as u32 - 1
             }
@@ -97,7 +97,7 @@ impl Names {
         }
         let entry = &mut self.entries[index as usize];
         entry.place = Arc::clone(place);
-        (entry.is_open, entry.older, entry.local) = (true, older, Local::Unread(0));
+        (entry.is_open, entry.older, entry.local) = (true, older, Local::Unread);
         Some(self.id(index))
     }
 
@@ -124,23 +124,20 @@ impl Names {
         (is_own && entry.is_open).then_some(entry)
     }
 
-    /// How a caller reads a handle on its own thread, after `reads` other calls; of handles that
-    /// `most` do not exceed. `Due` is returned once, and `Never` from then on until
-    /// [`Names::lend`] or [`Names::unlend`].
-    pub(crate) fn local(&mut self, file: FileId, most: usize, reads: u32) -> Local {
+    /// How a caller reads a handle on its own thread. Its first call returns `Unread`, the second
+    /// `Unknown` unless `most` others are read so, later ones `Never` until [`Names::lend`].
+    pub(crate) fn local(&mut self, file: FileId, most: usize) -> Local {
         let is_full = self.local.len() >= most;
         let Some(entry) = self.open_entry(file) else {
             return Local::Never;
         };
-        match &mut entry.local {
-            Local::Unread(count) if *count < reads || is_full => {
-                *count = count.saturating_add(1);
-                Local::Unread(*count)
+        match &entry.local {
+            Local::Unread => {
+                entry.local = Local::Unknown(Arc::clone(&entry.place));
+                Local::Unread
             }
-            Local::Unread(_) => {
-                entry.local = Local::Never;
-                Local::Due(Arc::clone(&entry.place))
-            }
+            Local::Unknown(_) if is_full => Local::Never,
+            Local::Unknown(_) => std::mem::replace(&mut entry.local, Local::Never),
             known => known.clone(),
         }
     }
@@ -148,21 +145,16 @@ impl Names {
     /// Has callers read a handle through a local file from now on; unless it is closed, or `most`
     /// others are read so by now.
     pub(crate) fn lend(&mut self, file: FileId, local: &Arc<LocalFile>, most: usize) {
-        if self.local.len() >= most {
-            return self.unlend(file);
-        }
+        let is_full = self.local.len() >= most;
         let Some(entry) = self.open_entry(file) else {
             return;
         };
+        if is_full {
+            entry.local = Local::Unread;
+            return;
+        }
         entry.local = Local::Open(Arc::clone(local));
         self.local.push(file.0.index());
-    }
-
-    /// A handle could not be opened for its callers, and may be later.
-    pub(crate) fn unlend(&mut self, file: FileId) {
-        if let Some(entry) = self.open_entry(file) {
-            entry.local = Local::Unread(0);
-        }
     }
 
     /// Takes all local files, to be closed without the lock.

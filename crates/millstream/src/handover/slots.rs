@@ -1,10 +1,10 @@
 //! The slot table: one generational table shared by callers and the engine. Its unsafe code is
-//! here, in `pool`, in `in_place` and in `reserved`.
+//! here, in `pool` and in `reserved`.
 //!
 //! `word` names the owner of a slot's data: FREE (the thread that took it from the free chain),
-//! HELD (its unsubmitted batch), ENGINE (the one [`EngineSide`], or a caller who took the slot's
-//! parcel back, see `in_place`), ENDED (its ticket, or the completion queue). Each hand-over is a
-//! Release store of `word`, each take-over an Acquire load that sees it.
+//! HELD (its unsubmitted batch), ENGINE (the one [`EngineSide`]), ENDED (its ticket, or the
+//! completion queue). Each hand-over is a Release store of `word`, each take-over an Acquire load
+//! that sees it.
 //!
 //! `interest` is the ticket's side: WAITING, DETACHED, CANCEL, with the generation above. Waiting
 //! and dropping meet the end as in Dekker's algorithm: the engine stores ENDED for a whole round,
@@ -177,7 +177,6 @@ unsafe impl<S: Send + Sync> Sync for Table<S> {}
 // SAFETY: as above.
 unsafe impl<S: Send + Sync> Send for Table<S> {}
 
-mod in_place;
 mod pool;
 mod reserved;
 

@@ -1,24 +1,21 @@
 //! Queues: submission, capacity, the completion queue, a storage that closes. The engine here is
 //! its mail, queues and slots; every request completes as soon as it is taken in.
 
-use std::path::Path;
 use std::sync::Arc;
 
+use millstream_io::Device;
 use millstream_io::device::null::NullDevice;
-use millstream_io::{Device, LocalFile, OpenMode};
 
 use super::{check, mailbox, request, spawn};
 use crate::caller::batch::Queue;
 use crate::caller::queue::{EngineSide, FIFO, Mailbox, QueueShared, Table};
-use crate::caller::request::Read;
 use crate::error::{Error, ErrorKind};
 use crate::handover::complete::Queues;
 use crate::handover::slots::Completion;
 use crate::handover::waiters::wake_all;
-use crate::ids::{FileId, StorageNumber};
+use crate::ids::StorageNumber;
 use crate::limits::SLOTS_MAX;
 use crate::options::QueueOptions;
-use crate::sync::lock;
 
 pub(super) struct Engine {
     pub(super) shared: Arc<Mailbox>,
@@ -40,7 +37,7 @@ pub(super) fn engine(capacity: u32) -> (Engine, Arc<QueueShared>) {
         auto_submit: false,
         ..QueueOptions::default()
     };
-    let queue = QueueShared::new(Arc::clone(&shared), table, options);
+    let queue = Arc::new(QueueShared::new(Arc::clone(&shared), table, options));
     let mut queues = Queues::default();
     queues.add(Arc::clone(&queue));
     let engine = Engine {
@@ -220,66 +217,6 @@ fn a_batch_handed_over_to_a_queue_that_closes_is_served_or_refused() {
         assert_eq!(queue.live(), 0);
         assert_eq!(Arc::strong_count(&token), 1);
     });
-}
-
-/// A file that callers read themselves.
-fn local_file(shared: &Mailbox) -> FileId {
-    let path: Arc<Path> = Arc::from(Path::new("Cargo.toml"));
-    let fs = Arc::clone(&shared.fs);
-    let local = LocalFile::open(fs, Arc::clone(&path), OpenMode::default());
-    let local = Arc::new(local.expect("the crate has one"));
-    let mut names = lock(&shared.names);
-    let file = names.open(&path).expect("there is room");
-    names.lend(file, &local, 1);
-    file
-}
-
-#[test]
-fn a_read_is_done_once_by_the_engine_or_by_the_thread_that_waits_and_gives_back_its_room() {
-    check(3, || {
-        let (mut engine, shared) = engine(1);
-        let (queue, file) = (Queue::new(shared), local_file(&engine.shared));
-        let served = spawn(move || {
-            engine.run(2);
-            engine
-        });
-        for _ in 0..2 {
-            let mut ticket = queue.submit(Read::range(file, 0, 8)).expect("room comes");
-            assert!(matches!(ticket.outcome().result, Ok(5 | 8)));
-        }
-        assert!(matches!(queue.drain(None), Ok(true)));
-        let mut engine = served.join().unwrap();
-        engine.end();
-        assert_eq!(queue.live(), 0);
-    });
-}
-
-#[test]
-fn a_read_that_its_caller_takes_back_from_a_queue_that_closes_ends() {
-    // The second is past the end: it goes back as it was.
-    for offset in [0, 1 << 40] {
-        check(3, move || {
-            let (mut engine, shared) = engine(2);
-            let file = local_file(&engine.shared);
-            let queue = Queue::new(Arc::clone(&shared));
-            let submitted = queue.submit(Read::range(file, offset, 8));
-            let closer = spawn(move || {
-                shared.close();
-                let mut requests = Vec::new();
-                engine.take(&mut requests);
-                engine.complete(requests);
-                engine.round();
-                engine.end();
-                engine
-            });
-            match submitted.expect("there is room").outcome().result {
-                Ok(bytes) => assert!(bytes == 5 || bytes == 8 && offset == 0),
-                Err(error) => assert_eq!((error.kind(), offset), (ErrorKind::Closed, 1 << 40)),
-            }
-            drop(closer.join().unwrap());
-            assert_eq!(queue.live(), 0);
-        });
-    }
 }
 
 #[test]

@@ -16,6 +16,5 @@ mod priorities;
 mod semantics;
 mod support;
 mod waiting;
-mod waiting_reads;
 
 millstream_testing::watch!();
