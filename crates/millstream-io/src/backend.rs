@@ -65,11 +65,7 @@ impl DeviceMaker {
     }
 }
 
-impl fmt::Debug for DeviceMaker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DeviceMaker")
-    }
-}
+debug!(DeviceMaker, _it:);
 
 /// Sizes and features of a device.
 #[derive(Debug, Clone)]
@@ -94,15 +90,7 @@ pub struct Made {
     pub slow_apart: bool,
 }
 
-impl fmt::Debug for Made {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Made")
-            .field("kind", &self.device.kind())
-            .field("reason", &self.reason)
-            .field("slow_apart", &self.slow_apart)
-            .finish()
-    }
-}
+debug!(Made, it: kind = it.device.kind(), reason = it.reason, slow_apart = it.slow_apart);
 
 /// Makes the device; called on the thread that will own it.
 pub type Maker = Box<dyn FnOnce() -> Result<Made, IoError> + Send>;
@@ -166,11 +154,7 @@ fn ring(options: &BackendOptions) -> Result<Made, IoError> {
         mask: options.mask,
     })?;
     let reason = format!("{:?}", describe(&ring));
-    Ok(Made {
-        device: Box::new(ring),
-        reason,
-        slow_apart: true,
-    })
+    Ok(of_system(ring, reason))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -219,11 +203,8 @@ fn port(options: BackendOptions) -> (Maker, Arc<dyn FileSystem>) {
             depth: options.depth as usize,
             threads: options.io_threads.unwrap_or(IO_THREADS_DEFAULT),
         };
-        Ok(Made {
-            device: Box::new(Iocp::new(port, &options)?),
-            reason: "overlapped calls on a completion port".to_owned(),
-            slow_apart: true,
-        })
+        let reason = "overlapped calls on a completion port".to_owned();
+        Ok(of_system(Iocp::new(port, &options)?, reason))
     };
     (Box::new(make), files)
 }
@@ -241,11 +222,16 @@ fn pool(options: &BackendOptions, reason: String) -> Result<Made, IoError> {
         depth: options.depth as usize,
         ..ThreadsOptions::default()
     })?;
-    Ok(Made {
-        device: Box::new(threads),
+    Ok(of_system(threads, reason))
+}
+
+/// Returns a device for the system's files.
+fn of_system(device: impl Device + 'static, reason: String) -> Made {
+    Made {
+        device: Box::new(device),
         reason,
         slow_apart: true,
-    })
+    }
 }
 
 #[cfg(test)]

@@ -192,9 +192,6 @@ mod system {
 
     impl EventFd {
         /// Makes an event that is not set.
-        ///
-        /// # Errors
-        /// The system's error.
         pub fn new() -> Result<EventFd, IoError> {
             // SAFETY: makes an unnamed manual-reset event.
             let event = unsafe { CreateEventW(null(), 1, 0, null()) };

@@ -6,6 +6,18 @@
 //!
 //! Nothing here depends on requests, priorities or codecs; those are in the crate `millstream`.
 
+/// Implements `Debug` for a type whose other fields say nothing.
+macro_rules! debug {
+    ($of:ident, $it:ident: $($field:ident = $value:expr),*) => {
+        impl std::fmt::Debug for $of {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let ($it, mut shown) = (self, f.debug_struct(stringify!($of)));
+                shown$(.field(stringify!($field), &$value))*.finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 pub mod backend;
 pub mod crew;
 pub mod device;

@@ -5,7 +5,6 @@
 //! that do not fit are lost, and the thread reports how many; where no thread can be started, all
 //! are lost. Without a hook nothing is stored, and no thread is started.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -98,13 +97,7 @@ impl Log {
     }
 }
 
-impl fmt::Debug for Log {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Log")
-            .field("enabled", &self.shared.is_some())
-            .finish()
-    }
-}
+debug!(Log, it: enabled = it.shared.is_some());
 
 impl Hooked {
     /// Starts the log's thread; where that fails, the receiver is dropped and lines are lost.

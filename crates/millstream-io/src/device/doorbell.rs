@@ -42,11 +42,7 @@ pub struct Doorbell {
     shared: Arc<Bell>,
 }
 
-impl std::fmt::Debug for Doorbell {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Doorbell").finish_non_exhaustive()
-    }
-}
+debug!(Doorbell, _it:);
 
 struct Bell {
     state: AtomicU32,

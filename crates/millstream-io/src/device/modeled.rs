@@ -8,7 +8,6 @@
 //! Invariant: every operation that the owner has not reaped is in `pushed`, `due` or `held`.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -275,13 +274,7 @@ impl Traffic {
     }
 }
 
-impl fmt::Debug for ModelClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ModelClock")
-            .field(&self.shared.model)
-            .finish()
-    }
-}
+debug!(ModelClock, it: model = it.shared.model);
 
 #[cfg(test)]
 mod tests;

@@ -143,7 +143,7 @@ pub struct Uring {
 pub fn describe(uring: &Uring) -> UringFeatures {
     let mut features = uring.features.clone();
     features.registered_bytes = uring.registered.bytes();
-    features.registered_why_not = uring.registered.why_not();
+    features.registered_why_not = uring.registered.why_not;
     features
 }
 

@@ -151,16 +151,11 @@ impl Functions {
 /// # Safety
 /// As for [`Functions`].
 unsafe fn start(transfer: &Transfer) -> Started {
-    let Transfer {
-        verb,
-        handle,
-        pointer,
-        len,
-        overlapped,
-    } = *transfer;
+    let (handle, overlapped) = (transfer.handle, transfer.overlapped);
+    let (pointer, len) = (transfer.pointer, transfer.len);
     // SAFETY: the caller lends `len` bytes at `pointer`, writable for a read, and the OVERLAPPED.
     let ended = unsafe {
-        match verb {
+        match transfer.verb {
             Verb::Read => ReadFile(handle, pointer, len, null_mut(), overlapped),
             Verb::Write => WriteFile(handle, pointer, len, null_mut(), overlapped),
         }

@@ -102,9 +102,6 @@ pub fn expect_sequential(file: &File) {
 
 /// Whether reads and writes of an open file bypass the page cache. On systems other than Linux,
 /// those of a file that the standard library opened do not.
-///
-/// # Errors
-/// The system's error.
 pub fn is_direct(file: &File) -> io::Result<bool> {
     #[cfg(target_os = "linux")]
     {
@@ -152,25 +149,16 @@ mod system {
     use crate::fs::Identity;
 
     /// Reads at an offset, and returns the number of bytes read; 0 at the end of the file. Blocks.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
         file.read_at(into, offset)
     }
 
     /// Writes at an offset, and returns the number of bytes written. Blocks.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
         file.write_at(bytes, offset)
     }
 
     /// Returns what a path leads to, following links. Blocks.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn about(path: &Path) -> Result<About, IoError> {
         // A name that the standard library rejects has no error number of the system.
         let about = std::fs::metadata(path).map_err(|error| {
@@ -215,25 +203,16 @@ mod system {
     }
 
     /// Checks that this user may write a file, by its permissions.
-    ///
-    /// # Errors
-    /// It may not, or the system's error.
     pub fn check_writable(path: &Path) -> io::Result<()> {
         Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?)
     }
 
     /// Opens a file for reading; never waits on a FIFO.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn open(path: &Path) -> io::Result<File> {
         open_with(path, OFlags::empty())
     }
 
     /// Opens a file for reading that must not be a symbolic link; never waits on a FIFO.
-    ///
-    /// # Errors
-    /// It is a symbolic link, or the system's error.
     pub fn open_plain(path: &Path) -> io::Result<File> {
         open_with(path, OFlags::NOFOLLOW)
     }
@@ -259,18 +238,12 @@ mod system {
     pub use crate::fs::os::{about, are_same};
 
     /// Reads at an offset; returns 0 at the end of the file. Blocks. Moves the file's own position.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
         file.seek_read(into, offset)
     }
 
     /// Writes at an offset, and returns the number of bytes written. Blocks. Moves the file's own
     /// position.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
         file.seek_write(bytes, offset)
     }
@@ -287,9 +260,6 @@ mod system {
     }
 
     /// Checks that this user may write a file, by its attributes.
-    ///
-    /// # Errors
-    /// It is read-only, or the system's error.
     pub fn check_writable(path: &Path) -> io::Result<()> {
         match std::fs::metadata(path)?.permissions().readonly() {
             true => Err(io::ErrorKind::PermissionDenied.into()),
@@ -298,17 +268,11 @@ mod system {
     }
 
     /// Opens a file for reading.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn open(path: &Path) -> io::Result<File> {
         File::open(path)
     }
 
     /// Opens a file for reading that must not be a symbolic link.
-    ///
-    /// # Errors
-    /// It is a symbolic link, or the system's error.
     pub fn open_plain(path: &Path) -> io::Result<File> {
         let file = OpenOptions::new()
             .read(true)

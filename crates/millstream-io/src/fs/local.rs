@@ -21,7 +21,6 @@
 //! # }
 //! ```
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -84,9 +83,6 @@ impl LocalFile {
     }
 
     /// Reads at an offset; short only at the end of the file. Blocks.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, IoError> {
         self.fs.read_at(self.descriptor(), offset, into)
     }
@@ -100,9 +96,6 @@ impl LocalFile {
     }
 
     /// Makes written data durable. Blocks.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn sync(&self) -> Result<(), IoError> {
         self.fs.sync(self.descriptor(), false)
     }
@@ -146,11 +139,7 @@ impl Drop for LocalFile {
     }
 }
 
-impl fmt::Debug for LocalFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LocalFile").field(&self.path).finish()
-    }
-}
+debug!(LocalFile, it: path = it.path);
 
 #[cfg(test)]
 mod tests {

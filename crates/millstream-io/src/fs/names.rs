@@ -83,7 +83,8 @@ fn in_any_case(base: &Path, part: Component<'_>) -> Vec<PathBuf> {
 }
 
 /// Returns the folder of the file that a path names.
-pub(super) fn folder_of(path: &Path) -> &Path {
+#[must_use]
+pub fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if parent.as_os_str() != OsStr::new("") => parent,
         _ => Path::new("."),

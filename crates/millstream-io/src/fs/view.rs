@@ -18,7 +18,6 @@
     reason = "maps files and makes slices of them; see the section Safety of this file"
 )]
 
-use std::fmt;
 use std::ops::{Deref, Range};
 use std::path::Path;
 use std::ptr::NonNull;
@@ -158,15 +157,7 @@ impl Drop for MappedView {
     }
 }
 
-impl fmt::Debug for MappedView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MappedView")
-            .field("base", &self.base)
-            .field("start", &self.start)
-            .field("len", &self.len)
-            .finish_non_exhaustive()
-    }
-}
+debug!(MappedView, it: base = it.base, start = it.start, len = it.len);
 
 /// Mappings on Unix.
 #[cfg(unix)]

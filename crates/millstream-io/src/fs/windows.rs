@@ -198,9 +198,6 @@ fn known_by(about: &calls::About, numbering: Numbering) -> Known {
 }
 
 /// Returns the number of bytes of a file in the page cache: `None`, Windows does not report it.
-///
-/// # Errors
-/// Never.
 pub fn cached_bytes(_: &File) -> io::Result<Option<u64>> {
     Ok(None)
 }
@@ -219,9 +216,6 @@ pub fn evict(file: &File) -> io::Result<()> {
 }
 
 /// Returns what a path leads to, following links. Blocks.
-///
-/// # Errors
-/// The system's error.
 pub fn about(path: &Path) -> Result<super::file::About, IoError> {
     let file = open_to_look(path)?;
     let about = calls::about(&file).map_err(|errno| explain("open", errno))?;

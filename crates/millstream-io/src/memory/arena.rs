@@ -25,7 +25,6 @@
     reason = "makes slices of the arena's region; see the section Safety of this file"
 )]
 
-use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -171,15 +170,7 @@ impl Drop for Arena {
     }
 }
 
-impl fmt::Debug for Arena {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Arena")
-            .field("capacity", &self.capacity())
-            .field("in_use", &self.in_use())
-            .field("peak", &self.peak_bytes)
-            .finish_non_exhaustive()
-    }
-}
+debug!(Arena, it: capacity = it.capacity(), in_use = it.in_use(), peak = it.peak_bytes);
 
 impl Block {
     /// Length in bytes (as requested, rounded up to whole pages).

@@ -14,7 +14,6 @@
     reason = "maps a file and hands out parts of it; see the section Safety of this file"
 )]
 
-use std::fmt;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsRawFd as _;
@@ -103,9 +102,6 @@ impl SharedMemory {
     }
 
     /// Returns the length of the file.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn file_len(&self) -> Result<u64, IoError> {
         let about = rustix::fs::fstat(&self.file);
         let about = about.map_err(|errno| IoError::new("fstat", errno))?;
@@ -159,9 +155,6 @@ impl SharedMemory {
 
     /// Locks a byte of the file, which may be beyond its end, as `lock` says; returns whether it
     /// could. Never waits. An open file has one lock of a byte: another replaces it.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn lock(&self, byte: u64, lock: ByteLock) -> Result<bool, IoError> {
         // SAFETY: zeros are a value of this struct of numbers.
         let mut about: libc::flock = unsafe { std::mem::zeroed() };
@@ -239,13 +232,7 @@ impl Drop for SharedMemory {
     }
 }
 
-impl fmt::Debug for SharedMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedMemory")
-            .field("len", &self.len)
-            .finish_non_exhaustive()
-    }
-}
+debug!(SharedMemory, it: len = it.len);
 
 /// A range of shared memory that bytes are read into.
 #[derive(Debug)]

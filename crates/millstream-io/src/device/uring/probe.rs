@@ -65,11 +65,10 @@ pub(super) fn set_up(
             break;
         }
     }
-    Err(IoError::because(
-        "io_uring_setup",
-        refused,
-        likely_cause(refused),
-    ))
+    // The cause, as far as the system tells.
+    let sysctl = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
+    let cause = cause_of(refused, sysctl.as_deref().map(str::trim));
+    Err(IoError::because("io_uring_setup", refused, cause))
 }
 
 /// Retries the setup a few times after `ENOMEM`: the kernel delays releasing what a ring that has
@@ -139,12 +138,6 @@ fn examine(
         registered_why_not: "",
     };
     Ok((ring, features))
-}
-
-/// Returns why a setup failed, as far as the system tells.
-fn likely_cause(errno: Errno) -> &'static str {
-    let sysctl = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
-    cause_of(errno, sysctl.as_deref().map(str::trim))
 }
 
 fn cause_of(errno: Errno, sysctl: Option<&str>) -> &'static str {

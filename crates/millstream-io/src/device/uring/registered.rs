@@ -34,7 +34,8 @@ pub(super) struct Registered {
     /// The kernel has no sparse table, or the mask hides it.
     fixed_table: bool,
     table_made: bool,
-    why_not: &'static str,
+    /// Why the last region offered is registered in part or not at all; empty if neither.
+    pub(super) why_not: &'static str,
 }
 
 impl Registered {
@@ -63,11 +64,6 @@ impl Registered {
 
     pub(super) fn bytes(&self) -> usize {
         self.pieces.iter().map(|piece| piece.len).sum()
-    }
-
-    /// Why the last region offered is registered in part or not at all; empty if neither.
-    pub(super) fn why_not(&self) -> &'static str {
-        self.why_not
     }
 
     /// Registers as much of the region as the limits allow, and returns the number of bytes.

@@ -32,9 +32,6 @@ impl AsRawFd for Folder {
 
 impl Folder {
     /// Opens the folder `path`.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn open(path: &Path) -> Result<Folder, IoError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
@@ -69,9 +66,6 @@ impl Folder {
 
     /// Makes the data and names of all files on the folder's file system durable. On macOS, only
     /// the names in the folder: a file's data is made durable before its rename.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn sync_files(&self) -> Result<(), IoError> {
         #[cfg(target_os = "linux")]
         return rustix::fs::syncfs(self).map_err(|errno| explain("syncfs", errno));

@@ -121,9 +121,6 @@ pub(in crate::fs) fn len_of(file: BorrowedFd<'_>) -> Result<u64, IoError> {
 }
 
 /// Returns the number of bytes of a file in the page cache: `None`, macOS does not report it.
-///
-/// # Errors
-/// Never.
 pub fn cached_bytes(_: &File) -> io::Result<Option<u64>> {
     Ok(None)
 }

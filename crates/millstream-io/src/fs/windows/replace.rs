@@ -24,9 +24,6 @@ pub struct Folder {
 
 impl Folder {
     /// Opens the folder `path`.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn open(path: &Path) -> Result<Folder, IoError> {
         Folder::open_as(name::verbatim(path)?, 0)
     }
@@ -75,9 +72,6 @@ impl Folder {
 
     /// Has no effect: on Windows a temporary file is flushed before its rename. No call makes the
     /// names of a folder durable: `MoveFileEx` writes a name through, `ReplaceFile` does not.
-    ///
-    /// # Errors
-    /// Never.
     pub fn sync_files(&self) -> Result<(), IoError> {
         Ok(())
     }

@@ -7,12 +7,9 @@
 //! nine levels for 128 MiB. The root tells whether a request fits; if so, the lowest or the highest
 //! run that is long enough is found in one descent.
 //!
-//! Why not a buddy allocator: trimmed to whole pages it has no internal fragmentation, but it
-//! places a run of 65 pages at a multiple of 128, and the gaps of 63 behind each serve only smaller
-//! runs. With random sizes of 4 to 256 KiB, 128 MiB are 75 % full on average when a buddy allocator
-//! first fails; this one is 91 % full. A take and a give cost 90 to 100 ns whatever the size
-//! (buddies 20 to 100). First fit from each end keeps the pages in use together at the ends, so
-//! unneeded pages are never touched.
+//! Why not a buddy allocator: it places a run of 65 pages at a multiple of 128, and the gaps of 63
+//! behind each serve only smaller runs. First fit from each end keeps the pages in use together at
+//! the ends, so unneeded pages are never touched.
 //!
 //! Invariants: a page's bit is set if it is not in a run that is out; `run_pages[first]` is the
 //! length of the run that is out from `first` on, else 0; every node agrees with its pages' bits.
