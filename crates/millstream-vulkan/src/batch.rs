@@ -94,7 +94,8 @@ pub(crate) struct Batch {
     commands: Option<Commands>,
     /// Reached once the device has completed the batch.
     done: GpuPoint,
-    family: u32,
+    /// The family of the queue that the batch is submitted to.
+    pub(crate) family: u32,
     uploaded: usize,
     tiles: u32,
     /// Raw bytes of copies.
@@ -107,8 +108,9 @@ pub(crate) struct Batch {
     /// Ranges of buffers that copies write: from buffer and first byte to the end.
     written: BTreeMap<(u64, u64), u64>,
     /// Copies to images, after all others.
-    images: Vec<ImageCopy>,
-    releases: Vec<Release>,
+    pub(crate) images: Vec<ImageCopy>,
+    /// What is released to other families, after all copies.
+    pub(crate) releases: Vec<Release>,
 }
 
 impl Batch {
@@ -235,21 +237,6 @@ impl Batch {
         self.written.insert((buffer.as_raw(), at), at + len);
         self.raw_bytes += len as usize;
         self.copies.push(copy);
-    }
-
-    /// Adds a copy to an image, after all copies to buffers.
-    pub(crate) fn add_image(&mut self, copy: ImageCopy) {
-        self.images.push(copy);
-    }
-
-    /// Returns the family of the queue that the batch is submitted to.
-    pub(crate) fn family(&self) -> u32 {
-        self.family
-    }
-
-    /// Releases a range of a buffer to another family, after all copies.
-    pub(crate) fn add_release(&mut self, (buffer, offset, len): (vk::Buffer, u64, u64), to: u32) {
-        self.releases.push((buffer, offset, len, to));
     }
 
     /// Returns the bytes written by the processor, those read from staging, and the tile count.

@@ -24,7 +24,7 @@ use crate::target::Target;
 /// only one of them is copied by the queue `transfer`, these bytes are undefined.
 pub struct GpuBuffer {
     shared: Arc<Shared>,
-    target: Arc<Target>,
+    pub(crate) target: Arc<Target>,
 }
 
 impl GpuBuffer {
@@ -126,12 +126,3 @@ pub(crate) fn read_back(
 }
 
 device_sink!(GpuBuffer);
-
-impl std::fmt::Debug for GpuBuffer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GpuBuffer")
-            .field("buffer", &self.target.buffer())
-            .field("len", &self.target.len())
-            .finish_non_exhaustive()
-    }
-}

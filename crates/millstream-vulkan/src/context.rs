@@ -24,7 +24,8 @@ pub(crate) struct Context {
     pub(crate) transfer: Option<Arc<Queue>>,
     /// Functions of `VK_EXT_external_memory_host`, if it is enabled.
     pub(crate) host: Option<ext::external_memory_host::Device>,
-    families: Vec<u32>,
+    /// The families of its queues, and those of [`Context::share`], each once.
+    pub(crate) families: Vec<u32>,
     lost: AtomicBool,
     memory: vk::PhysicalDeviceMemoryProperties,
     /// Whether it has `VK_EXT_memory_budget`, which need not be enabled.
@@ -119,11 +120,6 @@ impl Context {
             _entry: adopted.entry,
             _keep: adopted.keep,
         }
-    }
-
-    /// Returns the families of its queues, and those of [`Context::share`], each once.
-    pub(crate) fn families(&self) -> &[u32] {
-        &self.families
     }
 
     /// Adds families of the application that use the buffers and images made here.

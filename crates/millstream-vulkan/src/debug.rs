@@ -1,11 +1,15 @@
-//! `Debug` of the types that have fields of Vulkan: enumerations and flags by number, as ash has
-//! their names only with its feature `debug`, which makes it take twice as long to build.
+//! `Debug` of the handles, and of the types that have fields of Vulkan: enumerations and flags by
+//! number, as ash has their names only with its feature `debug`, which makes it take twice as long
+//! to build.
 
 use std::fmt::{Debug, Formatter, Result};
 
 use ash::vk::Extent3D;
 
-use crate::image::ImageOptions;
+use crate::buffer::GpuBuffer;
+use crate::gpu::Gpu;
+use crate::image::{GpuImage, ImageOptions};
+use crate::record::Recorded;
 use crate::regions::{AdoptedImage, ImageRegion, ImageState};
 
 fn sides(extent: Extent3D) -> [u32; 3] {
@@ -13,8 +17,8 @@ fn sides(extent: Extent3D) -> [u32; 3] {
 }
 
 macro_rules! debug {
-    ($of:ident, $it:ident: $($field:ident = $value:expr),*) => {
-        impl Debug for $of {
+    ($of:ident$(<$lifetime:lifetime>)?, $it:ident: $($field:ident = $value:expr),*) => {
+        impl Debug for $of$(<$lifetime>)? {
             fn fmt(&self, f: &mut Formatter<'_>) -> Result {
                 let $it = self;
                 f.debug_struct(stringify!($of))$(.field(stringify!($field), &$value))*.finish()
@@ -31,3 +35,7 @@ debug!(AdoptedImage, it: image = it.image, format = it.format.as_raw(), regions 
 debug!(ImageOptions, it: format = it.format.as_raw(), extent = sides(it.extent),
     mip_levels = it.mip_levels, layers = it.layers, usage = it.usage.as_raw(),
     layout = it.layout.as_raw());
+debug!(Gpu, it: report = it.report());
+debug!(GpuBuffer, it: buffer = it.target.buffer(), len = it.target.len());
+debug!(GpuImage, it: about = it.place().image.about);
+debug!(Recorded<'_>, it: point = it.point);

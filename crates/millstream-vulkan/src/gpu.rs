@@ -194,7 +194,7 @@ impl Gpu {
             .imports
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        if !imports.iter().any(|import| import.is_of(&staging)) {
+        if !imports.iter().any(|it| Arc::ptr_eq(&it.region, &staging)) {
             imports.push(Imported::new(&self.shared.context, staging)?);
         }
         Ok(())
@@ -420,14 +420,6 @@ impl Drop for Gpu {
         // Nothing is in flight. Destinations may live on.
         let imports = self.shared.imports.write();
         imports.unwrap_or_else(PoisonError::into_inner).clear();
-    }
-}
-
-impl std::fmt::Debug for Gpu {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gpu")
-            .field("report", &self.report())
-            .finish_non_exhaustive()
     }
 }
 

@@ -98,14 +98,14 @@ impl GpuImage {
                  one that does not allow its layout",
             ));
         }
-        let info = description(options, usage, shared.context.families());
+        let info = description(options, usage, &shared.context.families);
         shared.context.allows_image(&info)?;
         let made = DeviceImage::new(&shared.context, &info)?;
         target.about.image = made.image;
         Ok(GpuImage::new(shared, target, Some(made)))
     }
 
-    fn place(&self) -> &ImagePlace {
+    pub(crate) fn place(&self) -> &ImagePlace {
         match &*self.target {
             Target::Image(place) => place,
             _ => unreachable!("made of an image"),
@@ -149,7 +149,7 @@ impl GpuImage {
     /// arrives meanwhile fails.
     pub fn read_back(&self) -> Result<Vec<u8>, Error> {
         let image = &self.place().image;
-        if !self.place().is_made() || !image.begin_reading() {
+        if self.place().made.is_none() || !image.begin_reading() {
             return Err(invalid(
                 "only an image of the library that was loaded, and that no request is on \
                          its way to, is read back",
@@ -226,21 +226,17 @@ fn allows(usage: vk::ImageUsageFlags, layout: vk::ImageLayout) -> bool {
 /// Returns all levels of an image, the largest first, each with all layers; `None` if it has more
 /// mip levels than sizes.
 fn whole(options: &ImageOptions) -> Option<Vec<ImageRegion>> {
-    let vk::Extent3D {
-        width,
-        height,
-        depth,
-    } = options.extent;
-    let largest = width.max(height).max(depth).max(1);
+    let whole = options.extent;
+    let largest = whole.width.max(whole.height).max(whole.depth).max(1);
     let halved = |side: u32, level: u32| (side >> level).max(side.min(1));
     let region = |mip_level: u32| ImageRegion {
         mip_level,
         layers: 0..options.layers,
         offset: vk::Offset3D::default(),
         extent: vk::Extent3D {
-            width: halved(width, mip_level),
-            height: halved(height, mip_level),
-            depth: halved(depth, mip_level),
+            width: halved(whole.width, mip_level),
+            height: halved(whole.height, mip_level),
+            depth: halved(whole.depth, mip_level),
         },
     };
     (options.mip_levels <= largest.ilog2() + 1)
@@ -248,11 +244,3 @@ fn whole(options: &ImageOptions) -> Option<Vec<ImageRegion>> {
 }
 
 device_sink!(GpuImage);
-
-impl std::fmt::Debug for GpuImage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GpuImage")
-            .field("about", &self.place().image.about)
-            .finish_non_exhaustive()
-    }
-}

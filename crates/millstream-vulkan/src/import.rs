@@ -18,7 +18,7 @@ use crate::memory::sharing;
 /// The staging of a storage, imported into the device.
 pub(crate) struct Imported {
     context: Arc<Context>,
-    region: Arc<Region>,
+    pub(crate) region: Arc<Region>,
     pieces: Vec<Piece>,
 }
 
@@ -81,7 +81,7 @@ impl Imported {
         let pointer = self.region.pointer().wrapping_add(begin).cast();
         let kind = vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
         let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(kind);
-        let info = sharing(vk::BufferCreateInfo::default(), self.context.families())
+        let info = sharing(vk::BufferCreateInfo::default(), &self.context.families)
             .size(len as u64)
             .usage(vk::BufferUsageFlags::TRANSFER_SRC)
             .push_next(&mut external);
@@ -122,10 +122,6 @@ impl Imported {
             let bound = device.bind_buffer_memory(piece.buffer, piece.memory, 0);
             bound.map_err(|error| vulkan("vkBindBufferMemory", error))
         }
-    }
-
-    pub(crate) fn is_of(&self, region: &Arc<Region>) -> bool {
-        Arc::ptr_eq(&self.region, region)
     }
 
     /// Returns the buffer and offset of these bytes, if they are all in one piece.

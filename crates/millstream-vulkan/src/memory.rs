@@ -62,7 +62,7 @@ impl DeviceBuffer {
         properties: vk::MemoryPropertyFlags,
     ) -> Result<DeviceBuffer, Error> {
         let device = &context.device;
-        let info = sharing(vk::BufferCreateInfo::default(), context.families())
+        let info = sharing(vk::BufferCreateInfo::default(), &context.families)
             .size(len.max(4) as u64)
             .usage(usage);
         // SAFETY: a valid description.

@@ -38,7 +38,7 @@ struct State {
 #[must_use = "requests whose commands are not submitted fail"]
 pub struct Recorded<'a> {
     recorder: &'a Recorder,
-    point: GpuPoint,
+    pub(crate) point: GpuPoint,
     filled: Vec<Filled>,
     done: Sender<Filled>,
 }
@@ -137,13 +137,5 @@ impl Drop for Recorded<'_> {
             let _ = self.recorder.back.send(Message::Retired(Some(batch)));
         }
         self.recorder.state().recorded = false;
-    }
-}
-
-impl std::fmt::Debug for Recorded<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Recorded")
-            .field("point", &self.point)
-            .finish_non_exhaustive()
     }
 }

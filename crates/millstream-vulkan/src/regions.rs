@@ -310,15 +310,11 @@ fn same_or_apart(a: &ImageRegion, b: &ImageRegion) -> bool {
 
 /// Returns the bytes of a region; `None` on overflow, or if its range of layers is reversed.
 fn region_len(region: &ImageRegion, block: TexelBlock) -> Option<u64> {
-    let vk::Extent3D {
-        width,
-        height,
-        depth,
-    } = region.extent;
+    let extent = region.extent;
     let layers = region.layers.end.checked_sub(region.layers.start)?;
-    let slices = u64::from(layers).checked_mul(u64::from(depth))?;
-    u64::from(width.div_ceil(block.width))
-        .checked_mul(u64::from(height.div_ceil(block.height)))?
+    let slices = u64::from(layers).checked_mul(u64::from(extent.depth))?;
+    u64::from(extent.width.div_ceil(block.width))
+        .checked_mul(u64::from(extent.height.div_ceil(block.height)))?
         .checked_mul(slices)?
         .checked_mul(block.bytes)
 }

@@ -28,7 +28,7 @@ pub(crate) enum Target {
 pub(crate) struct ImagePlace {
     pub(crate) image: ImageTarget,
     /// Its memory, unless the application owns it.
-    made: Option<DeviceImage>,
+    pub(crate) made: Option<DeviceImage>,
     /// The bytes of a request until all are on the device, from its first part to the end of the
     /// last one; those of a request that fails serve the next.
     landing: Mutex<Option<DeviceBuffer>>,
@@ -41,11 +41,6 @@ impl ImagePlace {
             made,
             landing: Mutex::default(),
         }
-    }
-
-    /// Whether the library made the image.
-    pub(crate) fn is_made(&self) -> bool {
-        self.made.is_some()
     }
 
     fn landing(&self) -> MutexGuard<'_, Option<DeviceBuffer>> {
@@ -169,12 +164,13 @@ impl Target {
                 handover,
             } => {
                 if let Some(to) = *handover {
-                    batch.add_release((*buffer, *offset, *len), to);
+                    batch.releases.push((*buffer, *offset, *len, to));
                 }
             }
             Target::Image(place) => {
                 let (from, _) = self.buffer().expect("the last part is expected");
-                batch.add_image(ImageCopy::new(from, &place.image, batch.family()));
+                let copy = ImageCopy::new(from, &place.image, batch.family);
+                batch.images.push(copy);
             }
         }
     }
