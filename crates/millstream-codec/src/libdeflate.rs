@@ -15,7 +15,7 @@ use libdeflate_sys as sys;
 /// A compressor of one level.
 pub(crate) struct Encoder {
     pointer: NonNull<sys::libdeflate_compressor>,
-    level: i32,
+    pub(crate) level: i32,
 }
 
 // SAFETY: the object is owned and not tied to a thread (see the module's notes).
@@ -27,10 +27,6 @@ impl Encoder {
         // SAFETY: any level is allowed; null is handled.
         let pointer = unsafe { sys::libdeflate_alloc_compressor(level) };
         NonNull::new(pointer).map(|pointer| Encoder { pointer, level })
-    }
-
-    pub(crate) fn level(&self) -> i32 {
-        self.level
     }
 
     /// Returns the maximum size of the encoding of `raw_bytes` bytes.

@@ -57,7 +57,7 @@ impl Scratch {
         self.deflate_encoder = self
             .deflate_encoder
             .take()
-            .filter(|kept| kept.level() == level);
+            .filter(|kept| kept.level == level);
         made(&mut self.deflate_encoder, || {
             libdeflate::Encoder::new(level)
         })

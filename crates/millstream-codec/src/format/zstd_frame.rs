@@ -132,9 +132,10 @@ pub(crate) fn parse_block(bytes: [u8; 3], block_bytes_max: usize) -> Result<Bloc
 /// A walk over one frame's block headers while its bytes arrive.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Walk {
-    header: Header,
-    /// Bytes of the frame up to the next block header (or up to the end once `last` is set).
-    walked_bytes: usize,
+    pub(crate) header: Header,
+    /// Bytes of the frame up to the next block header (or up to the end once `last` is set): the
+    /// minimum stored size of the frame known so far.
+    pub(crate) walked_bytes: usize,
     last: bool,
 }
 
@@ -145,15 +146,6 @@ impl Walk {
             walked_bytes: header.header_bytes,
             last: false,
         }
-    }
-
-    pub(crate) fn header(&self) -> &Header {
-        &self.header
-    }
-
-    /// Returns the minimum stored size of the frame known so far.
-    pub(crate) fn stored_bytes_min(&self) -> usize {
-        self.walked_bytes
     }
 
     /// Returns the frame's stored length once its last block's header lies within `frame`, which

@@ -10,7 +10,7 @@ use xxhash_rust::xxh32::Xxh32;
 
 use super::buffers::{Collected, Pending};
 use super::{Core, Progress};
-use crate::block::{broken_block, lz4_block, lz4_block_with_history};
+use crate::block::{broken_block, decode_stored, lz4_block, lz4_block_with_history};
 use crate::error::{After, CodecErrorKind, Fault};
 use crate::format::lz4_frame::{self, BlockHead, Header};
 use crate::format::{Field, Frames, first_u32};
@@ -197,10 +197,7 @@ fn expand(
     compressed: bool,
 ) -> Result<usize, Fault> {
     if !compressed {
-        let target = target.get_mut(..block.len());
-        let target = target.ok_or(Fault::RAW_TOO_LONG)?;
-        target.copy_from_slice(block);
-        return Ok(block.len());
+        return decode_stored(block, target);
     }
     let seen = &history[history.len().saturating_sub(LZ4_WINDOW_BYTES)..];
     match seen {

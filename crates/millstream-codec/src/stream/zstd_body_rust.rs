@@ -49,11 +49,7 @@ impl Body {
     /// Returns the number of bytes that `block` needs to be decoded, as far as is known.
     fn wanted(&self, header: &Header) -> Result<usize, Fault> {
         if self.last_block_seen {
-            return Ok(if header.has_checksum {
-                CHECKSUM_BYTES
-            } else {
-                0
-            });
+            return Ok(usize::from(header.has_checksum) * CHECKSUM_BYTES);
         }
         let Some(head) = self.block.first_chunk::<BLOCK_HEADER_BYTES>() else {
             return Ok(BLOCK_HEADER_BYTES);

@@ -79,14 +79,14 @@ impl Steps for Frames {
         if let Some(mut walk) = self.walk {
             let found = walk.advance(rest)?;
             self.walk = Some(walk);
-            if found.unwrap_or(walk.stored_bytes_min()) > UNIT_STORED_BYTES_MAX {
+            if found.unwrap_or(walk.walked_bytes) > UNIT_STORED_BYTES_MAX {
                 return Err(Fault::unsupported("a zstd frame too long to be a unit"));
             }
             let Some(stored_len) = found.filter(|&stored_len| stored_len <= rest.len()) else {
                 return Ok(None);
             };
             self.walk = None;
-            let unit = unit(stored_len, walk.header().content_bytes, place)?;
+            let unit = unit(stored_len, walk.header.content_bytes, place)?;
             return Ok(Some((stored_len, Some(unit))));
         }
         if rest.is_empty() {
