@@ -39,15 +39,7 @@ impl Format {
     /// Returns the magic number, the format's first two bytes.
     #[must_use]
     pub const fn magic(self) -> &'static str {
-        match self {
-            Format::PlainBitmap => "P1",
-            Format::PlainGraymap => "P2",
-            Format::PlainPixmap => "P3",
-            Format::Bitmap => "P4",
-            Format::Graymap => "P5",
-            Format::Pixmap => "P6",
-            Format::Arbitrary => "P7",
-        }
+        ["P1", "P2", "P3", "P4", "P5", "P6", "P7"][self as usize]
     }
 
     /// Returns the format whose magic number ends with this digit.

@@ -298,16 +298,12 @@ fn pam_number(value: &[u8]) -> Result<u32, ErrorKind> {
         ))
 }
 
-fn trim(mut bytes: &[u8]) -> &[u8] {
-    while let [first, rest @ ..] = bytes
-        && is_white(*first)
-    {
-        bytes = rest;
-    }
-    while let [rest @ .., last] = bytes
-        && is_white(*last)
-    {
-        bytes = rest;
-    }
-    bytes
+fn trim(bytes: &[u8]) -> &[u8] {
+    let is_kept = |byte: &u8| !is_white(*byte);
+    let begin = bytes.iter().position(is_kept).unwrap_or(bytes.len());
+    let end = bytes
+        .iter()
+        .rposition(is_kept)
+        .map_or(begin, |last| last + 1);
+    &bytes[begin..end]
 }

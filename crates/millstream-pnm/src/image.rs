@@ -51,9 +51,6 @@ impl Samples {
 
     /// Resizes to `count` samples of `sample_bytes`, one or two, with unspecified values. Keeps the
     /// memory if it is large enough; returns whether it is new, never touched.
-    ///
-    /// # Errors
-    /// `OutOfMemory`.
     pub(crate) fn make_room(
         &mut self,
         sample_bytes: usize,
@@ -71,9 +68,6 @@ impl Samples {
     }
 
     /// Resizes to `count` samples, keeping those present, with a capacity of at most `count_max`.
-    ///
-    /// # Errors
-    /// `OutOfMemory`.
     pub(crate) fn grow(&mut self, count: usize, count_max: usize) -> Result<(), ErrorKind> {
         match self {
             Samples::U8(samples) => grow(samples, count, count_max),

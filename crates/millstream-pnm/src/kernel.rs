@@ -286,15 +286,6 @@ fn count_by_masks(
     (count, before == 1)
 }
 
-/// Returns the number of whole blocks of the next chunk: as many as there are text and room for,
-/// up to [`CHUNK_BLOCKS`].
-#[inline]
-fn blocks_of_chunk(text_left: usize, samples_left: usize) -> usize {
-    CHUNK_BLOCKS
-        .min(text_left / BLOCK_BYTES)
-        .min(samples_left / SAMPLES_PER_BLOCK)
-}
-
 /// The text and the room of a chunk.
 struct Chunk<'a> {
     text: &'a [u8],
@@ -321,7 +312,9 @@ fn by_chunks(
     assert!(start >= BEFORE_BYTES && start <= text.len());
     loop {
         let room = out.len() / sample_bytes - produced;
-        let blocks = blocks_of_chunk(text.len() - at, room);
+        // As many as there are text and room for.
+        let blocks = ((text.len() - at) / BLOCK_BYTES).min(room / SAMPLES_PER_BLOCK);
+        let blocks = blocks.min(CHUNK_BLOCKS);
         if blocks == 0 {
             break;
         }

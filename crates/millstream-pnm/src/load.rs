@@ -60,10 +60,7 @@ impl Loader {
     /// then has no pixels.
     pub fn load(&mut self, path: impl AsRef<Path>, image: &mut Image) -> Result<(), Error> {
         let loaded = self.load_file(path.as_ref(), image);
-        if loaded.is_err() {
-            image.clear();
-        }
-        loaded
+        loaded.inspect_err(|_| image.clear())
     }
 
     /// Loads the first image of a sequential input such as a pipe, like [`Loader::load`]. It reads
@@ -74,10 +71,7 @@ impl Loader {
     /// Those of [`Loader::load`].
     pub fn load_from(&mut self, reader: &mut dyn Read, image: &mut Image) -> Result<(), Error> {
         let loaded = self.load_stream(reader, image);
-        if loaded.is_err() {
-            image.clear();
-        }
-        loaded
+        loaded.inspect_err(|_| image.clear())
     }
 
     fn load_file(&mut self, path: &Path, image: &mut Image) -> Result<(), Error> {
@@ -226,13 +220,7 @@ impl Text for File {
             buffer.resize(len, 0);
         }
         let into = &mut buffer[..len];
-        let mut filled = 0;
-        while filled < len {
-            match read_at(self, &mut into[filled..], start + filled as u64)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                read => filled += read,
-            }
-        }
+        file::read_exact_at(self, into, start)?;
         Ok(into)
     }
 }

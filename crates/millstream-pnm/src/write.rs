@@ -108,19 +108,12 @@ fn check(image: &Image) -> Result<(), &'static str> {
 }
 
 fn head(header: &Header) -> String {
-    let Header {
-        format,
-        width,
-        height,
-        channels,
-        maxval,
-        tuple_type,
-    } = header;
-    let magic = format.magic();
-    match format {
+    let (magic, maxval) = (header.format.magic(), header.maxval);
+    let (width, height, channels) = (header.width, header.height, header.channels);
+    match header.format {
         Format::PlainBitmap | Format::Bitmap => format!("{magic}\n{width} {height}\n"),
         Format::Arbitrary => {
-            let tuple_type = match tuple_type.name() {
+            let tuple_type = match header.tuple_type.name() {
                 "" => String::new(),
                 name => format!("TUPLTYPE {name}\n"),
             };
