@@ -5,12 +5,10 @@
 //! most [`WRITES_BEHIND`](crate::limits::WRITES_BEHIND) in flight. A stream of both modes does one
 //! at a time: before it reads, what it has written is submitted and waited for.
 //!
-//! For small files another thread costs more than the work: a wake-up of engine, worker and caller
-//! took 60 to 180 µs on a virtual machine, opening a cached file and reading 1.2 MB of it 35 µs. So
-//! a file is opened on the calling thread, which also reads the first
-//! [`LOCAL_BYTES_MAX`](crate::limits::LOCAL_BYTES_MAX) if they are in the page cache, writes as
-//! many, and serves single calls of at least a buffer without a copy. After those bytes, and for
-//! whatever is not cached, the engine takes over the file.
+//! For small files another thread costs more than the work. So a file is opened on the calling
+//! thread, which also reads the first [`LOCAL_BYTES_MAX`](crate::limits::LOCAL_BYTES_MAX) if they
+//! are in the page cache, writes as many, and serves single calls of at least a buffer without a
+//! copy. After those bytes, and for whatever is not cached, the engine takes over the file.
 //!
 //! The error of a write-behind is returned by the next operation, by every one after it, and by
 //! [`FileStream::flush_all`](crate::WriteStream::flush_all) and [`FileStream::close`]: a completed
@@ -108,17 +106,11 @@ impl Streams {
     }
 
     /// Opens a file for reading.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<FileStream> {
         self.open_with(path, OpenOptions::default())
     }
 
     /// Creates a file, or truncates an existing one, for writing.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn create(&self, path: impl AsRef<Path>) -> Result<FileStream> {
         let options = OpenOptions {
             mode: Mode::Write,

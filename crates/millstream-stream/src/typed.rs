@@ -37,17 +37,11 @@ use crate::stream::{ReadStream, WriteStream};
 macro_rules! readers {
     ($($number:ty, $le:ident, $be:ident;)*) => {$(
         #[doc = concat!("Reads a `", stringify!($number), "`, lowest byte first.")]
-        ///
-        /// # Errors
-        /// As [`ReadStream::read_slice`].
         #[inline(always)]
         fn $le(&mut self) -> Result<$number> {
             Ok(<$number>::from_le_bytes(self.next()?))
         }
         #[doc = concat!("Reads a `", stringify!($number), "`, highest byte first.")]
-        ///
-        /// # Errors
-        /// As [`ReadStream::read_slice`].
         #[inline(always)]
         fn $be(&mut self) -> Result<$number> {
             Ok(<$number>::from_be_bytes(self.next()?))
@@ -58,17 +52,11 @@ macro_rules! readers {
 macro_rules! writers {
     ($($number:ty, $le:ident, $be:ident;)*) => {$(
         #[doc = concat!("Writes a `", stringify!($number), "`, lowest byte first.")]
-        ///
-        /// # Errors
-        /// As [`WriteStream::write_slice`].
         #[inline(always)]
         fn $le(&mut self, value: $number) -> Result<()> {
             self.put(value.to_le_bytes())
         }
         #[doc = concat!("Writes a `", stringify!($number), "`, highest byte first.")]
-        ///
-        /// # Errors
-        /// As [`WriteStream::write_slice`].
         #[inline(always)]
         fn $be(&mut self, value: $number) -> Result<()> {
             self.put(value.to_be_bytes())
@@ -76,7 +64,8 @@ macro_rules! writers {
     )*};
 }
 
-/// Reads fields. Implemented by every [`ReadStream`].
+/// Reads fields. Implemented by every [`ReadStream`]. Where nothing else is said, a method fails as
+/// [`ReadStream::read_slice`] does.
 pub trait ReadTyped: ReadStream + Sized {
     readers! {
         u16, read_u16_le, read_u16_be;
@@ -92,18 +81,12 @@ pub trait ReadTyped: ReadStream + Sized {
     }
 
     /// Reads a byte.
-    ///
-    /// # Errors
-    /// As [`ReadStream::read_slice`].
     #[inline(always)]
     fn read_u8(&mut self) -> Result<u8> {
         Ok(self.next::<1>()?[0])
     }
 
     /// Reads a signed byte.
-    ///
-    /// # Errors
-    /// As [`ReadStream::read_slice`].
     #[inline(always)]
     fn read_i8(&mut self) -> Result<i8> {
         Ok(i8::from_le_bytes(self.next()?))
@@ -126,9 +109,6 @@ pub trait ReadTyped: ReadStream + Sized {
     }
 
     /// Fills `into` in one copy.
-    ///
-    /// # Errors
-    /// As [`ReadStream::read_slice`].
     fn read_plain<T: FromBytes + IntoBytes>(&mut self, into: &mut [T]) -> Result<()> {
         self.read_slice(into.as_mut_bytes())
     }
@@ -191,7 +171,8 @@ pub trait ReadTyped: ReadStream + Sized {
 
 impl<S: ReadStream> ReadTyped for S {}
 
-/// Writes fields. Implemented by every [`WriteStream`].
+/// Writes fields. Implemented by every [`WriteStream`]. Each method fails as
+/// [`WriteStream::write_slice`] does.
 pub trait WriteTyped: WriteStream + Sized {
     writers! {
         u16, write_u16_le, write_u16_be;
@@ -207,61 +188,40 @@ pub trait WriteTyped: WriteStream + Sized {
     }
 
     /// Writes a byte.
-    ///
-    /// # Errors
-    /// As [`WriteStream::write_slice`].
     #[inline(always)]
     fn write_u8(&mut self, value: u8) -> Result<()> {
         self.put([value])
     }
 
     /// Writes a signed byte.
-    ///
-    /// # Errors
-    /// As [`WriteStream::write_slice`].
     #[inline(always)]
     fn write_i8(&mut self, value: i8) -> Result<()> {
         self.put(value.to_le_bytes())
     }
 
     /// Writes a boolean as a byte, 0 or 1.
-    ///
-    /// # Errors
-    /// As [`WriteStream::write_slice`].
     #[inline(always)]
     fn write_bool(&mut self, value: bool) -> Result<()> {
         self.put([u8::from(value)])
     }
 
     /// Writes plain data in one copy.
-    ///
-    /// # Errors
-    /// As [`WriteStream::write_slice`].
     fn write_plain<T: IntoBytes + Immutable>(&mut self, plain: &[T]) -> Result<()> {
         self.write_slice(plain.as_bytes())
     }
 
     /// Writes the number of elements (LEB128), then the elements in one copy.
-    ///
-    /// # Errors
-    /// As [`WriteStream::write_slice`].
     fn write_plain_vec<T: IntoBytes + Immutable>(&mut self, plain: &[T]) -> Result<()> {
         self.write_leb128(plain.len() as u64)?;
         self.write_plain(plain)
     }
 
     /// Writes the length (LEB128) and the bytes of a string.
-    ///
-    /// # Errors
-    /// As [`WriteStream::write_slice`].
     fn write_string(&mut self, text: &str) -> Result<()> {
         self.write_plain_vec(text.as_bytes())
     }
 
     /// Writes an unsigned LEB128 number in its shortest form.
-    ///
-    /// # Errors
-    /// As [`WriteStream::write_slice`].
     #[inline]
     fn write_leb128(&mut self, mut value: u64) -> Result<()> {
         while value >= 0x80 {
@@ -272,9 +232,6 @@ pub trait WriteTyped: WriteStream + Sized {
     }
 
     /// Writes a signed LEB128 number in its shortest form.
-    ///
-    /// # Errors
-    /// As [`WriteStream::write_slice`].
     #[inline]
     fn write_leb128_signed(&mut self, mut value: i64) -> Result<()> {
         loop {

@@ -20,12 +20,6 @@ pub(super) struct Window {
     ticket: Ticket<Buffer>,
 }
 
-impl Window {
-    fn holds(&self, position: u64) -> bool {
-        self.offset <= position && position - self.offset < self.len
-    }
-}
-
 impl Handle {
     fn read_fully(&self, local: &LocalFile, offset: u64, into: &mut [u8]) -> Result<()> {
         let len = into.len() as u64;
@@ -53,7 +47,8 @@ impl FileStream {
             return Ok(());
         }
         // A seek has skipped the windows before the one that holds the position.
-        while self.ahead.front().is_some_and(|it| !it.holds(position)) {
+        let holds = |it: &Window| (it.offset..it.offset + it.len).contains(&position);
+        while self.ahead.front().is_some_and(|it| !holds(it)) {
             self.ahead.pop_front();
         }
         // Read in order: from the start, or past the end of a window.
