@@ -134,10 +134,7 @@ impl<'a> Elements<'a> {
         Ok(out)
     }
 
-    /// Returns the largest of elements that are indices.
-    ///
-    /// # Errors
-    /// As [`Elements::to_indices`].
+    /// Returns the largest of elements that are indices; fails as [`Elements::to_indices`].
     pub(crate) fn largest_index(&self) -> Result<Option<u32>> {
         if let Some(indices) = self.as_slice::<u16>() {
             return Ok(indices.iter().copied().max().map(u32::from));

@@ -167,7 +167,9 @@ impl SceneCook {
             return Ok(None);
         };
         let orders = parts.images().map(|(images, stored)| Order {
-            name: glb::entry_name(name, images[0]).into(),
+            name: [name, format!(".{}.msim", images[0]).as_bytes()]
+                .concat()
+                .into(),
             images,
             stored: stored.into(),
         });

@@ -71,13 +71,9 @@ impl Error {
             ErrorKind::Image => error.cause().to_owned(),
             _ => error.to_string(),
         };
-        Error(Arc::new(Context {
-            kind,
-            place: place.to_owned(),
-            cause,
-            file: Some(file.to_owned()),
-            source: Some(error.clone()),
-        }))
+        let mut made = Error::new(kind, place, cause).in_file(file);
+        Arc::make_mut(&mut made.0).source = Some(error.clone());
+        made
     }
 
     /// Returns the error with the name of the file that it concerns.

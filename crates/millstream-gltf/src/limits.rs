@@ -54,7 +54,6 @@ pub fn scene_memory(stored_bytes: u64) -> u64 {
 /// Returns an upper bound on the memory that parsing a JSON text takes: each value in its array,
 /// both as in the JSON and as an element of the scene; each object with the smallest node of its
 /// tree.
-#[must_use]
 pub(crate) fn model_memory(json: &[u8]) -> u64 {
     let count = |wanted: u8| json.iter().filter(|&&byte| byte == wanted).count() as u64;
     json.len() as u64 + 320 * (count(b',') + count(b'[')) + 640 * count(b'{')

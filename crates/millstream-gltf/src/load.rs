@@ -36,7 +36,7 @@ use crate::device::SceneDevice;
 use crate::error::{Error, ErrorKind, Result};
 use crate::scene::{Scene, State};
 use budget::Budget;
-use item::{Item, Task};
+use item::{Content, Item, Task};
 
 /// How scenes are loaded; see [how options are set](millstream#options).
 #[derive(Debug, Clone)]
@@ -350,7 +350,8 @@ impl Load {
         let Some(scene) = self.scene() else {
             return false;
         };
-        let mut small = self.items.iter().filter(|item| item.is_small());
+        let is_small = |item: &&Item| matches!(item.content, Content::SmallLevels(_));
+        let mut small = self.items.iter().filter(is_small);
         scene.buffers.iter().all(State::is_settled) && small.all(Item::is_over)
     }
 

@@ -18,11 +18,6 @@ pub(super) struct Parts<'a> {
     binary: &'a [u8],
 }
 
-/// Returns the name of the entry that an image of a GLB becomes.
-pub(super) fn entry_name(scene: &[u8], image: usize) -> Vec<u8> {
-    [scene, format!(".{image}.msim").as_bytes()].concat()
-}
-
 /// Returns the URI of an entry beside the GLB.
 pub(super) fn uri_of(name: &[u8]) -> String {
     let beside = name.rsplit(|&byte| byte == b'/').next();

@@ -20,9 +20,6 @@
 
 /// Undoes the filter of one row. `filtered` has `channels` bytes per pixel; `above` (the row
 /// before, or zeros) and `out` have four. Missing alpha becomes 255, gray all colors.
-///
-/// # Errors
-/// The filter is unknown.
 pub(super) fn unfilter(
     filter: u8,
     channels: usize,

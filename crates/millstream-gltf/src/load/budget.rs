@@ -21,11 +21,8 @@ pub(super) struct Budget {
 impl Budget {
     /// Creates a budget with the application's limit, or the default for the scene's files.
     pub(super) fn new(set: Option<u64>) -> Budget {
-        Budget {
-            set,
-            stored: AtomicU64::new(0),
-            taken: AtomicU64::new(0),
-        }
+        let (stored, taken) = Default::default();
+        Budget { set, stored, taken }
     }
 
     fn max(&self) -> u64 {

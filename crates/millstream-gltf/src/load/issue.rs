@@ -66,14 +66,16 @@ impl Load {
             }
             // An image with large levels, which are a request of their own.
             Some(layout) if small_level(&layout) > layout.first_level() => {
+                let small_bytes = layout.prefix_bytes(small_level(&layout));
                 self.push(Item {
                     content: Content::SmallLevels(layout),
                     priority: self.loader.options.small_levels,
-                    stored_bytes: layout.prefix_bytes(small_level(&layout)) as u64,
+                    stored_bytes: small_bytes as u64,
                     ..item.copy()
                 });
                 item.content = Content::LargeLevels(layout);
-                item.start = large_start(&layout) as u64;
+                // The large half begins at its smallest level.
+                item.start = small_bytes.next_multiple_of(LEVEL_ALIGNMENT) as u64;
                 item.stored_bytes = layout.bytes() as u64 - item.start;
             }
             _ => {}
@@ -653,10 +655,4 @@ impl Load {
 /// Returns the largest level of an image's small half.
 fn small_level(layout: &Layout) -> u32 {
     layout.level_within(limits::SMALL_LEVEL_SIDE)
-}
-
-/// Returns where an image's large half begins: at its smallest level.
-fn large_start(layout: &Layout) -> usize {
-    let small = layout.prefix_bytes(small_level(layout));
-    small.next_multiple_of(LEVEL_ALIGNMENT)
 }

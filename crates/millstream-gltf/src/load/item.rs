@@ -169,10 +169,6 @@ impl Item {
         matches!(self.content, Content::LargeLevels(_))
     }
 
-    pub(super) fn is_small(&self) -> bool {
-        matches!(self.content, Content::SmallLevels(_))
-    }
-
     /// Whether it is complete and its bytes were handled.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.task, Task::Ended)
