@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use millstream::{Fence, Group, StatusArray};
 use millstream_io::eventfd::number_of;
 
-use crate::desc::{Descriptor, at, border, fill_sized, limit, out};
+use crate::desc::{Descriptor, at, border, border_to, fill_sized, limit, out};
 use crate::error::{Failure, MST_ERROR_NOT_READY, invalid, mst_result};
 use crate::handle::{free, owned};
 use crate::storage::{NOT_READY, mst_storage};
@@ -42,11 +42,8 @@ unsafe impl Descriptor for mst_group_counts {}
 /// Creates an empty group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_group_create(group: *mut *mut mst_group) -> mst_result {
-    border(|| {
-        // SAFETY: pointers are as the header asks, here and in all calls.
-        unsafe { out(group)? }.write(owned(mst_group(Group::new())));
-        Ok(())
-    })
+    // SAFETY: pointers are as the header asks, here and in all calls.
+    unsafe { border_to(group, || Ok(owned(mst_group(Group::new())))) }
 }
 
 /// Frees a group; its requests go on. NULL is allowed.
@@ -98,11 +95,8 @@ pub unsafe extern "C" fn mst_group_wait(
 /// Creates a fence at `value`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_fence_create(value: u64, fence: *mut *mut mst_fence) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_group_create`.
-        unsafe { out(fence)? }.write(owned(mst_fence(Fence::new(value))));
-        Ok(())
-    })
+    // SAFETY: see `mst_group_create`.
+    unsafe { border_to(fence, || Ok(owned(mst_fence(Fence::new(value))))) }
 }
 
 /// Frees a fence. Requests that it holds back wait for ever, or until they are canceled. NULL is
@@ -157,12 +151,8 @@ pub unsafe extern "C" fn mst_fence_wait(
 /// stays set until it is reset.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_fence_eventfd(fence: *mut mst_fence, fd: *mut c_int) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_group_create`.
-        let (fence, fd) = unsafe { (at(fence)?, out(fd)?) };
-        fd.write(number_of(fence.0.eventfd()?));
-        Ok(())
-    })
+    // SAFETY: see `mst_group_create`.
+    unsafe { border_to(fd, || Ok(number_of(at(fence)?.0.eventfd()?))) }
 }
 
 impl mst_status_array {

@@ -18,6 +18,30 @@ pub(crate) fn border(call: impl FnOnce() -> Result<(), Failure>) -> mst_result {
     }
 }
 
+/// As [`border`], for a call with one result, which goes to `result`; NULL is noticed before the
+/// call.
+///
+/// # Safety
+/// As [`out`].
+pub(crate) unsafe fn border_to<T>(
+    result: *mut T,
+    call: impl FnOnce() -> Result<T, Failure>,
+) -> mst_result {
+    border(|| {
+        // SAFETY: the caller's promise.
+        let result = unsafe { out(result)? };
+        result.write(call()?);
+        Ok(())
+    })
+}
+
+/// Sets an option, unless the descriptor leaves it at 0, which stands for its default.
+pub(crate) fn set<T: Default + PartialEq>(option: &mut T, value: T) {
+    if value != T::default() {
+        *option = value;
+    }
+}
+
 /// What a pointer of the application names.
 ///
 /// # Safety
@@ -165,7 +189,7 @@ unsafe fn copy_desc<T: Descriptor>(
     };
     let checked = match more.iter().all(|byte| *byte == 0) {
         true => Ok(()),
-        false => Err(Failure::of(
+        false => Err(Failure::Known(
             MST_ERROR_UNSUPPORTED,
             c"a descriptor uses members that this version of the library does not know",
         )),

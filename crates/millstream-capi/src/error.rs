@@ -10,7 +10,7 @@ use std::path::Path;
 
 use millstream::ErrorKind;
 
-use crate::handle::{free, owned};
+use crate::handle::{free, give, owned};
 
 /// How a call or a request ended: `MST_OK` or an error.
 pub type mst_result = i32;
@@ -137,10 +137,6 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) const fn of(result: mst_result, message: &'static CStr) -> Failure {
-        Failure::Known(result, message)
-    }
-
     /// An error about no file.
     pub(crate) fn because(result: mst_result, message: String) -> Failure {
         let message = Cow::Owned(c_text(message));
@@ -175,7 +171,7 @@ impl Failure {
 
 /// An argument is invalid.
 pub(crate) const fn invalid(message: &'static CStr) -> Failure {
-    Failure::of(MST_ERROR_INVALID_ARGUMENT, message)
+    Failure::Known(MST_ERROR_INVALID_ARGUMENT, message)
 }
 
 fn c_text(text: impl Into<Vec<u8>>) -> CString {
@@ -339,12 +335,8 @@ pub unsafe extern "C" fn mst_error_range(
         let range = error
             .as_ref()
             .map_or((0, 0), |error| (error.offset, error.length));
-        if let Some(offset) = offset.as_mut() {
-            *offset = range.0;
-        }
-        if let Some(length) = length.as_mut() {
-            *length = range.1;
-        }
+        give(offset, range.0);
+        give(length, range.1);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Objects that the application owns: boxes on its side of the border.
+//! Objects and memory that the application owns, on its side of the border.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -28,4 +28,15 @@ pub(crate) unsafe fn take<T>(pointer: *mut T) -> Option<Box<T>> {
 pub(crate) unsafe fn free<T>(pointer: *mut T) {
     // SAFETY: the caller's promise.
     unharmed((), || drop(unsafe { take(pointer) }));
+}
+
+/// Sets what the application asks for, unless the pointer is NULL.
+///
+/// # Safety
+/// The pointer is NULL, or valid for a write and not used otherwise.
+pub(crate) unsafe fn give<T>(pointer: *mut T, value: T) {
+    // SAFETY: the caller's promise.
+    if let Some(to) = unsafe { pointer.as_mut() } {
+        *to = value;
+    }
 }

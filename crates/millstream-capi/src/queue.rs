@@ -8,7 +8,8 @@ use millstream_io::eventfd::number_of;
 
 use crate::completion::{mst_fence, mst_group, mst_status_array};
 use crate::desc::{
-    Descriptor, at, at_mut, border, deadline_of, desc_at, limit, name, out, read_desc_or_default,
+    Descriptor, at, at_mut, border, border_to, deadline_of, desc_at, limit, name, out,
+    read_desc_or_default, set,
 };
 use crate::error::{Failure, invalid, mst_error, mst_result, owned_error};
 use crate::handle::{free, owned};
@@ -72,12 +73,8 @@ pub unsafe extern "C" fn mst_queue_create(
             // SAFETY: as above.
             options.name = unsafe { name(desc.name) };
         }
-        if desc.capacity > 0 {
-            options.capacity = desc.capacity;
-        }
-        if desc.unclaimed > 0 {
-            options.unclaimed = desc.unclaimed;
-        }
+        set(&mut options.capacity, desc.capacity);
+        set(&mut options.unclaimed, desc.unclaimed);
         options.bytes = (desc.bytes > 0).then_some(desc.bytes);
         options.bandwidth = (desc.bandwidth > 0).then_some(desc.bandwidth);
         options.priority = priority_of(desc.priority)?.unwrap_or(Priority::Normal);
@@ -336,12 +333,8 @@ pub unsafe extern "C" fn mst_queue_wait(queue: *mut mst_queue, timeout_ns: u64) 
 /// until it is reset.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_queue_eventfd(queue: *mut mst_queue, fd: *mut c_int) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_queue_create`.
-        let (queue, fd) = unsafe { (at(queue)?, out(fd)?) };
-        fd.write(number_of(queue.0.completion_eventfd()?));
-        Ok(())
-    })
+    // SAFETY: see `mst_queue_create`.
+    unsafe { border_to(fd, || Ok(number_of(at(queue)?.0.completion_eventfd()?))) }
 }
 
 /// Creates an empty batch.
@@ -350,12 +343,8 @@ pub unsafe extern "C" fn mst_batch_create(
     queue: *mut mst_queue,
     batch: *mut *mut mst_batch,
 ) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_queue_create`.
-        let (queue, result) = unsafe { (at(queue)?, out(batch)?) };
-        result.write(owned(mst_batch(queue.0.batch())));
-        Ok(())
-    })
+    // SAFETY: see `mst_queue_create`.
+    unsafe { border_to(batch, || Ok(owned(mst_batch(at(queue)?.0.batch())))) }
 }
 
 /// Submits what the batch holds, and frees it. NULL is allowed.

@@ -9,12 +9,13 @@ use millstream_pak::{EntryInfo, ErrorKind, Mounts, Package, PackageOptions, Publ
 use millstream_source::{Located, Source};
 
 use crate::desc::{
-    Descriptor, at, border, bytes, check_sized, fill_sized, out, path, read_desc_or_default, text,
+    Descriptor, at, border, border_to, bytes, check_sized, fill_sized, out, path,
+    read_desc_or_default, text,
 };
 use crate::error::{
     Failure, MST_ERROR_CANCELED, MST_ERROR_NOT_FOUND, MST_ERROR_UNSUPPORTED, invalid, mst_result,
 };
-use crate::handle::{free, owned};
+use crate::handle::{free, give, owned};
 use crate::storage::{check_flags, mst_storage};
 
 /// Named entries: a package, or packages, archives and folders over one another. Calls may be made
@@ -142,7 +143,7 @@ impl mst_source {
     fn package(&self) -> Result<&Package, Failure> {
         match &self.kind {
             Kind::Package(package) => Ok(package),
-            Kind::Mounts(_) => Err(Failure::of(
+            Kind::Mounts(_) => Err(Failure::Known(
                 MST_ERROR_UNSUPPORTED,
                 c"only packages have this ability, not mounts",
             )),
@@ -297,7 +298,8 @@ pub unsafe extern "C" fn mst_source_free(source: *mut mst_source) {
     unsafe { free(source) }
 }
 
-const NO_ENTRY: Failure = Failure::of(MST_ERROR_NOT_FOUND, c"the source has no entry of this name");
+const NO_ENTRY: Failure =
+    Failure::Known(MST_ERROR_NOT_FOUND, c"the source has no entry of this name");
 
 /// Finds an entry by its name. `MST_ERROR_NOT_FOUND` if there is none.
 #[unsafe(no_mangle)]
@@ -306,12 +308,8 @@ pub unsafe extern "C" fn mst_source_find(
     name: *const c_char,
     entry: *mut mst_entry,
 ) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_package_open`.
-        let (source, name, result) = unsafe { (at(source)?, text(name)?, out(entry)?) };
-        result.write(source.find(name)?);
-        Ok(())
-    })
+    // SAFETY: see `mst_package_open`.
+    unsafe { border_to(entry, || at(source)?.find(text(name)?)) }
 }
 
 /// Finds many entries; faster than one by one in large packages. Entries that do not exist get a
@@ -351,9 +349,7 @@ pub unsafe extern "C" fn mst_source_find_many(
             }
         }
         // SAFETY: as above.
-        if let Some(found) = unsafe { found.as_mut() } {
-            *found = total;
-        }
+        unsafe { give(found, total) };
         Ok(())
     })
 }
@@ -435,12 +431,8 @@ pub unsafe extern "C" fn mst_package_count(
     source: *const mst_source,
     count: *mut u32,
 ) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_package_open`.
-        let (source, count) = unsafe { (at(source)?, out(count)?) };
-        count.write(source.package()?.len());
-        Ok(())
-    })
+    // SAFETY: see `mst_package_open`.
+    unsafe { border_to(count, || Ok(at(source)?.package()?.len())) }
 }
 
 /// Entry `index` of a package, from 0 on, and its name, which does not end with a NUL and lives as
@@ -465,15 +457,9 @@ pub unsafe extern "C" fn mst_package_entry(
         let bytes = package.name(index)?;
         // SAFETY: NULL or the caller's.
         unsafe {
-            if let Some(entry) = entry.as_mut() {
-                *entry = mst_entry::of(&package.locate(&info));
-            }
-            if let Some(name) = name.as_mut() {
-                *name = bytes.as_ptr().cast();
-            }
-            if let Some(size) = size.as_mut() {
-                *size = bytes.len();
-            }
+            give(entry, mst_entry::of(&package.locate(&info)));
+            give(name, bytes.as_ptr().cast());
+            give(size, bytes.len());
         }
         Ok(())
     })
@@ -527,7 +513,7 @@ pub unsafe extern "C" fn mst_package_verify(
         }
         match found.errors.into_iter().next() {
             Some(error) => Err(error.into()),
-            None if stopped => Err(Failure::of(
+            None if stopped => Err(Failure::Known(
                 MST_ERROR_CANCELED,
                 c"the verification was stopped",
             )),

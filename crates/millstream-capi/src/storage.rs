@@ -13,11 +13,11 @@ use millstream::{
 use millstream_stream::Streams;
 
 use crate::desc::{
-    Descriptor, at, border, bytes, check_sized, fill_sized, limit, name, out, path,
-    read_desc_or_default,
+    Descriptor, at, border, border_to, bytes, check_sized, fill_sized, limit, name, out, path,
+    read_desc_or_default, set,
 };
 use crate::error::{Failure, MST_ERROR_NOT_READY, invalid, mst_result};
-use crate::handle::{free, owned};
+use crate::handle::{free, give, owned};
 use crate::hooks::{
     Allocator, JobQueue, log_hook, mst_allocator, mst_codec_desc, mst_job_system, mst_log_fn,
     register_codecs,
@@ -385,21 +385,13 @@ unsafe fn options_of(desc: &mst_storage_desc) -> Result<StorageOptions, Failure>
         _ => return Err(invalid(c"unknown backend")),
     };
     options.access = access_of(desc.access)?.unwrap_or_default();
-    let set = |into: &mut usize, value: usize| {
-        if value > 0 {
-            *into = value;
-        }
-    };
     set(&mut options.block_bytes, desc.block_bytes);
     set(&mut options.staging_bytes, desc.staging_bytes);
     set(&mut options.descriptors, desc.descriptors);
     set(&mut options.retained_bytes, desc.retained_bytes);
-    if desc.depth > 0 {
-        options.depth = desc.depth;
-    }
-    if desc.low_wait_ns > 0 {
-        options.low_wait = Duration::from_nanos(desc.low_wait_ns);
-    }
+    set(&mut options.depth, desc.depth);
+    let low_wait = Duration::from_nanos(desc.low_wait_ns);
+    set(&mut options.low_wait, low_wait);
     options.merge = desc.flags & MST_STORAGE_NO_MERGE == 0;
     options.threads.pumped = desc.flags & MST_STORAGE_PUMPED != 0;
     let count = |count: u32| (count > 0).then_some(count as usize);
@@ -500,11 +492,7 @@ pub unsafe extern "C" fn mst_storage_pump(
 ) -> mst_result {
     border(|| {
         // SAFETY: see `mst_storage_create`.
-        let (storage, progress) = unsafe { (at(storage)?, progress.as_mut()) };
-        let done = storage.storage.pump();
-        if let Some(progress) = progress {
-            *progress = done;
-        }
+        unsafe { give(progress, at(storage)?.storage.pump()) };
         Ok(())
     })
 }
@@ -625,14 +613,12 @@ pub unsafe extern "C" fn mst_load(
     name: *const c_char,
     buffer: *mut *mut mst_buffer,
 ) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_storage_create`.
-        let (storage, name) = unsafe { (at(storage)?, path(name)?) };
-        // SAFETY: as above.
-        let result = unsafe { out(buffer)? };
-        result.write(owned(mst_buffer(storage.storage.load(name)?)));
-        Ok(())
-    })
+    // SAFETY: see `mst_storage_create`.
+    unsafe {
+        border_to(buffer, || {
+            Ok(owned(mst_buffer(at(storage)?.storage.load(path(name)?)?)))
+        })
+    }
 }
 
 /// Finds the newest handle of a path that is open, without opening it; 0 if there is none. The path
@@ -660,12 +646,12 @@ pub unsafe extern "C" fn mst_buffer_create(
     size: usize,
     buffer: *mut *mut mst_buffer,
 ) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_storage_create`.
-        let (storage, result) = unsafe { (at(storage)?, out(buffer)?) };
-        result.write(owned(mst_buffer(storage.storage.buffer(size)?)));
-        Ok(())
-    })
+    // SAFETY: see `mst_storage_create`.
+    unsafe {
+        border_to(buffer, || {
+            Ok(owned(mst_buffer(at(storage)?.storage.buffer(size)?)))
+        })
+    }
 }
 
 /// The first byte; NULL for NULL. Valid until the buffer is freed or given to a request.
@@ -692,4 +678,4 @@ pub unsafe extern "C" fn mst_buffer_free(buffer: *mut mst_buffer) {
 
 /// The time passed before it was ready.
 pub(crate) const NOT_READY: Failure =
-    Failure::of(MST_ERROR_NOT_READY, c"not ready yet: the time passed");
+    Failure::Known(MST_ERROR_NOT_READY, c"not ready yet: the time passed");

@@ -7,7 +7,9 @@ use std::ffi::{c_char, c_void};
 
 use millstream_stream::{FileStream, Mode, OpenOptions, ReadStream, Stream, WriteStream};
 
-use crate::desc::{Descriptor, at, at_mut, border, bytes, out, path, read_desc_or_default, text};
+use crate::desc::{
+    Descriptor, at, at_mut, border, border_to, bytes, out, path, read_desc_or_default, text,
+};
 use crate::error::{Failure, invalid, mst_result};
 use crate::handle::{free, owned};
 use crate::source::mst_source;
@@ -219,12 +221,8 @@ pub unsafe extern "C" fn mst_stream_length(
     stream: *mut mst_stream,
     length: *mut u64,
 ) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_stream_open`.
-        let (stream, length) = unsafe { (stream_at(stream)?, out(length)?) };
-        length.write(stream.len()?);
-        Ok(())
-    })
+    // SAFETY: see `mst_stream_open`.
+    unsafe { border_to(length, || Ok(stream_at(stream)?.len()?)) }
 }
 
 /// Waits until everything written has reached the file (not the disk), and reports what failed.

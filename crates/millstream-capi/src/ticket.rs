@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use millstream::{Buffer, Completion, Error, FileId, FileInfo, Outcome, Priority, Ticket};
 
-use crate::desc::{at, at_mut, border, check_sized, deadline_of, fill_sized, limit, out};
+use crate::desc::{
+    at, at_mut, border, border_to, check_sized, deadline_of, fill_sized, limit, out,
+};
 use crate::error::{
     Failure, MST_ERROR_STALE_TICKET, MST_ERROR_STILL_HELD, MST_OK, invalid, mst_error, mst_result,
     owned_error, result_of,
@@ -78,12 +80,12 @@ pub(crate) fn number_of_ticket<T: 'static>(ticket: Ticket<T>) -> mst_ticket {
     ticket.into_bits() ^ TICKET
 }
 
-const STALE: Failure = Failure::of(
+const STALE: Failure = Failure::Known(
     MST_ERROR_STALE_TICKET,
     c"the ticket was claimed or freed before, or belongs to another storage",
 );
 
-const STILL_HELD: Failure = Failure::of(
+const STILL_HELD: Failure = Failure::Known(
     MST_ERROR_STILL_HELD,
     c"the storage was closed before the system let go of the request's memory",
 );
@@ -331,13 +333,13 @@ pub unsafe extern "C" fn mst_file_opened(
     file: mst_file,
     ticket: *mut mst_ticket,
 ) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_storage_create`.
-        let (storage, result) = unsafe { (at(storage)?, out(ticket)?) };
-        let opened = storage.storage.opened(FileId::from_bits(file))?;
-        result.write(number_of_ticket(opened));
-        Ok(())
-    })
+    let file = FileId::from_bits(file);
+    // SAFETY: see `mst_storage_create`.
+    unsafe {
+        border_to(ticket, || {
+            Ok(number_of_ticket(at(storage)?.storage.opened(file)?))
+        })
+    }
 }
 
 /// Waits until the file of a ticket of `mst_file_opened` is open, and fills `info`, whose size must
