@@ -477,10 +477,7 @@ fn codec() -> impl TypedValueParser<Value = CodecId> {
     PossibleValuesParser::new(stream_codecs().map(CodecId::name)).map(codec)
 }
 
-/// Checks that a codec supports a level; `name` is the user's name for it.
-///
-/// # Errors
-/// A usage error if it does not.
+/// Refuses a level that a codec does not support; `name` is the user's name for it.
 pub(crate) fn check_level(
     name: &str,
     level: i32,

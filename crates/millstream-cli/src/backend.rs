@@ -12,9 +12,6 @@ use crate::failure::Ending;
 const VARIABLE: &str = "MILLSTREAM_BACKEND";
 
 /// Returns the default options with the backend that `--backend` names, or the environment.
-///
-/// # Errors
-/// The value of the variable is none of `--backend`.
 pub(crate) fn options(given: Option<BackendWord>) -> Result<StorageOptions, Ending> {
     let named = env::var_os(VARIABLE).filter(|value| !value.is_empty());
     let word = match (given, named) {

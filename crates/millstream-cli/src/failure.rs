@@ -56,10 +56,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Refuses a command-line path that names no file, before the standard library is called with it.
-///
-/// # Errors
-/// See [`names::check`](file_names::check); `doing` completes "cannot".
+/// Refuses a command-line path that names no file, before the standard library is called with it;
+/// `doing` completes "cannot".
 pub(crate) fn check_path(path: &Path, doing: &str) -> Result<(), Failure> {
     file_names::check(path).map_err(|error| Failure::system(path, doing, &error))
 }
@@ -222,7 +220,7 @@ pub(crate) struct Failures {
     /// Each with its position in the order of the work.
     listed: Vec<(usize, Failure)>,
     /// Whether they were reported in a JSON document.
-    documented: bool,
+    pub(crate) documented: bool,
 }
 
 impl Failures {
@@ -275,11 +273,6 @@ impl Failures {
             document["errors"] = listed.collect();
             document["failed"] = json!(self.count);
         }
-    }
-
-    /// Returns whether a JSON document has reported them.
-    pub(crate) fn is_documented(&self) -> bool {
-        self.documented
     }
 
     /// Returns the lines that report them; `noun` names one of them.

@@ -18,17 +18,17 @@ use crate::standard;
 
 /// An input of a command.
 pub(crate) struct Input {
-    name: OsString,
-    file: File,
-    len: Option<u64>,
-    read_bytes: u64,
+    /// The name, for messages.
+    pub(crate) name: OsString,
+    pub(crate) file: File,
+    /// Length in bytes of a regular file; `None` for anything else.
+    pub(crate) len: Option<u64>,
+    /// Number of bytes read so far.
+    pub(crate) read_bytes: u64,
 }
 
 impl Input {
     /// Opens the input named on the command line, `-` for standard input.
-    ///
-    /// # Errors
-    /// The file is missing, is a folder or a FIFO, or cannot be read.
     pub(crate) fn open(name: &OsStr) -> Result<Input, Failure> {
         let stdin = name == "-";
         let opened = if stdin {
@@ -60,26 +60,6 @@ impl Input {
         })
     }
 
-    /// Returns the open file.
-    pub(crate) fn file(&self) -> &File {
-        &self.file
-    }
-
-    /// Returns the length in bytes of a regular file; `None` for anything else.
-    pub(crate) fn len(&self) -> Option<u64> {
-        self.len
-    }
-
-    /// Returns the name, for messages.
-    pub(crate) fn name(&self) -> &OsStr {
-        &self.name
-    }
-
-    /// Returns the number of bytes read so far.
-    pub(crate) fn read_bytes(&self) -> u64 {
-        self.read_bytes
-    }
-
     /// Returns the failure for a read that failed with `error`, at the current offset.
     pub(crate) fn failure(&self, error: &io::Error) -> Failure {
         Failure::io(&self.name, "read", error).at(self.read_bytes)
@@ -88,9 +68,6 @@ impl Input {
 
 /// Refuses a FIFO, whose opening would wait for a writer that may never come. The procfs links
 /// behind `/dev/stdin` and a shell's `<(...)` lead to pipes that are already open, and are allowed.
-///
-/// # Errors
-/// `path` is a FIFO.
 pub(crate) fn refuse_fifo(path: &Path) -> Result<(), Failure> {
     let is_fifo = std::fs::metadata(path).is_ok_and(|about| file::kind(&about) == Kind::Fifo);
     if !is_fifo || follow_links(path).is_ok_and(|found| found.is_none()) {

@@ -115,9 +115,6 @@ impl Hashed {
 
 impl Hashes {
     /// Keeps the hashes if `keeps`; otherwise prints them.
-    ///
-    /// # Errors
-    /// Standard output is closed.
     pub(crate) fn new(keeps: bool) -> Result<Hashes, Failure> {
         Ok(match keeps {
             true => Hashes::Kept(Vec::new()),
@@ -152,9 +149,6 @@ impl Hashes {
 }
 
 /// Prints a line for each hash.
-///
-/// # Errors
-/// How the command ends if they cannot be printed.
 pub(crate) fn print_hashes(hashes: Vec<Hashed>) -> Result<(), Ending> {
     let mut lines = Hashes::new(false)?;
     hashes.into_iter().try_for_each(|one| lines.add(one))?;
@@ -224,9 +218,6 @@ impl Claim {
 
 impl<'a> Loader<'a> {
     /// Loads all sources. Failed files are counted and are not an error.
-    ///
-    /// # Errors
-    /// There is no memory for the hashes, or they cannot be printed.
     pub(crate) fn run(mut self) -> Result<Tally, Ending> {
         let all = self.sources.iter();
         let total_bytes = all.map(Source::bytes).fold(0, u64::saturating_add);
@@ -293,7 +284,10 @@ impl<'a> Loader<'a> {
         let (mut window, mut cursor) = (Window::default(), Cursor::default());
         let mut claim = self.claim();
         loop {
-            if window.has_room() {
+            // A quarter of the window is free.
+            if window.pieces.len() <= WINDOW_REQUESTS / 4 * 3
+                && window.bytes <= WINDOW_BYTES / 4 * 3
+            {
                 self.fill(files, place, &mut cursor, &mut window);
             }
             let Some(piece) = window.pieces.pop_front() else {
@@ -508,13 +502,6 @@ impl<'a> Loader<'a> {
             self.add_hash(hash, archive.name(index))?;
         }
         Ok(())
-    }
-}
-
-impl Window {
-    /// Returns whether a quarter of the window is free.
-    fn has_room(&self) -> bool {
-        self.pieces.len() <= WINDOW_REQUESTS / 4 * 3 && self.bytes <= WINDOW_BYTES / 4 * 3
     }
 }
 

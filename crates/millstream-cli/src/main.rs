@@ -97,7 +97,7 @@ fn show<A>(
 fn report(ending: Ending, command: &str, json: bool) -> ExitCode {
     match ending {
         Ending::Failed(mut failures) => {
-            if json && !failures.is_documented() {
+            if json && !failures.documented {
                 let mut document = serde_json::json!({});
                 failures.document(&mut document);
                 // If it cannot be printed, the failure below is still reported.

@@ -21,7 +21,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use millstream_io::fs::{AtomicFile, file};
+use millstream_io::fs::{AtomicFile, file, names::folder_of};
 use millstream_io::{Errno, IoError};
 use serde_json::Value;
 
@@ -46,7 +46,8 @@ pub(crate) fn is_in_place() -> bool {
 pub(crate) struct Output {
     name: OsString,
     target: Target,
-    written_bytes: u64,
+    /// Number of bytes written so far.
+    pub(crate) written_bytes: u64,
     /// Whether there is an old file, ...
     replaces: bool,
     /// ... which is still to be truncated.
@@ -64,9 +65,6 @@ enum Target {
 
 impl Output {
     /// Opens the output named on the command line, `-` for standard output.
-    ///
-    /// # Errors
-    /// The target is a folder or a socket, is not writable, or its folder is missing or full.
     pub(crate) fn create(name: &OsStr) -> Result<Output, Failure> {
         let (target, replaces) = if name == "-" {
             let opened = standard::output().map(|file| (Target::Through(file), false));
@@ -89,11 +87,6 @@ impl Output {
         })
     }
 
-    /// Returns the number of bytes written so far.
-    pub(crate) fn written_bytes(&self) -> u64 {
-        self.written_bytes
-    }
-
     /// Returns whether the bytes go into the same file as `input`.
     pub(crate) fn writes_into(&self, input: &File) -> bool {
         match &self.target {
@@ -113,17 +106,11 @@ impl Output {
     }
 
     /// Writes all of `bytes`.
-    ///
-    /// # Errors
-    /// Returns how the command ends.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), Ending> {
         self.write_all(bytes).map_err(|error| self.ending(&error))
     }
 
     /// Writes a whole file and makes it visible under its name; returns its length in bytes.
-    ///
-    /// # Errors
-    /// As [`Output::put`] and [`Output::finish`].
     pub(crate) fn put_all(mut self, bytes: &[u8]) -> Result<u64, Ending> {
         self.put(bytes)?;
         let written_bytes = self.written_bytes;
@@ -132,9 +119,6 @@ impl Output {
     }
 
     /// Opens the output of a package: a regular file, because packages are written at offsets.
-    ///
-    /// # Errors
-    /// As [`Output::create`]; or the name is `-`.
     pub(crate) fn create_package(name: &OsStr) -> Result<Output, Ending> {
         refuse_stdout(name, "a package is written at offsets, so it")?;
         // Before a FIFO is opened, which blocks until there is a reader.
@@ -146,9 +130,6 @@ impl Output {
     }
 
     /// Returns the file, for writes at offsets; only for a regular file.
-    ///
-    /// # Errors
-    /// The target is standard output, or not a regular file.
     pub(crate) fn file(&mut self) -> Result<&File, Failure> {
         let truncated = self.truncate();
         truncated.map_err(|error| Failure::io(&self.name, "write", &error))?;
@@ -168,9 +149,6 @@ impl Output {
     }
 
     /// Makes the bytes durable and the file visible under its name.
-    ///
-    /// # Errors
-    /// The system fails to store the bytes or to rename the file; nothing is left behind then.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         let truncated = self.truncate();
         let ended = match self.target {
@@ -204,9 +182,6 @@ impl Write for Output {
 
 /// Refuses an output that is the same file as an input named on the command line, which it would
 /// replace.
-///
-/// # Errors
-/// They are the same file.
 pub(crate) fn refuse_inputs<'a>(
     output: &OsStr,
     inputs: impl IntoIterator<Item = &'a Path>,
@@ -237,9 +212,6 @@ fn no_regular_file(name: &OsStr) -> Failure {
 
 /// Refuses standard output for an output that must be a file; `why` begins the message and ends
 /// with the output's name.
-///
-/// # Errors
-/// The name is `-`.
 pub(crate) fn refuse_stdout(name: &OsStr, why: &str) -> Result<(), Ending> {
     match name == "-" {
         true => Err(Ending::Usage(format!("{why} must be a file and not -"))),
@@ -277,7 +249,9 @@ fn open_path(path: &Path) -> Result<(Target, bool), Failure> {
         let file = OpenOptions::new().append(true).open(path);
         return Ok((Target::Through(file.map_err(failed)?), false));
     };
-    if target.file_name().is_none() || ends_with_slash(&target) {
+    let last = target.as_os_str().as_encoded_bytes().last();
+    let ends_with_slash = last.is_some_and(|&last| std::path::is_separator(char::from(last)));
+    if target.file_name().is_none() || ends_with_slash {
         return Err(is_folder());
     }
     if replaces {
@@ -323,30 +297,12 @@ pub(crate) fn follow_links(path: &Path) -> io::Result<Option<PathBuf>> {
     Err(io::Error::from_raw_os_error(Errno::LINK_CIRCLE.0))
 }
 
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
-}
-
-fn ends_with_slash(path: &Path) -> bool {
-    let last = path.as_os_str().as_encoded_bytes().last();
-    last.is_some_and(|&last| std::path::is_separator(char::from(last)))
-}
-
 /// Writes text to standard output.
-///
-/// # Errors
-/// The reader has closed the pipe, or the file behind standard output cannot be written.
 pub(crate) fn print(text: &str) -> Result<(), Ending> {
     Output::create(OsStr::new("-"))?.put(text.as_bytes())
 }
 
-/// Writes a command's JSON document, including the failures of the command if there are any.
-///
-/// # Errors
-/// As [`print()`]; otherwise `ended`, the outcome of the command.
+/// Writes a command's JSON document with its failures, and returns how the command ended.
 pub(crate) fn conclude(mut document: Value, mut ended: Result<(), Ending>) -> Result<(), Ending> {
     if let Err(Ending::Failed(failures)) = &mut ended {
         failures.document(&mut document);
@@ -356,9 +312,6 @@ pub(crate) fn conclude(mut document: Value, mut ended: Result<(), Ending>) -> Re
 }
 
 /// Writes a JSON document and a newline to standard output.
-///
-/// # Errors
-/// As [`print()`].
 pub(crate) fn print_json(document: &impl serde::Serialize) -> Result<(), Ending> {
     let text = serde_json::to_string(document).expect("documents have text keys and plain values");
     print(&(text + "\n"))

@@ -5,7 +5,7 @@ use std::path::Path;
 use millstream::{CodecId, Queue, QueueOptions, Storage};
 use millstream_io::fs::file;
 use millstream_pak::{
-    Archive, EntryInfo, Error, ErrorKind, Package, PackageOptions, SecretKey, Storing, Target,
+    Archive, EntryInfo, Error, ErrorKind, Package, PackageOptions, Storing, Target,
 };
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Value, json};
@@ -27,18 +27,12 @@ pub(crate) struct Reading {
 
 impl Reading {
     /// Opens a package.
-    ///
-    /// # Errors
-    /// The engine does not start, or the file is not a complete package.
     pub(crate) fn open(path: &Path) -> Result<Reading, Ending> {
         Reading::open_over(path, None, false)
     }
 
     /// Opens a package, over the base of a patch if one is given; `fold_case`: names are looked up
     /// without regard to case.
-    ///
-    /// # Errors
-    /// As [`Reading::open`]; or the package is not a patch of this base.
     pub(crate) fn open_over(
         path: &Path,
         base: Option<&Path>,
@@ -69,9 +63,6 @@ impl Reading {
     }
 
     /// Returns the entry of a name and the package that holds it: the patch, or its base.
-    ///
-    /// # Errors
-    /// The tables are damaged.
     pub(crate) fn find(&self, name: &[u8]) -> Result<Option<(&Package, EntryInfo)>, Failure> {
         for package in [&self.package].into_iter().chain(&self.base) {
             let found = package.lookup(name);
@@ -90,9 +81,6 @@ impl Reading {
 
 /// Returns the entries whose names match, in the byte order of their names, except those that a
 /// package in `above` replaces or removes.
-///
-/// # Errors
-/// The tables of a package are damaged.
 pub(crate) fn visible(
     package: &Package,
     pattern: &[u8],
@@ -146,9 +134,6 @@ impl Sizes {
     }
 
     /// Refuses more raw bytes than `--max-bytes` allows.
-    ///
-    /// # Errors
-    /// There are more raw bytes than that.
     pub(crate) fn check(&self, path: &Path, max_bytes: Option<u64>) -> Result<(), Failure> {
         let most = max_raw_bytes(self.file_bytes, max_bytes);
         match self.raw_bytes <= most {
@@ -158,11 +143,14 @@ impl Sizes {
     }
 }
 
-/// Reads the key of `--sign`.
-pub(crate) fn secret_key(path: Option<&Path>) -> Result<Option<SecretKey>, Failure> {
+/// Reads the key that an option names, if it is given.
+pub(crate) fn key<'a, T>(
+    path: Option<&'a Path>,
+    read: fn(&'a Path) -> millstream_pak::Result<T>,
+) -> Result<Option<T>, Failure> {
     let read = |path| {
         refuse_fifo(path)?;
-        SecretKey::read(path).map_err(|error| describe(path, &error))
+        read(path).map_err(|error| describe(path, &error))
     };
     path.map(read).transpose()
 }

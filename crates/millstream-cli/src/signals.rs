@@ -7,7 +7,6 @@
 //! (`load` counts canceled files) sets a canceler while it works, and then has [`INTERRUPT_GRACE`]
 //! to end by itself.
 
-use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -21,15 +20,7 @@ use crate::progress;
 #[cfg_attr(windows, path = "signals/windows.rs")]
 mod system;
 
-pub(crate) use system::end_by_closed_pipe;
-
-/// Runs the command's work, and handles interruptions meanwhile. Call once, on the main thread.
-///
-/// # Errors
-/// The system refuses the thread or the handler.
-pub(crate) fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-    system::run(work)
-}
+pub(crate) use system::{end_by_closed_pipe, run};
 
 /// Called on an interruption, on the thread that handles it.
 type Canceler = Box<dyn Fn() + Send>;

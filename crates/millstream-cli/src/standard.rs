@@ -20,9 +20,6 @@ use crate::progress;
 mod system;
 
 /// Refuses standard input (0) or output (1) that was closed when the program started.
-///
-/// # Errors
-/// The stream was closed: EBADF.
 pub(crate) fn check(stream: usize) -> io::Result<()> {
     match system::is_closed(stream) {
         true => Err(io::Error::from_raw_os_error(Errno::BAD_DESCRIPTOR.0)),
@@ -31,9 +28,6 @@ pub(crate) fn check(stream: usize) -> io::Result<()> {
 }
 
 /// Standard input.
-///
-/// # Errors
-/// It was closed, or the process has no descriptor left.
 pub(crate) fn input() -> io::Result<File> {
     check(0)?;
     let stream = io::stdin();
@@ -45,9 +39,6 @@ pub(crate) fn input() -> io::Result<File> {
 }
 
 /// Returns standard output; if it is a terminal, no progress bar is shown from now on.
-///
-/// # Errors
-/// As [`input`].
 pub(crate) fn output() -> io::Result<File> {
     check(1)?;
     let stream = io::stdout();

@@ -49,9 +49,6 @@ impl Found {
 }
 
 /// Adds everything that `path` names, in byte order.
-///
-/// # Errors
-/// There is not enough memory for the list.
 pub(crate) fn find(path: &Path, found: &mut Vec<Found>) -> Result<(), Failure> {
     let begin = found.len();
     find_below(path, found)?;
@@ -60,10 +57,7 @@ pub(crate) fn find(path: &Path, found: &mut Vec<Found>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Appends a file to the list.
-///
-/// # Errors
-/// There is no memory for it. When the list grows, memory for as many names is reserved, too: a
+/// Appends a file to the list. When the list grows, memory for as many names is reserved, too: a
 /// small allocation that fails later would end the program without a message.
 fn push(found: &mut Vec<Found>, one: Found) -> Result<(), Failure> {
     if found.len() == found.capacity() {

@@ -29,7 +29,7 @@ pub(crate) fn compress(args: &CompressArgs, json: bool) -> Result<(), Ending> {
 /// Refuses a file that is too long for its container before gigabytes of it are read. (The length
 /// of a pipe is known only at its end.)
 fn check_container(codec: CodecId, input: &Input) -> Result<(), StreamError> {
-    let too_long = input.len().is_some_and(|len| len > GDEFLATE_RAW_BYTES_MAX);
+    let too_long = input.len.is_some_and(|len| len > GDEFLATE_RAW_BYTES_MAX);
     if codec == CodecId::GDEFLATE && too_long {
         let error = CodecError::new(CodecErrorKind::Unsupported, codec, GDEFLATE_RAW_BYTES_MAX);
         return Err(error
@@ -84,20 +84,20 @@ fn move_bytes(
 ) -> Result<(), Ending> {
     let mut input = Input::open(&args.input)?;
     let mut output = Output::create(args.output.name())?;
-    if output.writes_into(input.file()) {
-        return Err(Failure::new(input.name(), "the output is written into the input").into());
+    if output.writes_into(&input.file) {
+        return Err(Failure::new(&input.name, "the output is written into the input").into());
     }
     let worked = work(&mut input, &mut output);
-    *moved = (input.read_bytes(), output.written_bytes());
+    *moved = (input.read_bytes, output.written_bytes);
     match worked {
         Ok(_) => Ok(output.finish()?),
         Err(StreamError::Read(error)) => Err(input.failure(&error).into()),
         Err(StreamError::Write(error)) => Err(output.ending(&error)),
         Err(StreamError::Codec(error)) => {
             let cause = format!("{}: {}", error.codec.name(), error.cause);
-            let failure = Failure::new(input.name(), cause).kind(&error.kind);
+            let failure = Failure::new(&input.name, cause).kind(&error.kind);
             Err(failure.at(error.offset).into())
         }
-        Err(other) => Err(Failure::new(input.name(), other.to_string()).into()),
+        Err(other) => Err(Failure::new(&input.name, other.to_string()).into()),
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn decode(args: &DecodeArgs, json: bool) -> Result<(), Ending> {
     let image = load(&args.image)?;
     let mut output = Output::create(args.output.name())?;
     write(&image.samples, &mut output)?;
-    let bytes = output.written_bytes();
+    let bytes = output.written_bytes;
     output.finish()?;
     if json {
         let header = &image.header;
@@ -48,7 +48,7 @@ fn load(name: &OsStr) -> Result<Image, Failure> {
     }
     let mut input = Input::open(name)?;
     let loaded = loader.load_from(&mut input, &mut image);
-    loaded.map_err(|error| failure(input.name(), &error))?;
+    loaded.map_err(|error| failure(&input.name, &error))?;
     Ok(image)
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn diff(args: &DiffArgs, json: bool) -> Result<(), Ending> {
         let key = args.sign.as_deref();
         let inputs = [&*args.before, &*args.after].into_iter().chain(key);
         output::refuse_inputs(name, inputs)?;
-        let key = package::secret_key(key)?;
+        let key = package::key(key, SecretKey::read)?;
         patch = Some(write(name, (&before, &after), key.as_ref())?);
     }
     if json {

@@ -138,12 +138,8 @@ fn from_archive(args: &ExtractArgs, opened: &Archived) -> Result<Outcome, Ending
 
 /// Prints the JSON document, or a table if anything was extracted.
 fn tell(outcome: Outcome, json: bool, seconds: f64) -> Result<(), Ending> {
-    let Outcome {
-        done,
-        raw_bytes,
-        failures,
-    } = outcome;
-    let failed = failures.count();
+    let (failures, raw_bytes) = (outcome.failures, outcome.raw_bytes);
+    let (done, failed) = (outcome.done, failures.count());
     if json {
         let document = json!({
             "entries": done,
@@ -434,18 +430,13 @@ impl<'a> Extraction<'a> {
             return;
         }
         for written in group {
-            let Written {
-                temporary,
-                name,
-                raw_bytes,
-            } = written;
-            match self.put(temporary, &name) {
+            match self.put(written.temporary, &written.name) {
                 Ok(()) => {
                     self.outcome.done += 1;
-                    self.outcome.raw_bytes += raw_bytes;
+                    self.outcome.raw_bytes += written.raw_bytes;
                 }
                 Err(error) => {
-                    let failure = self.unwritten(&name, &error);
+                    let failure = self.unwritten(&written.name, &error);
                     self.outcome.failures.add(failure);
                 }
             }

@@ -34,7 +34,9 @@ pub(crate) fn list(args: &ListArgs, json: bool) -> Result<(), Ending> {
             if left_out.count() > 0 {
                 failure::tell(&format!("left out: {}", left_out.summary("name")));
             }
-            archive_rows(&opened.archive)
+            let archive = &opened.archive;
+            let row = |index| archive_row(archive, index);
+            (0..archive.len()).map(row).collect()
         }
         None => {
             let reading = Reading::open(&args.package)?;
@@ -72,12 +74,9 @@ pub(crate) fn list(args: &ListArgs, json: bool) -> Result<(), Ending> {
 fn rows(reading: &Reading) -> millstream_pak::Result<Vec<Row>> {
     let package = &reading.package;
     package.check_sharing()?;
-    let mut rows = Vec::new();
-    for &index in package.by_name()? {
-        let info = package.info(index)?;
-        rows.push(row(package, &info)?);
-    }
-    Ok(rows)
+    let all = package.by_name()?.iter();
+    all.map(|&index| row(package, &package.info(index)?))
+        .collect()
 }
 
 fn row(package: &Package, info: &EntryInfo) -> millstream_pak::Result<Row> {
@@ -101,11 +100,6 @@ fn row(package: &Package, info: &EntryInfo) -> millstream_pak::Result<Row> {
         },
         meta,
     })
-}
-
-fn archive_rows(archive: &Archive) -> Vec<Row> {
-    let row = |index| archive_row(archive, index);
-    (0..archive.len()).map(row).collect()
 }
 
 fn archive_row(archive: &Archive, index: u32) -> Row {

@@ -11,8 +11,8 @@ use millstream_gltf::cook::SceneCook;
 use millstream_gltf::record::SceneDescriber;
 use millstream_io::fs::{file, names as file_names};
 use millstream_pak::{
-    Coding, Cook, Describe, ErrorKind, Exclude, Item, Links, PackOptions, PackReport, Target,
-    WalkOptions, names,
+    Coding, Cook, Describe, ErrorKind, Exclude, Item, Links, PackOptions, PackReport, SecretKey,
+    Target, WalkOptions, names,
 };
 use serde_json::json;
 
@@ -36,7 +36,7 @@ pub(crate) fn pack(args: &PackArgs, json: bool) -> Result<(), Ending> {
     let begun = Instant::now();
     let mut coding = coding(args)?;
     let block_bytes = block_bytes(args)?;
-    let sign = package::secret_key(args.sign.as_deref())?;
+    let sign = package::key(args.sign.as_deref(), SecretKey::read)?;
     let mut items = match archive::open(&args.folder, None, false)? {
         Some(opened) => archive_items(args, &opened)?,
         None => find(args)?,

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use millstream::Storage;
 use millstream_gltf::record::is_scene;
 use millstream_gltf::{
-    Error, ErrorKind, Event, EventKind, Load, Loader, LoaderOptions, Progress, State, image,
-    wait_all,
+    Error, ErrorKind, Event, EventKind, Load, Loader, LoaderOptions, State, image, wait_all,
 };
 use millstream_io::thread::processor_time;
 use millstream_pak::{Package, names};
@@ -259,18 +258,11 @@ fn collect(
     outcome: &mut Outcome,
 ) -> Result<(), millstream::Error> {
     let file = &*args.file;
-    let Progress {
-        batches,
-        requests,
-        files,
-        raw_bytes,
-        ..
-    } = load.progress();
-    let document = &mut outcome.document;
-    document.batches += batches;
-    document.requests += requests;
-    document.files += files;
-    document.raw_bytes += raw_bytes;
+    let (document, progress) = (&mut outcome.document, load.progress());
+    document.batches += progress.batches;
+    document.requests += progress.requests;
+    document.files += progress.files;
+    document.raw_bytes += progress.raw_bytes;
     let landed = load.events().iter().filter(|event| !event.failed);
     outcome.files.extend(landed.map(|event| event.file.clone()));
     let room = EVENTS_LISTED.saturating_sub(outcome.events.len());

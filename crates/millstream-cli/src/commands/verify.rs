@@ -8,9 +8,8 @@ use serde_json::json;
 use crate::archive::{self, Archived};
 use crate::args::VerifyArgs;
 use crate::failure::{Ending, Failure, Failures};
-use crate::input::refuse_fifo;
 use crate::output;
-use crate::package::{Reading, describe, max_raw_bytes, too_many_raw_bytes};
+use crate::package::{self, Reading, max_raw_bytes, too_many_raw_bytes};
 use crate::progress;
 use crate::size;
 use crate::table::Table;
@@ -18,11 +17,7 @@ use crate::table::Table;
 /// Runs `verify`.
 pub(crate) fn verify(args: &VerifyArgs, json: bool) -> Result<(), Ending> {
     let begun = Instant::now();
-    let read = |path| {
-        refuse_fifo(path)?;
-        PublicKey::read(path).map_err(|error| describe(path, &error))
-    };
-    let key = args.key.as_deref().map(read).transpose()?;
+    let key = package::key(args.key.as_deref(), PublicKey::read)?;
     let (found, failures) = look(args, key.as_ref())?;
     let seconds = begun.elapsed().as_secs_f64();
     if json {

@@ -27,8 +27,9 @@ const STACK_BYTES: usize = 8 << 20;
 /// Whether an ending signal ends the process at once, whatever its threads wait for.
 static AT_ONCE: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Runs the command, and handles the ending signals that are not ignored.
-pub(super) fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+/// Runs the command, and handles the ending signals that are not ignored. Call once, on the main
+/// thread.
+pub(crate) fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     flag::register(SIGXFSZ, Arc::default())?;
     let mut watched = vec![SIGINT, SIGTERM, SIGHUP, SIGQUIT];
     watched.retain(|&signal| !is_ignored(signal));

@@ -25,7 +25,7 @@ const ENDING: [(u32, &str); 5] = [
 ];
 
 /// Registers [`interrupted`] with the system, and runs the command.
-pub(super) fn run<T>(work: impl FnOnce() -> T) -> io::Result<T> {
+pub(crate) fn run<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     // SAFETY: the function has the signature that the system calls, and lives as long as the
     // process.
     match unsafe { SetConsoleCtrlHandler(Some(interrupted), 1) } {

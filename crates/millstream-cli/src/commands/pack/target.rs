@@ -19,9 +19,6 @@ use crate::loader::describe;
 use crate::package::Reading;
 
 /// Returns the target that the arguments name.
-///
-/// # Errors
-/// The disk cannot be measured, or the named package records no target.
 pub(super) fn target(args: &PackArgs) -> Result<Target, Ending> {
     let Some(word) = args.target.as_deref() else {
         return Ok(Target {

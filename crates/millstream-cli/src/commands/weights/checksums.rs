@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use millstream::{Queue, QueueOptions};
 use millstream_io::fs::names as file_names;
-use millstream_pak::PublicKey;
 use millstream_pak::format::SignatureRecord;
+use millstream_pak::{PublicKey, SecretKey};
 use millstream_weights::checksums::SIGNED_PREFIX;
 use millstream_weights::{Checksums, Model};
 use serde_json::json;
@@ -67,7 +67,7 @@ pub(super) fn compare(
 /// Runs `weights hash`.
 pub(super) fn hash(args: &ModelHashArgs, json: bool) -> Result<(), Ending> {
     let begun = Instant::now();
-    let key = package::secret_key(args.sign.as_deref())?;
+    let key = package::key(args.sign.as_deref(), SecretKey::read)?;
     let (storage, model) = open(&args.model)?;
     let path = &args.model.model;
     let output = args.output.clone().unwrap_or_else(|| match path.is_dir() {
