@@ -90,6 +90,12 @@ const STILL_HELD: Failure = Failure::Known(
     c"the storage was closed before the system let go of the request's memory",
 );
 
+/// Whether the request of a ticket has completed.
+fn is_complete(storage: &mst_storage, ticket: mst_ticket) -> Result<bool, Failure> {
+    let known = storage.storage.is_ticket_complete(ticket ^ TICKET);
+    known.ok_or(STALE)
+}
+
 /// Claims a ticket, waiting so long at most. A ticket that is not complete then stays.
 pub(crate) fn claim<T: 'static>(
     storage: &mst_storage,
@@ -161,14 +167,8 @@ pub unsafe extern "C" fn mst_ticket_poll(
 ) -> mst_result {
     border(|| {
         // SAFETY: see `mst_ticket_wait`.
-        match unsafe { at(storage)? }
-            .storage
-            .is_ticket_complete(ticket ^ TICKET)
-        {
-            Some(true) => Ok(()),
-            Some(false) => Err(NOT_READY),
-            None => Err(STALE),
-        }
+        let complete = is_complete(unsafe { at(storage)? }, ticket)?;
+        complete.then_some(()).ok_or(NOT_READY)
     })
 }
 
@@ -199,11 +199,9 @@ pub unsafe extern "C" fn mst_ticket_cancel(
 ) -> mst_result {
     border(|| {
         // SAFETY: see `mst_ticket_wait`.
-        let storage = &unsafe { at(storage)? }.storage;
-        if storage.is_ticket_complete(ticket ^ TICKET).is_none() {
-            return Err(STALE);
-        }
-        storage.cancel_ticket(ticket ^ TICKET);
+        let storage = unsafe { at(storage)? };
+        is_complete(storage, ticket)?;
+        storage.storage.cancel_ticket(ticket ^ TICKET);
         Ok(())
     })
 }
@@ -219,12 +217,11 @@ pub unsafe extern "C" fn mst_ticket_reprioritize(
 ) -> mst_result {
     border(|| {
         // SAFETY: see `mst_ticket_wait`.
-        let storage = &unsafe { at(storage)? }.storage;
+        let storage = unsafe { at(storage)? };
         let priority = priority_of(priority)?.unwrap_or(Priority::Normal);
         let deadline = deadline_of(deadline_ns);
-        if storage.is_ticket_complete(ticket ^ TICKET).is_none() {
-            return Err(STALE);
-        }
+        is_complete(storage, ticket)?;
+        let storage = &storage.storage;
         storage.reprioritize_ticket(ticket ^ TICKET, priority, deadline);
         Ok(())
     })
