@@ -97,7 +97,6 @@ impl Error {
     }
 
     /// Adds the file, unless the error has one. An empty path leaves it to the caller.
-    #[must_use]
     pub(crate) fn of(mut self, path: &Path) -> Error {
         if !path.as_os_str().is_empty() {
             self.0.path.get_or_insert_with(|| path.to_path_buf());
@@ -106,7 +105,6 @@ impl Error {
     }
 
     /// Adds the entry's name, unless the error has one.
-    #[must_use]
     pub(crate) fn entry(mut self, name: &[u8]) -> Error {
         self.0
             .entry
@@ -115,14 +113,12 @@ impl Error {
     }
 
     /// Adds the block's number, unless the error has one.
-    #[must_use]
     pub(crate) fn block(mut self, block: u64) -> Error {
         self.0.block.get_or_insert(block);
         self
     }
 
     /// Adds the offset in the file, unless the error has one.
-    #[must_use]
     pub(crate) fn at(mut self, offset: u64) -> Error {
         self.0.offset.get_or_insert(offset);
         self

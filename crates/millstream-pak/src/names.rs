@@ -74,10 +74,8 @@ fn is_device(part: &[u8]) -> bool {
         || NUMBERED_DEVICES.iter().any(numbered)
 }
 
-/// Returns the path of a name's file, relative to the folder that the package is unpacked to.
-///
-/// # Errors
-/// `BadName`: this system does not take the name.
+/// Returns the path of a name's file, relative to the folder that the package is unpacked to;
+/// `BadName` if this system does not take the name.
 pub(crate) fn path(name: &[u8]) -> Result<&Path> {
     millstream_io::fs::names::path(name)
         .map_err(|error| Error::new(ErrorKind::BadName, error.cause).entry(name))
