@@ -31,7 +31,7 @@ const LINE_COLUMNS_MAX: usize = 100;
 /// Most lines of source, without tests, of groups of crates: the first has all crates that no other
 /// group names.
 const LINES_MAX: &[(&str, usize, &[&str])] = &[
-    ("the product", 86_000, &[]),
+    ("the product", 85_500, &[]),
     (
         "the crates that measure and test",
         16_350,
@@ -57,7 +57,7 @@ const LINES_MAX: &[(&str, usize, &[&str])] = &[
     ),
     (
         "model weights",
-        4_300,
+        4_310,
         &[
             "millstream-weights",
             "millstream-cli/src/commands/weights.rs",

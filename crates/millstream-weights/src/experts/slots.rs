@@ -36,13 +36,12 @@ impl Slot {
         bytes: usize,
         allocator: Option<Arc<dyn RegionAllocator>>,
     ) -> Result<Vec<Slot>, Error> {
-        let too_large = || {
+        let sizes = bytes.max(1).checked_next_multiple_of(ALIGNMENT);
+        let sizes = sizes.and_then(|each| Some((each, each.checked_mul(count)?)));
+        let Some((each, all)) = sizes else {
             let cause = format!("{count} slots of {bytes} bytes exceed all memory");
-            Error::new(ErrorKind::OutOfMemory, cause)
+            return Err(Error::new(ErrorKind::OutOfMemory, cause));
         };
-        let each = bytes.max(1).checked_next_multiple_of(ALIGNMENT);
-        let each = each.ok_or_else(too_large)?;
-        let all = each.checked_mul(count).ok_or_else(too_large)?;
         let region = Region::new(all, allocator)?;
         let slot = |nth: usize| Slot {
             region: Arc::clone(&region),
