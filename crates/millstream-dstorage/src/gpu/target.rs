@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "calls D3D12 on resources of the program")]
 
 use windows::Win32::Graphics::Direct3D12::*;
+use windows::Win32::Graphics::Dxgi::Common::*;
 
 use crate::abi::*;
 use crate::com;
@@ -108,6 +109,7 @@ impl Target {
         offset: u64,
     ) {
         match &self.place {
+            Place::Buffer(_) if self.len == 0 => {}
             // SAFETY: resources that are held until the list has run; the range was checked.
             Place::Buffer(at) => unsafe {
                 list.CopyBufferRegion(&self.resource, *at, buffer, offset, self.len);
@@ -144,6 +146,7 @@ fn location(resource: &ID3D12Resource) -> D3D12_TEXTURE_COPY_LOCATION {
 struct Texture<'a> {
     device: &'a ID3D12Device,
     description: D3D12_RESOURCE_DESC,
+    planes: u8,
     subresources: u32,
 }
 
@@ -162,11 +165,11 @@ impl Texture<'_> {
             D3D12_RESOURCE_DIMENSION_TEXTURE3D => 1,
             _ => description.DepthOrArraySize,
         };
-        let of_plane = u32::from(description.MipLevels) * u32::from(slices);
         Texture {
             device,
             description,
-            subresources: of_plane.saturating_mul(info.PlaneCount.into()),
+            planes: info.PlaneCount,
+            subresources: u32::from(description.MipLevels) * u32::from(slices),
         }
     }
 
@@ -174,8 +177,10 @@ impl Texture<'_> {
     /// the bytes of all subresources.
     fn footprints(&self, first: u32, count: u32) -> Result<Footprints, HRESULT> {
         let end = first.checked_add(count).ok_or(E_INVALIDARG)?;
-        // Copies from a buffer to several samples do not exist.
-        if count == 0 || end > self.subresources || self.description.SampleDesc.Count != 1 {
+        // Copies from a buffer to several samples do not exist. Not every implementation lays out
+        // planes behind the first.
+        let is_simple = self.description.SampleDesc.Count == 1 && self.planes == 1;
+        if count == 0 || end > self.subresources || !is_simple {
             return Err(E_INVALIDARG);
         }
         let len = count as usize;
@@ -206,6 +211,20 @@ impl Texture<'_> {
         Ok((Place::Texture(regions.collect()), total))
     }
 
+    /// Returns whether D3D12 copies to whole subresources only (depth), or texels share bytes.
+    fn needs_whole(&self) -> bool {
+        let flags = self.description.Flags.0;
+        if flags & D3D12_RESOURCE_FLAG_ALLOW_DEPTH_STENCIL.0 != 0 {
+            return true;
+        }
+        match self.description.Format {
+            DXGI_FORMAT_D16_UNORM | DXGI_FORMAT_D32_FLOAT => true,
+            DXGI_FORMAT_R8G8_B8G8_UNORM | DXGI_FORMAT_G8R8_G8B8_UNORM => true,
+            // `NV12` to `NV11`, and `P208` to `V408`: video of 4:2:0 or 4:2:2.
+            format => matches!(format.0, 103..=110 | 130..=132),
+        }
+    }
+
     /// The footprint of a box is that of a texture of its size.
     fn region(&self, subresource: u32, to: D3D12_BOX) -> Result<(Place, u64), HRESULT> {
         let (footprints, rows, row_len, _) = self.footprints(subresource, 1)?;
@@ -224,6 +243,10 @@ impl Texture<'_> {
         let width = side(to.left, to.right, whole.Width, block)?;
         let height = side(to.top, to.bottom, whole.Height, block)?;
         let depth = side(to.front, to.back, whole.Depth, 1)?;
+        let is_whole = (width, height, depth) == (whole.Width, whole.Height, whole.Depth);
+        if !is_whole && self.needs_whole() {
+            return Err(E_INVALIDARG);
+        }
         let of_block = row_len / u64::from(whole.Width / block).max(1);
         let row = of_block * u64::from(width / block);
         let pitch = row.next_multiple_of(PITCH_ALIGNMENT);

@@ -761,3 +761,45 @@ fn wrong_resources_are_failures_with_the_documented_result() {
     assert_eq!(run(&session, &queue, &[lies]), failed);
     assert_eq!(query(&queue).Desc.Device.as_ref(), Some(&gpu.device));
 }
+
+#[test]
+fn planes_and_parts_of_depth_are_refused() {
+    let Some(gpu) = Device::new() else { return };
+    let session = Session::new();
+    let queue = gpu.storage_queue(&session, MEMORY);
+    let raw = pattern(64 * 64 * 8, 1);
+    let run_to = |to: &To| {
+        let request = to_resource(copy(&raw, NONE, &mut []), to, raw.len());
+        run(&session, &queue, &[request])
+    };
+    let run = |into: &ID3D12Resource, subresource, width| {
+        run_to(&To::Region(into, subresource, whole((width, 64, 1))))
+    };
+    let depth = |format| {
+        let mut description = texture(format, 64, 64, 1, 1);
+        description.Flags = D3D12_RESOURCE_FLAG_ALLOW_DEPTH_STENCIL;
+        (gpu.resource(&description), description)
+    };
+    let wrong = HRESULT(abi::E_INVALIDARG);
+    for format in [
+        DXGI_FORMAT_D32_FLOAT_S8X24_UINT,
+        DXGI_FORMAT_D24_UNORM_S8_UINT,
+    ] {
+        let (into, _) = depth(format);
+        for subresource in 0..3 {
+            assert_eq!(
+                run(&into, subresource, 64),
+                wrong,
+                "{format:?} {subresource}"
+            );
+        }
+        assert_eq!(run_to(&To::All(&into, 0)), wrong, "{format:?}");
+    }
+    for format in [DXGI_FORMAT_D32_FLOAT, DXGI_FORMAT_D16_UNORM] {
+        let (into, description) = depth(format);
+        assert_eq!(run(&into, 0, 64), OK, "{format:?}");
+        let layout = gpu.layout(&description, 0, 1);
+        assert!(gpu.texture_rows(&into, 0, &layout, None) == layout.rows(&raw));
+        assert_eq!(run(&into, 0, 32), wrong, "{format:?}");
+    }
+}
