@@ -14,7 +14,7 @@ mod target;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use windows::Win32::Foundation::HANDLE;
 use windows::Win32::Graphics::Direct3D12::*;
@@ -34,6 +34,9 @@ const SECONDS_VARIABLE: &str = "MILLSTREAM_DSTORAGE_COPY_SECONDS";
 
 /// Far longer than a driver lets a GPU hang.
 const SECONDS_DEFAULT: u16 = 30;
+
+/// How often the fence is read if there is no event.
+const POLL: Duration = Duration::from_millis(5);
 
 /// A request whose bytes are in the upload heap.
 pub(crate) struct Copy {
@@ -101,28 +104,40 @@ impl Gpu {
         self.heap.take(len)
     }
 
-    /// Copies; returns the result of all, once the GPU has done it.
-    pub(crate) fn copy(self: &Arc<Gpu>, copies: Vec<Copy>) -> Result<()> {
-        let mut value = lock(&self.value);
-        HRESULT(self.lost.load(Ordering::Relaxed)).ok()?;
-        if copies.is_empty() {
-            return Ok(());
+    /// Copies; returns the sequence number and the result of each, once the GPU has done it.
+    pub(crate) fn copy(self: &Arc<Gpu>, copies: Vec<Copy>) -> Vec<(u64, HRESULT)> {
+        match copies.is_empty() {
+            true => Vec::new(),
+            false => self.copy_after(&mut lock(&self.value), copies),
         }
+    }
+
+    fn copy_after(self: &Arc<Gpu>, value: &mut u64, copies: Vec<Copy>) -> Vec<(u64, HRESULT)> {
+        let recorded = self.record(&copies);
+        if recorded.is_err() && copies.len() > 1 {
+            // One that D3D12 refuses fails alone.
+            let alone = copies
+                .into_iter()
+                .map(|it| self.copy_after(value, vec![it]));
+            return alone.flatten().collect();
+        }
+        let sequences: Vec<u64> = copies.iter().map(|copy| copy.sequence).collect();
+        let result = match recorded.and_then(|()| self.execute(value, copies)) {
+            Ok(()) => HRESULT(S_OK),
+            Err(error) => error.code(),
+        };
+        sequences.into_iter().map(|it| (it, result)).collect()
+    }
+
+    /// Fails if the device is removed.
+    fn check(&self) -> Result<()> {
         // SAFETY: without arguments.
-        let check = || unsafe { self.device.GetDeviceRemovedReason() };
-        check()?;
-        self.record(&copies)?;
-        *value += 1;
-        if !self.execute(*value)? {
-            log::error(|| String::from("a copy queue is lost: its fence is not reached"));
-            self.lost.store(E_DSTORAGE_IO_TIMEOUT, Ordering::Relaxed);
-            std::mem::forget((copies, Arc::clone(self)));
-            return Err(HRESULT(E_DSTORAGE_IO_TIMEOUT).into());
-        }
-        check()
+        unsafe { self.device.GetDeviceRemovedReason() }
     }
 
     fn record(&self, copies: &[Copy]) -> Result<()> {
+        HRESULT(self.lost.load(Ordering::Relaxed)).ok()?;
+        self.check()?;
         // SAFETY: the GPU has done what was recorded before.
         unsafe {
             self.allocator.Reset()?;
@@ -136,18 +151,50 @@ impl Gpu {
         unsafe { self.list.Close() }
     }
 
-    /// Returns whether the GPU has done what is recorded.
-    fn execute(&self, value: u64) -> Result<bool> {
+    /// Executes what is recorded.
+    fn execute(self: &Arc<Gpu>, value: &mut u64, copies: Vec<Copy>) -> Result<()> {
+        *value += 1;
+        if self.reaches(*value)? {
+            return self.check();
+        }
+        let removed = self.check().err();
+        let reason = removed.unwrap_or_else(|| HRESULT(E_DSTORAGE_IO_TIMEOUT).into());
+        log::error(|| format!("a copy queue is lost, its fence is not reached: {reason}"));
+        self.lost.store(reason.code().0, Ordering::Relaxed);
+        std::mem::forget((copies, Arc::clone(self)));
+        Err(reason)
+    }
+
+    /// Returns whether the GPU does what is recorded in time.
+    fn reaches(&self, value: u64) -> Result<bool> {
+        let deadline = Instant::now() + self.timeout;
         self.reached.reset();
         // SAFETY: the list is closed; the event stays open until it is set.
-        unsafe {
+        let has_event = unsafe {
             self.queue.ExecuteCommandLists(&[Some(self.list.cast()?)]);
-            let waits = self.queue.Signal(&self.fence, value).and_then(|()| {
-                let event = HANDLE(self.reached.handle());
-                self.fence.SetEventOnCompletion(value, event)
+            if self.queue.Signal(&self.fence, value).is_err() {
+                return Ok(false);
+            }
+            let event = HANDLE(self.reached.handle());
+            self.fence.SetEventOnCompletion(value, event).is_ok()
+        };
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let is_set = self.reached.is_set_within(match has_event {
+                true => left,
+                false => left.min(POLL),
             });
-            let is_reached = waits.is_ok() && self.reached.is_set_within(self.timeout);
-            Ok(is_reached || self.fence.GetCompletedValue() >= value)
+            // SAFETY: without arguments.
+            if unsafe { self.fence.GetCompletedValue() } >= value {
+                // The event is still to be set, which must not happen after it is closed.
+                let _ = has_event && !is_set && self.reached.is_set_within(self.timeout);
+                return Ok(true);
+            }
+            if left.is_zero() {
+                return Ok(false);
+            }
+            // It was set late, for an earlier value.
+            self.reached.reset();
         }
     }
 }

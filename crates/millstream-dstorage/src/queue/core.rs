@@ -421,12 +421,10 @@ impl QueueCore {
                 break;
             }
             drop(state);
-            let sequences: Vec<u64> = copies.iter().map(|copy| copy.sequence).collect();
             let copied = gpu.copy(copies);
-            let result = copied.map_or_else(|error| error.code().0, |()| S_OK);
             let mut state = self.state();
-            for sequence in sequences {
-                state.end(sequence, result);
+            for (sequence, result) in copied {
+                state.end(sequence, result.0);
             }
             self.changed.notify_all();
         }

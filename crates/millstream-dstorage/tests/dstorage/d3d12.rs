@@ -803,3 +803,26 @@ fn planes_and_parts_of_depth_are_refused() {
         assert_eq!(run(&into, 0, 32), wrong, "{format:?}");
     }
 }
+
+#[test]
+fn a_copy_that_d3d12_refuses_fails_alone() {
+    let Some(gpu) = Device::new() else { return };
+    let session = Session::new();
+    gpu.refuse_copies_to(2500);
+    let queue = gpu.storage_queue(&session, MEMORY);
+    let into = gpu.buffer(5000);
+    let raw = pattern(5000, 1);
+    let requests: Vec<_> = (0..50)
+        .map(|at| {
+            let from = copy(&raw[at * 100..(at + 1) * 100], NONE, &mut []);
+            to_resource(from, &To::Buffer(&into, at as u64 * 100, 100), 100)
+        })
+        .collect();
+    let refused = HRESULT(abi::E_INVALIDARG);
+    assert_eq!(run(&session, &queue, &requests), refused);
+    assert_eq!(record(&queue).FailureCount, 1);
+    let mut expected = raw.clone();
+    expected[2500..2600].fill(0);
+    assert!(gpu.buffer_bytes(&into, 5000) == expected);
+    assert_eq!(run(&session, &queue, &requests[..1]), OK);
+}

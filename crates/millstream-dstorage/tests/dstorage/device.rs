@@ -4,6 +4,7 @@
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use direct_storage::*;
 use windows::Win32::Graphics::Direct3D12::*;
@@ -326,6 +327,111 @@ impl Device {
             change(self.device.as_raw(), |table: &mut ID3D12Device_Vtbl| {
                 CREATE.set(table.CreateCommandQueue).expect("set once");
                 table.CreateCommandQueue = create;
+            });
+        }
+    }
+
+    /// Has `Close` fail for lists that copy to this offset of a buffer, as D3D12 tells of what it
+    /// refuses.
+    pub(crate) fn refuse_copies_to(&self, offset: u64) {
+        static DEVICE: OnceLock<ID3D12Device_Vtbl> = OnceLock::new();
+        static QUEUE: OnceLock<ID3D12CommandQueue_Vtbl> = OnceLock::new();
+        static LIST: OnceLock<&ID3D12GraphicsCommandList_Vtbl> = OnceLock::new();
+        static OFFSET: AtomicU64 = AtomicU64::new(u64::MAX);
+        static IS_REFUSED: AtomicBool = AtomicBool::new(false);
+        unsafe extern "system" fn create_queue(
+            this: *mut c_void,
+            description: *const D3D12_COMMAND_QUEUE_DESC,
+            iid: *const GUID,
+            out: *mut *mut c_void,
+        ) -> HRESULT {
+            // SAFETY: the parameters of the call that it replaces; a queue that was made.
+            unsafe {
+                let device = DEVICE.get().expect("set before");
+                let result = (device.CreateCommandQueue)(this, description, iid, out);
+                result.ok().expect("a queue");
+                change(*out, |table: &mut ID3D12CommandQueue_Vtbl| {
+                    table.ExecuteCommandLists = execute;
+                });
+                result
+            }
+        }
+        // The implementation checks the table of a list that is executed.
+        unsafe extern "system" fn execute(
+            this: *mut c_void,
+            count: u32,
+            lists: *const *mut c_void,
+        ) {
+            // SAFETY: the parameters of the call that it replaces; one list, which was changed.
+            unsafe {
+                let table = (*lists).cast::<*const ID3D12GraphicsCommandList_Vtbl>();
+                let changed = *table;
+                *table = *LIST.get().expect("set before");
+                (QUEUE.get().expect("set before").ExecuteCommandLists)(this, count, lists);
+                *table = changed;
+            }
+        }
+        unsafe extern "system" fn create_list(
+            this: *mut c_void,
+            mask: u32,
+            kind: D3D12_COMMAND_LIST_TYPE,
+            allocator: *mut c_void,
+            pipeline: *mut c_void,
+            iid: *const GUID,
+            out: *mut *mut c_void,
+        ) -> HRESULT {
+            // SAFETY: the parameters of the call that it replaces; a list that was made.
+            unsafe {
+                let create = DEVICE.get().expect("set before").CreateCommandList;
+                let result = create(this, mask, kind, allocator, pipeline, iid, out);
+                result.ok().expect("a list");
+                if kind == D3D12_COMMAND_LIST_TYPE_COPY {
+                    change(*out, |table: &mut ID3D12GraphicsCommandList_Vtbl| {
+                        table.CopyBufferRegion = copy;
+                        table.Close = close;
+                    });
+                }
+                result
+            }
+        }
+        unsafe extern "system" fn copy(
+            this: *mut c_void,
+            to: *mut c_void,
+            at: u64,
+            from: *mut c_void,
+            offset: u64,
+            len: u64,
+        ) {
+            if at == OFFSET.load(Ordering::SeqCst) {
+                IS_REFUSED.store(true, Ordering::SeqCst);
+                return;
+            }
+            let list = LIST.get().expect("set before");
+            // SAFETY: the parameters of the call that it replaces.
+            unsafe { (list.CopyBufferRegion)(this, to, at, from, offset, len) };
+        }
+        unsafe extern "system" fn close(this: *mut c_void) -> HRESULT {
+            // SAFETY: as above.
+            let result = unsafe { (LIST.get().expect("set before").Close)(this) };
+            match IS_REFUSED.swap(false, Ordering::SeqCst) {
+                true => HRESULT(dstorage::abi::E_INVALIDARG),
+                false => result,
+            }
+        }
+        OFFSET.store(offset, Ordering::SeqCst);
+        let (_allocator, list) = self.list();
+        // SAFETY: objects whose tables have these types; those of the implementation stay.
+        unsafe {
+            let table = *list
+                .as_raw()
+                .cast::<*const ID3D12GraphicsCommandList_Vtbl>();
+            assert!(LIST.set(&*table).is_ok(), "set once");
+            let table = *self.queue.as_raw().cast::<*const ID3D12CommandQueue_Vtbl>();
+            assert!(QUEUE.set(std::ptr::read(table)).is_ok(), "set once");
+            change(self.device.as_raw(), |table: &mut ID3D12Device_Vtbl| {
+                assert!(DEVICE.set(std::ptr::read(table)).is_ok(), "set once");
+                table.CreateCommandList = create_list;
+                table.CreateCommandQueue = create_queue;
             });
         }
     }
