@@ -72,10 +72,9 @@ impl Gpu {
             Type: kind,
             ..Default::default()
         };
-        let seconds = std::env::var(SECONDS_VARIABLE).map(|it| it.parse());
-        let seconds = seconds
-            .unwrap_or(Ok(SECONDS_DEFAULT))
-            .unwrap_or(SECONDS_DEFAULT);
+        let seconds = std::env::var(SECONDS_VARIABLE).ok();
+        let seconds = seconds.and_then(|it| it.parse().ok());
+        let seconds = seconds.unwrap_or(SECONDS_DEFAULT);
         // SAFETY: as the caller promises; a description, and objects of the device.
         unsafe {
             let device: ID3D12Device = query(device).ok_or(HRESULT(E_INVALIDARG))?;
@@ -106,26 +105,20 @@ impl Gpu {
 
     /// Copies; returns the sequence number and the result of each, once the GPU has done it.
     pub(crate) fn copy(self: &Arc<Gpu>, copies: Vec<Copy>) -> Vec<(u64, HRESULT)> {
-        match copies.is_empty() {
-            true => Vec::new(),
-            false => self.copy_after(&mut lock(&self.value), copies),
+        if copies.is_empty() {
+            return Vec::new();
         }
-    }
-
-    fn copy_after(self: &Arc<Gpu>, value: &mut u64, copies: Vec<Copy>) -> Vec<(u64, HRESULT)> {
+        let mut value = lock(&self.value);
         let recorded = self.record(&copies);
         if recorded.is_err() && copies.len() > 1 {
+            drop(value);
             // One that D3D12 refuses fails alone.
-            let alone = copies
-                .into_iter()
-                .map(|it| self.copy_after(value, vec![it]));
+            let alone = copies.into_iter().map(|it| self.copy(vec![it]));
             return alone.flatten().collect();
         }
         let sequences: Vec<u64> = copies.iter().map(|copy| copy.sequence).collect();
-        let result = match recorded.and_then(|()| self.execute(value, copies)) {
-            Ok(()) => HRESULT(S_OK),
-            Err(error) => error.code(),
-        };
+        let copied = recorded.and_then(|()| self.execute(&mut value, copies));
+        let result = copied.map_or_else(|error| error.code(), |()| HRESULT(S_OK));
         sequences.into_iter().map(|it| (it, result)).collect()
     }
 
@@ -154,15 +147,15 @@ impl Gpu {
     /// Executes what is recorded.
     fn execute(self: &Arc<Gpu>, value: &mut u64, copies: Vec<Copy>) -> Result<()> {
         *value += 1;
-        if self.reaches(*value)? {
+        if matches!(self.reaches(*value), Ok(true)) {
             return self.check();
         }
-        let removed = self.check().err();
-        let reason = removed.unwrap_or_else(|| HRESULT(E_DSTORAGE_IO_TIMEOUT).into());
+        let removed = self.check().map_err(|error| error.code()).err();
+        let reason = removed.unwrap_or(HRESULT(E_DSTORAGE_IO_TIMEOUT));
         log::error(|| format!("a copy queue is lost, its fence is not reached: {reason}"));
-        self.lost.store(reason.code().0, Ordering::Relaxed);
+        self.lost.store(reason.0, Ordering::Relaxed);
         std::mem::forget((copies, Arc::clone(self)));
-        Err(reason)
+        reason.ok()
     }
 
     /// Returns whether the GPU does what is recorded in time.
@@ -170,28 +163,24 @@ impl Gpu {
         let deadline = Instant::now() + self.timeout;
         self.reached.reset();
         // SAFETY: the list is closed; the event stays open until it is set.
-        let has_event = unsafe {
+        let event = unsafe {
             self.queue.ExecuteCommandLists(&[Some(self.list.cast()?)]);
-            if self.queue.Signal(&self.fence, value).is_err() {
-                return Ok(false);
-            }
+            self.queue.Signal(&self.fence, value)?;
             let event = HANDLE(self.reached.handle());
-            self.fence.SetEventOnCompletion(value, event).is_ok()
+            self.fence.SetEventOnCompletion(value, event)
         };
+        let step = if event.is_ok() { self.timeout } else { POLL };
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let is_set = self.reached.is_set_within(match has_event {
-                true => left,
-                false => left.min(POLL),
-            });
+            let is_set = self.reached.is_set_within(left.min(step));
             // SAFETY: without arguments.
-            if unsafe { self.fence.GetCompletedValue() } >= value {
-                // The event is still to be set, which must not happen after it is closed.
-                let _ = has_event && !is_set && self.reached.is_set_within(self.timeout);
-                return Ok(true);
+            let is_reached = unsafe { self.fence.GetCompletedValue() } >= value;
+            if is_reached && event.is_ok() && !is_set {
+                // It is still to be set, which must not happen after it is closed.
+                self.reached.is_set_within(self.timeout);
             }
-            if left.is_zero() {
-                return Ok(false);
+            if is_reached || left.is_zero() {
+                return Ok(is_reached);
             }
             // It was set late, for an earlier value.
             self.reached.reset();

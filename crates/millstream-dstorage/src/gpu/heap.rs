@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use windows::Win32::Graphics::Direct3D12::*;
-use windows::Win32::Graphics::Dxgi::Common::DXGI_SAMPLE_DESC;
 use windows::core::Result;
 
 use crate::com::lock;
@@ -32,32 +31,24 @@ impl Buffer {
             MemoryPoolPreference: D3D12_MEMORY_POOL_L0,
             ..Default::default()
         };
-        let description = D3D12_RESOURCE_DESC {
+        let mut description = D3D12_RESOURCE_DESC {
             Dimension: D3D12_RESOURCE_DIMENSION_BUFFER,
             Width: len,
             Height: 1,
             DepthOrArraySize: 1,
             MipLevels: 1,
-            SampleDesc: DXGI_SAMPLE_DESC {
-                Count: 1,
-                Quality: 0,
-            },
             Layout: D3D12_TEXTURE_LAYOUT_ROW_MAJOR,
             ..Default::default()
         };
-        let mut resource: Option<ID3D12Resource> = None;
+        description.SampleDesc.Count = 1;
+        let (flags, state) = (D3D12_HEAP_FLAG_NONE, D3D12_RESOURCE_STATE_COMMON);
+        let mut made: Option<ID3D12Resource> = None;
         let mut address = std::ptr::null_mut();
         // SAFETY: descriptions, and memory for the answers. Nothing is read on the processor.
         unsafe {
-            device.CreateCommittedResource(
-                &properties,
-                D3D12_HEAP_FLAG_NONE,
-                &description,
-                D3D12_RESOURCE_STATE_COMMON,
-                None,
-                &mut resource,
-            )?;
-            let resource = resource.expect("the call succeeded");
+            let made = &mut made;
+            device.CreateCommittedResource(&properties, flags, &description, state, None, made)?;
+            let resource = made.take().expect("the call succeeded");
             resource.Map(0, Some(&D3D12_RANGE::default()), Some(&mut address))?;
             Ok(Buffer {
                 resource,
@@ -84,8 +75,13 @@ struct HeapState {
 
 /// Space for the bytes of a request, free once it is dropped.
 pub(crate) struct Space {
-    heap: Arc<Heap>,
     buffer: Buffer,
+    /// Dropped after the buffer, so that two large ones never exist.
+    part: Part,
+}
+
+struct Part {
+    heap: Arc<Heap>,
     /// In the ring; `None` for a buffer of its own.
     position: Option<u64>,
 }
@@ -121,10 +117,10 @@ impl Heap {
             };
             (buffer, Some(position))
         };
+        let heap = Arc::clone(self);
         Ok(Some(Space {
-            heap: Arc::clone(self),
             buffer,
-            position,
+            part: Part { heap, position },
         }))
     }
 }
@@ -137,7 +133,8 @@ impl Space {
 
     /// Returns where the space begins in the buffer.
     pub(crate) fn offset(&self) -> u64 {
-        self.position.map_or(0, |position| position % self.heap.len)
+        let part = &self.part;
+        part.position.map_or(0, |it| it % part.heap.len)
     }
 
     /// Returns the address at which the processor writes.
@@ -146,7 +143,7 @@ impl Space {
     }
 }
 
-impl Drop for Space {
+impl Drop for Part {
     fn drop(&mut self) {
         let mut state = lock(&self.heap.state);
         match self.position {

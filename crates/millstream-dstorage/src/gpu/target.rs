@@ -5,7 +5,6 @@
 #![expect(unsafe_code, reason = "calls D3D12 on resources of the program")]
 
 use windows::Win32::Graphics::Direct3D12::*;
-use windows::Win32::Graphics::Dxgi::Common::*;
 
 use crate::abi::*;
 use crate::com;
@@ -27,13 +26,8 @@ enum Place {
     Texture(Vec<Region>),
 }
 
-/// A box of a subresource.
-struct Region {
-    subresource: u32,
-    at: [u32; 3],
-    /// From the start of the bytes of the request.
-    footprint: D3D12_PLACED_SUBRESOURCE_FOOTPRINT,
-}
+/// A subresource, where in it a box begins, and the box's footprint in the bytes of the request.
+type Region = (u32, [u32; 3], D3D12_PLACED_SUBRESOURCE_FOOTPRINT);
 
 impl Target {
     /// Checks the destination of a request, which is no memory and no tiles. `Err` is the result
@@ -115,13 +109,12 @@ impl Target {
                 list.CopyBufferRegion(&self.resource, *at, buffer, offset, self.len);
             },
             Place::Texture(regions) => {
-                for region in regions {
-                    let [x, y, z] = region.at;
+                for &(subresource, [x, y, z], footprint) in regions {
                     let mut to = location(&self.resource);
-                    to.Anonymous.SubresourceIndex = region.subresource;
+                    to.Anonymous.SubresourceIndex = subresource;
                     let mut from = location(buffer);
                     from.Type = D3D12_TEXTURE_COPY_TYPE_PLACED_FOOTPRINT;
-                    from.Anonymous.PlacedFootprint = region.footprint;
+                    from.Anonymous.PlacedFootprint = footprint;
                     // SAFETY: the member that was set.
                     unsafe { from.Anonymous.PlacedFootprint.Offset += offset };
                     // SAFETY: as above.
@@ -203,26 +196,16 @@ impl Texture<'_> {
     fn subresources(&self, first: u32, count: u32) -> Result<(Place, u64), HRESULT> {
         let (footprints, _, _, total) = self.footprints(first, count)?;
         let regions = footprints.into_iter().zip(first..);
-        let regions = regions.map(|(footprint, subresource)| Region {
-            subresource,
-            at: [0; 3],
-            footprint,
-        });
+        let regions = regions.map(|(footprint, subresource)| (subresource, [0; 3], footprint));
         Ok((Place::Texture(regions.collect()), total))
     }
 
-    /// Returns whether D3D12 copies to whole subresources only (depth), or texels share bytes.
+    /// Returns whether D3D12 copies to whole subresources only (depth), or texels share bytes (68
+    /// and 69, `NV12` to `NV11`, `P208` to `V408`).
     fn needs_whole(&self) -> bool {
-        let flags = self.description.Flags.0;
-        if flags & D3D12_RESOURCE_FLAG_ALLOW_DEPTH_STENCIL.0 != 0 {
-            return true;
-        }
-        match self.description.Format {
-            DXGI_FORMAT_D16_UNORM | DXGI_FORMAT_D32_FLOAT => true,
-            DXGI_FORMAT_R8G8_B8G8_UNORM | DXGI_FORMAT_G8R8_G8B8_UNORM => true,
-            // `NV12` to `NV11`, and `P208` to `V408`: video of 4:2:0 or 4:2:2.
-            format => matches!(format.0, 103..=110 | 130..=132),
-        }
+        let D3D12_RESOURCE_DESC { Flags, Format, .. } = self.description;
+        Flags.0 & D3D12_RESOURCE_FLAG_ALLOW_DEPTH_STENCIL.0 != 0
+            || matches!(Format.0, 40 | 55 | 68 | 69 | 103..=110 | 130..=132)
     }
 
     /// The footprint of a box is that of a texture of its size.
@@ -255,11 +238,7 @@ impl Texture<'_> {
         placed.Footprint.Height = height;
         placed.Footprint.Depth = depth;
         placed.Footprint.RowPitch = pitch as u32;
-        let region = Region {
-            subresource,
-            at: [to.left, to.top, to.front],
-            footprint: placed,
-        };
+        let region = (subresource, [to.left, to.top, to.front], placed);
         Ok((Place::Texture(vec![region]), pitch * (rows - 1) + row))
     }
 }

@@ -7,9 +7,9 @@
 //! complete; the thread ends after that.
 //!
 //! Locks: the state is locked before that of the custom decompression queue and that of the upload
-//! heap, and no lock of them is held while code of the program runs (fences) or the GPU is waited
-//! for. Markers take effect on one thread at a time, so a fence is signaled in the order of
-//! enqueueing.
+//! heap, under which buffers of D3D12 are made. No lock is held while a fence of the program is
+//! signaled; that of copies alone while the GPU is waited for. Markers take effect on one thread at
+//! a time, so a fence is signaled in the order of enqueueing.
 #![expect(unsafe_code, reason = "lends memory of the program to the engine")]
 
 use std::convert::Infallible;
@@ -64,6 +64,8 @@ pub(super) struct QueueCore {
     ended: Mutex<Receiver<Infallible>>,
     /// The thread ends once the engine has no request of the queue.
     stopping: AtomicBool,
+    /// A doorbell is rung that the thread has not taken: as many are not needed as calls.
+    rung: AtomicBool,
     /// It counts as an open queue of the storage.
     is_user: AtomicBool,
 }
@@ -118,6 +120,7 @@ impl QueueCore {
             thread: OnceLock::new(),
             ended: Mutex::new(ended),
             stopping: AtomicBool::new(false),
+            rung: AtomicBool::new(false),
             is_user: AtomicBool::new(true),
         });
         let own = Arc::clone(&core);
@@ -226,16 +229,13 @@ impl QueueCore {
             && let Some(gpu) = &self.gpu
         {
             let request = state.request(sequence).expect("it waits");
-            let placed = match request.canceled {
-                true => Err(S_OK),
-                false => match gpu.take(request.prepared.destination.Size.into()) {
-                    Ok(None) => break,
-                    Ok(Some(space)) => {
-                        request.prepared.set_space(space);
-                        self.start(state, sequence, batch)
-                    }
-                    Err(error) => Err(error.code().0),
-                },
+            let placed = match gpu.take(request.prepared.destination.Size.into()) {
+                Ok(None) => break,
+                Ok(Some(space)) => {
+                    request.prepared.set_space(space);
+                    self.start(state, sequence, batch)
+                }
+                Err(error) => Err(error.code().0),
             };
             state.waiting.pop_front();
             if let Err(result) = placed {
@@ -309,11 +309,11 @@ impl QueueCore {
         state.end_or_copy(sequence, result);
         self.changed.notify_all();
         drop(state);
-        self.retire();
         if self.gpu.is_some() {
-            // The thread copies, and waits for the GPU.
+            // The thread copies, and waits for the GPU. A fence may hold up what is behind this.
             self.ring();
         }
+        self.retire();
     }
 
     /// Takes completions of the engine.
@@ -322,6 +322,8 @@ impl QueueCore {
         for completion in completions {
             let sequence = completion.user_data;
             if sequence == DOORBELL {
+                // Before `copy` looks for what it was rung for.
+                self.rung.swap(false, Ordering::AcqRel);
                 continue;
             }
             let ended = guard(Some(E_FAIL), || self.finish_one(&mut state, completion));
@@ -351,7 +353,8 @@ impl QueueCore {
         // Only a read that the program decompresses, or one without bytes, returns a buffer.
         match completion.take_memory::<Buffer>() {
             Some(buffer) if completion.result.is_ok() => {
-                if is_closed || request.prepared.destination.Size == 0 {
+                let is_dropped = is_closed || request.canceled;
+                if is_dropped || request.prepared.destination.Size == 0 {
                     return Some(S_OK);
                 }
                 match request.prepared.needs_space() {
@@ -411,7 +414,6 @@ impl QueueCore {
     fn copy(&self) {
         let Some(gpu) = &self.gpu else { return };
         loop {
-            self.drop_left();
             let mut state = self.state();
             let mut batch = self.engine.batch();
             self.place(&mut state, &mut batch);
@@ -427,6 +429,8 @@ impl QueueCore {
                 state.end(sequence, result.0);
             }
             self.changed.notify_all();
+            drop(state);
+            self.retire();
         }
     }
 
@@ -449,8 +453,9 @@ impl QueueCore {
                 break;
             }
             guard((), || self.finish(&mut completions[..count]));
-            guard((), || self.copy());
+            // Not after the copies: a GPU that hangs holds up only what completes later.
             guard((), || self.retire());
+            guard((), || self.copy());
         }
     }
 
@@ -466,8 +471,17 @@ impl QueueCore {
     }
 
     pub(super) fn cancel(&self, mask: u64, value: u64) {
-        self.state().cancel_enqueued(mask, value);
+        let mut state = self.state();
+        state.cancel_unread(mask, value);
+        let others_wait = !state.waiting.is_empty();
+        self.changed.notify_all();
+        drop(state);
         self.engine.cancel_tagged(mask, value);
+        if others_wait {
+            // The first of them may have been one that is canceled.
+            self.ring();
+        }
+        self.retire();
     }
 
     /// Closes the queue: nothing more completes once it returns, and no thread of the library uses
@@ -514,8 +528,11 @@ impl QueueCore {
         }
     }
 
-    /// Wakes the thread.
+    /// Has the thread look for what waits for space or is to be copied.
     fn ring(&self) {
+        if self.rung.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let doorbell = Read::memory(Arc::from([0])).user_data(DOORBELL);
         // It fails only once the storage is closed, which ends the thread.
         let _ = self.engine.post(doorbell);
@@ -526,6 +543,8 @@ impl QueueCore {
     pub(super) fn release(&self) {
         self.leave();
         self.stopping.store(true, Ordering::Release);
+        // In any case: another thread may just take the doorbell that is rung.
+        self.rung.store(false, Ordering::Release);
         self.ring();
         let is_idle = self.state().is_idle();
         // Under the loader lock the thread may be one that could not start yet.

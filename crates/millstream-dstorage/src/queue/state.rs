@@ -165,11 +165,12 @@ impl QueueState {
         }
     }
 
-    /// Returns whether no request is in the engine or will return to it.
+    /// Returns whether no request is in the engine or will return to it; of a closed queue none
+    /// returns.
     pub(super) fn is_idle(&self) -> bool {
         let mut submitted = self.entries.range(..self.submitted);
         let returns = |it: &Entry| matches!(it, Entry::Request(it) if it.prepared.has_target());
-        self.in_engine == 0 && !submitted.any(|(_, it)| returns(it))
+        self.in_engine == 0 && (self.closed || !submitted.any(|(_, it)| returns(it)))
     }
 
     /// Completes a request, unless its bytes are to be copied to a resource before.
@@ -242,14 +243,21 @@ impl QueueState {
         self.fail(u64::MAX, failure);
     }
 
-    /// Marks the requests with a tag as canceled that were not started.
-    pub(super) fn cancel_enqueued(&mut self, mask: u64, value: u64) {
+    /// Cancels the requests with a tag that are not read yet: those that wait for space end.
+    pub(super) fn cancel_unread(&mut self, mask: u64, value: u64) {
         for entry in self.entries.values_mut() {
             if let Entry::Request(request) = entry
-                && request.stage == Stage::Enqueued
+                // In the engine without space it waits for its gate, and may just have done that.
+                && (request.stage == Stage::Enqueued || request.prepared.needs_space())
                 && request.prepared.tag() & mask == value
             {
                 request.canceled = true;
+            }
+        }
+        for sequence in std::mem::take(&mut self.waiting) {
+            match self.request(sequence).expect("it waits").canceled {
+                true => self.end(sequence, S_OK),
+                false => self.waiting.push_back(sequence),
             }
         }
     }

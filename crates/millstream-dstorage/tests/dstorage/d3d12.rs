@@ -1,6 +1,8 @@
 //! Destinations that are resources of D3D12: buffers, regions of textures, many subresources. Runs
 //! where a device can be made; under Wine that takes a driver for Vulkan and a display.
 
+use std::time::Duration;
+
 use direct_storage::*;
 use dstorage::abi;
 use gdeflate::Level;
@@ -13,6 +15,7 @@ use windows_core::HRESULT;
 use crate::calls::*;
 use crate::common::*;
 use crate::device::*;
+use crate::fences::TestFence;
 
 pub(crate) const ZSTD: DSTORAGE_COMPRESSION_FORMAT =
     DSTORAGE_COMPRESSION_FORMAT(abi::DSTORAGE_COMPRESSION_FORMAT_ZSTD);
@@ -155,7 +158,8 @@ fn regions_of_textures_receive_rows_of_every_pitch() {
             assert!(found == layout.rows(&raw), "{format:?} {subresource}");
         }
         // A part of the first subresource; the rest keeps its bytes.
-        let before = gpu.texture_rows(&into, 0, &gpu.layout(&description, 0, 1), None);
+        let of_whole = gpu.layout(&description, 0, 1);
+        let before = gpu.texture_rows(&into, 0, &of_whole, None);
         let part = D3D12_BOX {
             left: 8,
             top: 4,
@@ -170,13 +174,29 @@ fn regions_of_textures_receive_rows_of_every_pitch() {
         assert_eq!(run(&session, &queue, &[request]), OK, "{format:?}");
         let found = gpu.texture_rows(&into, 0, &of_part, Some(part));
         assert!(found == of_part.rows(&raw), "{format:?}: the part");
-        let after = gpu.texture_rows(&into, 0, &gpu.layout(&description, 0, 1), None);
-        let changed = before.iter().zip(&after).filter(|(a, b)| a != b).count();
-        assert!(
-            changed <= found.len(),
-            "{format:?}: {changed} bytes changed"
-        );
+        let after = gpu.texture_rows(&into, 0, &of_whole, None);
+        let expected = with_part(before, &of_whole, &found, &of_part, part);
+        assert!(after == expected, "{format:?}: the rest");
     }
+}
+
+/// Puts the rows of a part of a texture among all of its rows.
+fn with_part(
+    mut all: Vec<u8>,
+    of_all: &Layout,
+    rows: &[u8],
+    of_part: &Layout,
+    part: D3D12_BOX,
+) -> Vec<u8> {
+    let (row_len, part_len) = (of_all.row_len(), of_part.row_len());
+    // Rows of blocks have fewer than those of texels.
+    let block = (part.bottom - part.top) as usize / (rows.len() / part_len);
+    let left = part_len * part.left as usize / (part.right - part.left) as usize;
+    for (row, bytes) in rows.chunks(part_len).enumerate() {
+        let at = (part.top as usize / block + row) * row_len + left;
+        all[at..at + part_len].copy_from_slice(bytes);
+    }
+    all
 }
 
 #[test]
@@ -435,11 +455,11 @@ fn closed_queues_write_nothing_more() {
         }
         queue.submit();
         queue.close();
+        gpu.clear(&into, 60 << 20);
+        std::thread::sleep(Duration::from_millis(50));
         let found = gpu.buffer_bytes(&into, 60 << 20);
-        assert!(
-            gpu.buffer_bytes(&into, 60 << 20) == found,
-            "nothing is written after Close"
-        );
+        let is_clear = found.iter().all(|byte| *byte == 0);
+        assert!(is_clear, "nothing is written after Close");
         assert_eq!(record(&queue).FailureCount, 0);
     }
     restore_staging(&session, source);
@@ -467,6 +487,193 @@ fn canceled_requests_for_resources_complete_and_write_nothing() {
     assert_eq!(result(&statuses, 0), OK);
     let found = gpu.buffer_bytes(&into, 20_000);
     assert!(found[..10_000] == [0; 10_000] && found[10_000..] == raw);
+}
+
+/// Has the thread of a queue wait, in a signal, for an event. The queue has no other entry.
+fn block_thread(gpu: &Device, queue: &IDStorageQueue3, until: &Event) {
+    let slots = query(queue).EmptySlotCount;
+    let (gate, blocks) = (gpu.fence(), TestFence::new());
+    blocks.0.lock().expect("no panic").blocks = Some(until.0);
+    let mut to = Box::new([0]);
+    let flags = DSTORAGE_ENQUEUE_REQUEST_FLAG_NONE;
+    queue.requests(&[copy(&[1], NONE, &mut *to)], &gate, 1, flags);
+    queue.signal(&blocks.to_interface::<ID3D12Fence>(), 1);
+    queue.submit();
+    signal(&gate, 1);
+    let is_there = wait_for(|| query(queue).EmptySlotCount == slots);
+    assert!(is_there && *to == [1]);
+}
+
+#[test]
+fn calls_while_requests_wait_for_space_do_not_use_up_the_engine() {
+    let Some(gpu) = Device::new() else { return };
+    let session = Session::new();
+    let staging = session.factory.set_staging(4 << 20);
+    staging.expect("no queue is open");
+    let queue = gpu.storage_queue(&session, MEMORY);
+    let into = gpu.buffer(5 << 20);
+    let raw = pattern(4 << 20, 1);
+    let unblocked = Event::new();
+    block_thread(&gpu, &queue, &unblocked);
+    let all = to_resource(
+        copy(&raw, CUSTOM, &mut []),
+        &To::Buffer(&into, 0, 4 << 20),
+        4 << 20,
+    );
+    queue.request(&all);
+    queue.submit();
+    let taken = take_as_program(&session);
+    assert_eq!(taken.len(), 1);
+    let waits = to_resource(
+        copy(&raw[..9], NONE, &mut []),
+        &To::Buffer(&into, 4 << 20, 9),
+        9,
+    );
+    queue.request(&waits);
+    // More than the engine has tickets.
+    for _ in 0..70_000 {
+        queue.submit();
+    }
+    let mut memory = [0; 100];
+    queue.request(&copy(&raw[..100], NONE, &mut memory));
+    queue.submit();
+    unblocked.set();
+    finish_as_program(&session, &taken);
+    drain(&queue);
+    assert_eq!(record(&queue).FailureCount, 0);
+    assert!(memory == raw[..100]);
+    assert!(gpu.buffer_bytes(&into, (4 << 20) + 9) == [&raw[..], &raw[..9]].concat());
+    drop(queue);
+    restore_staging(&session, Source::new(&session));
+}
+
+#[test]
+fn canceled_requests_that_wait_for_space_complete_and_let_others_pass() {
+    let Some(gpu) = Device::new() else { return };
+    let session = Session::new();
+    let staging = session.factory.set_staging(4 << 20);
+    staging.expect("no queue is open");
+    let queue = gpu.storage_queue(&session, MEMORY);
+    let into = gpu.buffer(8 << 20);
+    let raw = pattern(4 << 20, 1);
+    let to = |at, len, format| {
+        let to = To::Buffer(&into, at, len);
+        to_resource(
+            copy(&raw[..len as usize], format, &mut []),
+            &to,
+            len as usize,
+        )
+    };
+    queue.request(&to(0, 1 << 20, CUSTOM));
+    queue.submit();
+    let taken = take_as_program(&session);
+    assert_eq!(taken.len(), 1);
+    let mut canceled = to(4 << 20, 4 << 20, NONE);
+    canceled.CancellationTag = 7;
+    queue.request(&canceled);
+    queue.request(&to(1 << 20, 1 << 20, NONE));
+    queue.submit();
+    queue.cancel(u64::MAX, 7);
+    let slots = || query(&queue).EmptySlotCount;
+    assert!(wait_for(|| slots() == 254), "only the program's remains");
+    // One whose gate opens while the thread does not take that.
+    let (gate, unblocked) = (gpu.fence(), Event::new());
+    finish_as_program(&session, &taken);
+    drain(&queue);
+    block_thread(&gpu, &queue, &unblocked);
+    queue.requests(&[canceled], &gate, 1, DSTORAGE_ENQUEUE_REQUEST_FLAG_NONE);
+    queue.submit();
+    signal(&gate, 1);
+    // The engine may or may not complete it meanwhile: it is canceled in both cases.
+    std::thread::sleep(Duration::from_millis(50));
+    queue.cancel(u64::MAX, 7);
+    unblocked.set();
+    assert!(wait_for(|| slots() == 255));
+    let found = gpu.buffer_bytes(&into, 8 << 20);
+    assert!(found[..2 << 20] == raw[..1 << 20].repeat(2));
+    assert!(found[2 << 20..].iter().all(|byte| *byte == 0));
+    assert_eq!(record(&queue).FailureCount, 0);
+    drop(queue);
+    restore_staging(&session, Source::new(&session));
+}
+
+#[test]
+fn bytes_of_the_program_are_copied_while_a_fence_blocks_its_call() {
+    let Some(gpu) = Device::new() else { return };
+    let session = Session::new();
+    let queue = gpu.storage_queue(&session, MEMORY);
+    let into = gpu.buffer(1000);
+    let raw = pattern(1000, 1);
+    let (first, second) = (TestFence::new(), TestFence::new());
+    let is_copied = Event::new();
+    second.0.lock().expect("no panic").blocks = Some(is_copied.0);
+    let mut memory = [0; 1000];
+    queue.request(&copy(&raw, CUSTOM, &mut memory));
+    queue.signal(&first.to_interface::<ID3D12Fence>(), 1);
+    queue.signal(&second.to_interface::<ID3D12Fence>(), 1);
+    let to = To::Buffer(&into, 0, 1000);
+    queue.request(&to_resource(copy(&raw, CUSTOM, &mut []), &to, 1000));
+    queue.submit();
+    let taken = take_as_program(&session);
+    assert_eq!(taken.len(), 2);
+    // The signal behind the first request ends the second, in the same call.
+    decompress_as_program(&taken[1]);
+    let result = DSTORAGE_CUSTOM_DECOMPRESSION_RESULT {
+        Id: taken[1].Id,
+        Result: OK,
+    };
+    first.0.lock().expect("no panic").finishes = Some((session.custom(), result));
+    let (of_thread, request) = (Shared::new(&session), Shared::new(taken[0]));
+    std::thread::scope(|scope| {
+        scope.spawn(move || finish_as_program(*of_thread, &[*request]));
+        assert!(wait_for(|| gpu.buffer_bytes(&into, 1000) == raw));
+        is_copied.set();
+    });
+    drain(&queue);
+    assert!(memory == raw[..]);
+}
+
+#[test]
+fn resources_are_held_until_requests_complete_and_references_come_back() {
+    let Some(gpu) = Device::new() else { return };
+    let session = Session::new();
+    let into = gpu.buffer(1000);
+    let (of_device, of_resource) = (references(&gpu.device), references(&into));
+    let raw = pattern(1000, 1);
+    let requests = |format, into| {
+        let from = copy(&raw, format, &mut []);
+        to_resource(from, &To::Buffer(into, 0, 1000), 1000)
+    };
+    for closes in [false, true] {
+        let queue = gpu.storage_queue(&session, MEMORY);
+        assert_eq!(run(&session, &queue, &[requests(NONE, &into)]), OK);
+        assert!(wait_for(|| references(&into) == of_resource));
+        queue.request(&requests(CUSTOM, &into));
+        queue.submit();
+        let taken = take_as_program(&session);
+        assert_eq!(references(&into), of_resource + 1);
+        if closes {
+            queue.close();
+        }
+        drop(queue);
+        finish_as_program(&session, &taken);
+        assert!(wait_for(|| references(&into) == of_resource));
+        assert!(wait_for(|| references(&gpu.device) == of_device));
+    }
+    // The program releases its resource first.
+    let queue = gpu.storage_queue(&session, MEMORY);
+    let of_device = references(&gpu.device);
+    let released = gpu.buffer(1000);
+    queue.request(&requests(CUSTOM, &released));
+    queue.submit();
+    drop(released);
+    assert!(references(&gpu.device) > of_device, "the resource is held");
+    finish_as_program(&session, &take_as_program(&session));
+    drain(&queue);
+    assert_eq!(record(&queue).FailureCount, 0);
+    drop(queue);
+    drop(into);
+    assert!(wait_for(|| references(&gpu.device) < of_device));
 }
 
 #[test]
@@ -545,20 +752,22 @@ fn a_removed_device_fails_its_requests_alone() {
 }
 
 #[test]
-fn a_copy_that_never_ends_fails_and_holds_up_nothing() {
+fn a_copy_that_never_ends_fails_and_holds_up_only_what_completes_later() {
     const VARIABLE: &str = "MILLSTREAM_DSTORAGE_COPY_SECONDS";
+    let Some(gpu) = Device::new() else { return };
     if std::env::var_os(VARIABLE).is_none() {
         // In a process of its own: the device loses the signals of all its queues.
         let program = std::env::current_exe().expect("the path of this program");
-        let own = "d3d12::a_copy_that_never_ends_fails_and_holds_up_nothing";
+        let own = "d3d12::a_copy_that_never_ends_fails_and_holds_up_only_what_completes_later";
         let mut child = std::process::Command::new(program);
-        let child = child
-            .args(["--exact", own, "--nocapture"])
-            .env(VARIABLE, "1");
-        assert!(child.status().expect("it runs").success());
+        let child = child.args(["--exact", own, "--nocapture"]);
+        let child = child.env(VARIABLE, "1").env(NEEDS_DEVICE, "1");
+        let output = child.output().expect("it runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let is_run = output.status.success() && text.contains("1 passed");
+        assert!(is_run, "{text}{}", String::from_utf8_lossy(&output.stderr));
         return;
     }
-    let Some(gpu) = Device::new() else { return };
     let session = Session::new();
     session
         .factory
@@ -567,8 +776,9 @@ fn a_copy_that_never_ends_fails_and_holds_up_nothing() {
     let mut source = Source::new(&session);
     let into = gpu.buffer(8 << 20);
     gpu.lose_signals();
-    let queue = gpu.storage_queue(&session, FILE);
     let raw = pattern(1 << 20, 1);
+    what_is_complete_is_reported_before_a_copy_hangs(&gpu, &session, &into, &raw);
+    let queue = gpu.storage_queue(&session, FILE);
     let requests: Vec<_> = (0..8)
         .map(|at| source.request(GDEFLATE, &raw, &To::Buffer(&into, at << 20, 1 << 20)))
         .collect();
@@ -596,6 +806,38 @@ fn a_copy_that_never_ends_fails_and_holds_up_nothing() {
     }
     queue.submit();
     queue.close();
+}
+
+fn what_is_complete_is_reported_before_a_copy_hangs(
+    gpu: &Device,
+    session: &Session,
+    into: &ID3D12Resource,
+    raw: &[u8],
+) {
+    let queue = gpu.storage_queue(session, MEMORY);
+    let statuses = session.statuses(1);
+    let unblocked = Event::new();
+    block_thread(gpu, &queue, &unblocked);
+    let mut memory = [0; 9];
+    queue.request(&copy(&raw[..9], NONE, &mut memory));
+    queue.status(&statuses, 0);
+    queue.submit();
+    // The engine completes the first, then the second, which the thread takes at once.
+    std::thread::sleep(Duration::from_millis(100));
+    queue.request(&to_resource(
+        copy(&raw[..9], NONE, &mut []),
+        &To::Buffer(into, 0, 9),
+        9,
+    ));
+    queue.submit();
+    std::thread::sleep(Duration::from_millis(100));
+    let checked = Shared::new(statuses);
+    at_lost_signal(move || assert!(checked.is_complete(0), "the status has its result"));
+    unblocked.set();
+    drain(&queue);
+    at_lost_signal(|| ());
+    assert_eq!(record(&queue).FailureCount, 1);
+    assert!(memory == raw[..9]);
 }
 
 #[test]

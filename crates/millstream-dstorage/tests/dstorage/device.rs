@@ -3,8 +3,8 @@
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use direct_storage::*;
 use windows::Win32::Graphics::Direct3D12::*;
@@ -26,6 +26,27 @@ type CreateQueue = unsafe extern "system" fn(
     *const GUID,
     *mut *mut c_void,
 ) -> HRESULT;
+
+/// The environment variable with which a test fails if there is no device.
+pub(crate) const NEEDS_DEVICE: &str = "MILLSTREAM_NEEDS_D3D12";
+
+static AT_LOST_SIGNAL: Mutex<Option<Box<dyn Fn() + Send>>> = Mutex::new(None);
+
+/// Sets what is called at each signal that is lost.
+pub(crate) fn at_lost_signal(call: impl Fn() + Send + 'static) {
+    *AT_LOST_SIGNAL.lock().expect("no panic") = Some(Box::new(call));
+}
+
+/// Returns how many references to an object there are.
+pub(crate) fn references(object: &impl Interface) -> u32 {
+    let raw = object.as_raw();
+    // SAFETY: an object begins with a pointer to its table, which begins with `IUnknown`'s.
+    unsafe {
+        let table = *raw.cast::<*const windows_core::IUnknown_Vtbl>();
+        ((*table).AddRef)(raw);
+        ((*table).Release)(raw)
+    }
+}
 
 /// Gives an object a changed copy of its table of methods.
 ///
@@ -56,6 +77,11 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
+    /// Returns the bytes of a row of the first.
+    pub(crate) fn row_len(&self) -> usize {
+        self.row_lens[0] as usize
+    }
+
     /// Returns the bytes of the rows, one after the other, without what is between them.
     pub(crate) fn rows(&self, bytes: &[u8]) -> Vec<u8> {
         let mut rows = Vec::new();
@@ -71,6 +97,13 @@ impl Layout {
     }
 }
 
+fn skip(reason: &str) -> Option<Device> {
+    let is_needed = std::env::var_os(NEEDS_DEVICE).is_some();
+    assert!(!is_needed, "{reason}, and {NEEDS_DEVICE} is set");
+    println!("SKIP: {reason}");
+    None
+}
+
 impl Device {
     /// Returns a device, or says why there is none.
     pub(crate) fn new() -> Option<Device> {
@@ -79,8 +112,7 @@ impl Device {
             let library = LoadLibraryA(c"d3d12.dll".as_ptr().cast());
             let function = GetProcAddress(library, c"D3D12CreateDevice".as_ptr().cast());
             let Some(function) = function else {
-                println!("SKIP: no D3D12CreateDevice in d3d12.dll");
-                return None;
+                return skip("no D3D12CreateDevice in d3d12.dll");
             };
             let create: CreateDevice = std::mem::transmute(function);
             let mut out = std::ptr::null_mut();
@@ -96,10 +128,7 @@ impl Device {
                 let queue = unsafe { device.CreateCommandQueue(&description) }.expect("a queue");
                 Some(Device { device, queue })
             }
-            Err(error) => {
-                println!("SKIP: no device of D3D12: {error}");
-                None
-            }
+            Err(error) => skip(&format!("no device of D3D12: {error}")),
         }
     }
 
@@ -285,6 +314,12 @@ impl Device {
     /// Returns a buffer of zeros.
     pub(crate) fn buffer(&self, len: u64) -> ID3D12Resource {
         let made = self.resource(&buffer(len));
+        self.clear(&made, len);
+        made
+    }
+
+    /// Fills a buffer with zeros.
+    pub(crate) fn clear(&self, made: &ID3D12Resource, len: u64) {
         let state = D3D12_RESOURCE_STATE_GENERIC_READ;
         let zeros = self.resource_in(D3D12_HEAP_TYPE_UPLOAD, state, &buffer(len));
         // SAFETY: the mapped bytes are the buffer's.
@@ -295,9 +330,8 @@ impl Device {
         }
         self.execute(|list| {
             // SAFETY: resources that are held until the list has run.
-            unsafe { list.CopyBufferRegion(&made, 0, &zeros, 0, len) };
+            unsafe { list.CopyBufferRegion(made, 0, &zeros, 0, len) };
         });
-        made
     }
 
     /// Has the queues that the device makes from now on lose their signals.
@@ -320,6 +354,9 @@ impl Device {
             }
         }
         unsafe extern "system" fn signal(_: *mut c_void, _: *mut c_void, _: u64) -> HRESULT {
+            if let Some(call) = &*AT_LOST_SIGNAL.lock().expect("no panic") {
+                call();
+            }
             OK
         }
         // SAFETY: an object whose table has this type.
@@ -580,12 +617,7 @@ pub(crate) fn finish_as_program(
     requests: &[DSTORAGE_CUSTOM_DECOMPRESSION_REQUEST],
 ) {
     for request in requests {
-        assert_eq!(request.SrcSize, request.DstSize);
-        // SAFETY: memory of the library, until the result is set.
-        unsafe {
-            let (from, to) = (request.SrcBuffer.cast::<u8>(), request.DstBuffer.cast());
-            std::ptr::copy_nonoverlapping(from, to, request.DstSize as usize);
-        }
+        decompress_as_program(request);
         let result = DSTORAGE_CUSTOM_DECOMPRESSION_RESULT {
             Id: request.Id,
             Result: OK,
@@ -594,6 +626,15 @@ pub(crate) fn finish_as_program(
             .custom()
             .set_results(&[result])
             .expect("it is known");
+    }
+}
+
+pub(crate) fn decompress_as_program(request: &DSTORAGE_CUSTOM_DECOMPRESSION_REQUEST) {
+    assert_eq!(request.SrcSize, request.DstSize);
+    // SAFETY: memory of the library, until the result is set.
+    unsafe {
+        let (from, to) = (request.SrcBuffer.cast::<u8>(), request.DstBuffer.cast());
+        std::ptr::copy_nonoverlapping(from, to, request.DstSize as usize);
     }
 }
 

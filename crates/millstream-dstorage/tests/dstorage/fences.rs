@@ -24,7 +24,7 @@ use crate::common::*;
 static ALIVE: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Default)]
-struct FenceState {
+pub(crate) struct FenceState {
     value: u64,
     signals: Vec<u64>,
     waits: Vec<(u64, isize)>,
@@ -35,11 +35,16 @@ struct FenceState {
     /// The queue in which the first `Signal` enqueues so many events.
     enqueues: Option<(IDStorageQueue3, usize, HANDLE)>,
     /// What `Signal` waits for.
-    blocks: Option<HANDLE>,
+    pub(crate) blocks: Option<HANDLE>,
+    /// What the first `Signal` reports as decompressed.
+    pub(crate) finishes: Option<(
+        IDStorageCustomDecompressionQueue1,
+        DSTORAGE_CUSTOM_DECOMPRESSION_RESULT,
+    )>,
 }
 
 #[implement(ID3D12Fence)]
-struct TestFence(Mutex<FenceState>);
+pub(crate) struct TestFence(pub(crate) Mutex<FenceState>);
 
 impl Drop for TestFence {
     fn drop(&mut self) {
@@ -48,7 +53,7 @@ impl Drop for TestFence {
 }
 
 impl TestFence {
-    fn new() -> windows_core::ComObject<TestFence> {
+    pub(crate) fn new() -> windows_core::ComObject<TestFence> {
         ALIVE.fetch_add(1, Ordering::SeqCst);
         windows_core::ComObject::new(TestFence(Mutex::default()))
     }
@@ -111,8 +116,11 @@ impl ID3D12Fence_Impl for TestFence_Impl {
             return Err(failure.into());
         }
         let (closes, enqueues) = (state.closes.clone(), state.enqueues.take());
-        let blocks = state.blocks;
+        let (blocks, finishes) = (state.blocks, state.finishes.take());
         drop(state);
+        if let Some((custom, result)) = finishes {
+            custom.set_results(&[result]).expect("it is known");
+        }
         if let Some((queue, count, event)) = enqueues {
             for _ in 0..count {
                 queue.set_event(event);
