@@ -37,6 +37,12 @@ pub(crate) fn at_lost_signal(call: impl Fn() + Send + 'static) {
     *AT_LOST_SIGNAL.lock().expect("no panic") = Some(Box::new(call));
 }
 
+/// Returns whether the library has written a byte, which begins as 0.
+pub(crate) fn is_written(byte: *const u8) -> bool {
+    // SAFETY: memory of a request that the test keeps.
+    unsafe { byte.read_volatile() != 0 }
+}
+
 /// Returns how many references to an object there are.
 pub(crate) fn references(object: &impl Interface) -> u32 {
     let raw = object.as_raw();
