@@ -298,7 +298,7 @@ def child(name: str, path: Path) -> None:
     figures = {
         "seconds": time.perf_counter() - started,
         "cpu": usage.ru_utime + usage.ru_stime,
-        "peak": usage.ru_maxrss / 1024,
+        "peak": status("VmHWM"),  # That of getrusage begins with what the parent had.
         "read": int(io["read_bytes"]),
     }
     print(json.dumps(figures), flush=True)
