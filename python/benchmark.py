@@ -332,6 +332,15 @@ def limited(bytes_: int | None) -> Iterator[Path | None]:
         group.rmdir()
 
 
+def why_unlimited() -> str | None:
+    """Why no process can be given a limit of memory here, if that is so."""
+    try:
+        with limited(1 << 30):
+            return None
+    except OSError as error:
+        return str(error)
+
+
 def in_processes(name: str, path: Path, count: int, limit: int | None) -> dict[str, float] | None:
     """Has so many processes load a model at the same time; None: one was killed."""
     drop([path])
@@ -376,8 +385,8 @@ def processes(folder: Path, gib: float, quick: bool) -> None:
             ("two processes", ["millstream, shared"], 2, None),
             ("four processes", ["millstream, shared"], 4, None),
         ):
-            if limit is not None and os.geteuid():
-                show(f"{title}: left out: needs root")
+            if limit is not None and (why := why_unlimited()):
+                show(f"{title}: left out: {why}")
                 continue
             show(f"{count} tensors, {size / 1e9:.2f} GB, cold, {title} (device {rate / 1e9:.2f} GB/s)")
             print(f"  {'':<21} {'s':>7} {'of dev.':>7} {'CPU s':>7} {'MiB':>7} {'cached':>7} {'read':>7}")
